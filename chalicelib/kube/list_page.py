@@ -18,12 +18,14 @@ _SURROGATE = rb"\ud"
 class ReadBounds(msgspec.Struct, frozen=True):
     """exchange: seconds for one attempt. call: seconds in which attempts at one call are started, and for the first
     attempt. lists: seconds from the first page of the first list to the last page of the last one. body: bytes of
-    one response. pages, volume: of one list, the latter in bytes."""
+    one response. page: bytes of one page of several objects; a longer one is read again with fewer. pages, volume: of
+    one list, the latter in bytes."""
 
     exchange: float
     call: float
     lists: float
     body: int = LONGEST_BODY
+    page: int = 48 * 2**20
     pages: int = 10_000
     volume: int = 8 * 2**30
 

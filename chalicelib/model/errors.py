@@ -4,6 +4,7 @@
     ├── BadInput                      model/errors.py      the user can correct it: names the place and the correct form
     ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded, Unauthorized, NotFound,
     │                                                      Conflict, InvalidRequest, Transient, Unknown
+    ├── MemoryExceeded                model/errors.py      a cluster needs more memory than the function has
     ├── ClusterError                  kube/errors.py       the cluster's API refused or did not answer
     └── StoreError                    store/errors.py      lease held or lost, stale write, throttled
 
@@ -59,6 +60,10 @@ class InputErrors(BadInput):
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+class MemoryExceeded(OutscalerError):
+    """A pass takes so much of its function's memory that it could not end."""
 
 
 MALFORMED: tuple[type[Exception], ...] = (

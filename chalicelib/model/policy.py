@@ -25,8 +25,8 @@ class Mode(StrEnum):
 
 
 class ClusterReading(StrEnum):
-    """What a pass reads of its cluster: the changes since an earlier pass of the same process, everything, or both to
-    compare them."""
+    """What a pass reads of its cluster: the changes since an earlier pass of the same process, everything, or changes
+    that are compared with full lists of the same versions."""
 
     CHANGES = "changes"
     FULL = "full"

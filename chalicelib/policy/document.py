@@ -226,7 +226,8 @@ SPEC = Section(
             choice(tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"),
             "reading",
             "What a pass reads. changes: what has changed since an earlier pass of the same process, everything where "
-            "there was none. full: everything. verify: both, to compare them; a difference is an error in the log.",
+            "there was none. full: everything. verify: changes, compared with full lists of the same versions; a "
+            "difference is an error in the log.",
             default="changes",
         ),
         Field(

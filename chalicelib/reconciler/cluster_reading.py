@@ -1,20 +1,18 @@
 """Reads the cluster for a pass, in the way that the policy asks for: changes since an earlier pass, or everything.
 
-With `verify` both are done. They must give the same snapshot; a difference is reported, and the full read is used.
+With `verify` a pass that has read changes compares its lists with those that the server gives of the same versions. A
+difference is reported, and everything is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
-from chalicelib.model.node import Node
 from chalicelib.model.pass_footprint import GROWN
-from chalicelib.model.pod import Pod
 from chalicelib.model.policy import ClusterReading, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
@@ -25,7 +23,6 @@ from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
 
 NOTHING = Memory()
-_MOST_NAMED = 20  # objects of a difference that the log names
 
 
 def make_room(cluster: str, peak: int, rt: Runtime) -> None:
@@ -62,16 +59,38 @@ def observe(
             changes=result.folded,
             stored=result.stored,
             reread=result.reread,
+            behind=round(result.behind, 1),
         )
-    if policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
+    if result.short:
+        logger.warning("watches of the cluster pause before their end", cluster=policy.name, kinds=result.short)
+    if kept is None or policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
         return seen, result.scope
     kube.begin_lists()
-    full = _read(policy, kube, lambda _: (seen.groups, ()), rt, None, results)
-    if different := differences(seen, full):
-        logger.error("the changes do not add up to the cluster", cluster=policy.name, differences=different)
-        if kept is not None:
-            kept.drop(policy.name)
-    return _with_groups(full, seen), ReadScope.FULL
+    if _is_verified(policy, kube, kept):
+        return seen, ReadScope.FULL
+    kept.drop(policy.name)
+    return _with_groups(_read(policy, kube, lambda _: (seen.groups, ()), rt, None, results), seen), ReadScope.FULL
+
+
+def _is_verified(policy: Policy, kube: KubeClient, kept: KeptLists) -> bool:
+    """Return whether the lists that were followed are those of the server, as far as they can be compared."""
+    # Imported here, because few policies ask for it.
+    from chalicelib.snapshot.exact_lists import compare
+
+    followed = kept.kept(policy.name)
+    if followed is None:
+        logger.warning("changes not verified", cluster=policy.name, detail="the lists are not kept")
+        return True
+    try:
+        found = compare(kube, followed.lists)
+    except ClusterError as error:
+        logger.warning("changes not verified", cluster=policy.name, **failure(error))
+        return True
+    if found.incomparable:
+        logger.info("lists not verified", cluster=policy.name, kinds=found.incomparable)
+    if found.differences:
+        logger.error("the changes do not add up to the cluster", cluster=policy.name, differences=found.differences)
+    return not found.differences
 
 
 def last_change(memory: Memory) -> float:
@@ -145,6 +164,7 @@ def _read(
         rules=obeyed(policy),
         kept=kept,
         report=results.append,
+        check=lambda: rt.memory_usage.check(rt.memory_size),
     )
 
 
@@ -152,23 +172,3 @@ def _with_groups(full: Snapshot, seen: Snapshot) -> Snapshot:
     """Return the full read with the groups, and with their gaps, which were read once."""
     known = set(full.gaps)
     return msgspec.structs.replace(full, gaps=(*full.gaps, *(gap for gap in seen.gaps if gap not in known)))
-
-
-def differences(changes: Snapshot, full: Snapshot) -> tuple[str, ...]:
-    """Return the names of the fields that differ, and for nodes and pods the names of some objects. Node groups, their
-    gaps and the instant are not compared."""
-    found: list[str] = []
-    for name in Snapshot.__struct_fields__:
-        if name in {"cluster", "taken_at", "groups", "gaps"} or getattr(changes, name) == getattr(full, name):
-            continue
-        if name not in {"nodes", "pods"}:
-            found.append(name)
-            continue
-        ours, theirs = _by_name(getattr(changes, name)), _by_name(getattr(full, name))
-        names = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
-        found.append(f"{name}: {', '.join(names[:_MOST_NAMED])}")
-    return tuple(found)
-
-
-def _by_name(objects: Iterable[Node | Pod]) -> dict[str, Node | Pod]:
-    return {each.key if isinstance(each, Pod) else each.name: each for each in objects}

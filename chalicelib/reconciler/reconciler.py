@@ -27,7 +27,7 @@ from chalicelib.dispatch.messages import (
 )
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import MemoryExceeded, OutscalerError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
@@ -155,8 +155,14 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
     began, tale = rt.clock(), PassRecorder(policy, lease, rt)
     rt.memory_usage.begin()
     decision: RecordedDecision | None = None
+    exceeded: MemoryExceeded | None = None
     try:
         decision = run(policy, lease, tale, rt)
+    except MemoryExceeded as error:
+        if rt.hand_over is None:
+            tale.pass_failed(error)
+            raise
+        exceeded = error
     except StaleWrite as stale:
         tale.plan_overtaken(stale)
         logger.warning(
@@ -178,13 +184,16 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         )
         rt.store.leases.release(
             lease,
-            passed_at=began,
+            passed_at=began if exceeded is None else None,
             decision=tale.decision,
             left=tale.left,
             succeeded=tale.succeeded,
             failure=tale.failure,
             memory=taken,
         )
+    if exceeded is not None:
+        _hand_over_late(message, policy, exceeded, rt)
+        return
     # The lease is free already: S3 may need seconds.
     share_lists(policy, rt)
     if decision is not None:
@@ -192,6 +201,18 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         from chalicelib.replay.recording import record
 
         record(decision, rt.decisions)
+
+
+def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, rt: Runtime) -> None:
+    """Hand over a pass for which this function has too little memory. Nothing was decided, and the lease is free.
+    Raises MemoryExceeded, as the failure of the pass, where the large function is not invoked."""
+    if handed_over(message, str(exceeded), rt):
+        return
+    if (lease := _taken(message, policy, rt)) is not None:
+        tale = PassRecorder(policy, lease, rt)
+        tale.pass_failed(exceeded)
+        rt.store.leases.release(lease, passed_at=rt.clock(), failure=tale.failure)
+    raise exceeded
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from chalicelib.model.errors import MemoryExceeded
 from chalicelib.model.pass_footprint import Reading
 
 _PROCESS = Path("/proc/self")
 _SET_BACK = "5"  # proc(5), clear_refs: sets the peak to the resident size
 _KILOBYTES_PER_MB = 1024
+READING = 0.75
+"""Share of a function's memory that its process may have when it reads a cluster; planning needs the rest."""
+_GROWN = 32  # MB; a process that has grown less in this pass reuses memory of earlier ones
 
 
 class Gauge:
@@ -30,6 +34,12 @@ class Gauge:
             (self._process / "clear_refs").write_text(_SET_BACK, "ascii")
         self._began = self._read().get("VmRSS", 0)
         self._least_ever = min(self._least_ever or self._began, self._began)
+
+    def check(self, size: int) -> None:
+        """Raise MemoryExceeded where this pass has grown beyond its share. size: MB of the function."""
+        resident, most = self._read().get("VmRSS", 0) // _KILOBYTES_PER_MB, int(size * READING)
+        if size and self._began and resident > max(most, self._began // _KILOBYTES_PER_MB + _GROWN):
+            raise MemoryExceeded(f"the cluster's lists need more than {most} MB of the {size} MB of this function")
 
     def end(self) -> Reading | None:
         """Return the peak since `begin`; None where it cannot be measured."""

@@ -67,6 +67,9 @@ class PassGauge(Protocol):
     def begin(self) -> None:
         """Start measuring a pass."""
 
+    def check(self, size: int) -> None:
+        """Raise MemoryExceeded where the pass has grown beyond its share of the function's memory. size: MB."""
+
     def end(self) -> Reading | None:
         """Return the peak since then; None where it is not measured."""
 
@@ -75,6 +78,9 @@ class NoGauge:
     """Measures nothing: outside Lambda a process's memory does not belong to its passes alone."""
 
     def begin(self) -> None:
+        """See PassGauge."""
+
+    def check(self, size: int) -> None:
         """See PassGauge."""
 
     def end(self) -> Reading | None:

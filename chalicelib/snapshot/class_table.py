@@ -5,14 +5,18 @@ siblings are removed before the bytes are compared: the node to which a pod is b
 service-account volume. DaemonSet pods also carry their node's name in an affinity; it is replaced, because otherwise a
 cluster of 5,000 nodes would have 5,000 classes per DaemonSet.
 
+Bytes that were seen are kept as digests: a tenant may write 1.5 MB per pod, and none of it twice.
+
 Nearly every pod is a sibling of an earlier one. Its spec has the bytes of that one's spec except for the two variable
 parts, which a pattern finds at known offsets, so such a spec is compared and neither decoded nor searched.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -30,6 +34,11 @@ _SUFFIX = 5  # characters of the random suffix
 _NAME = b'"nodeName"'
 _BOUND, _PINNED = re.compile(rb'"nodeName":\s*"([^"\\]*)"'), re.compile(rb'"values":\s*\[\s*"([^"\\]*)"\s*\]')
 _VARIANTS = 8  # siblings of one owner that differ in labels or annotations, such as the zone's label
+_LONGEST_PATTERN, _MOST_PATTERNS = 1 << 16, 32 << 20  # bytes of one spec, and of all; pods of others are decoded
+_CHECKED_EVERY = 1 << 18  # bytes of classes as MessagePack
+CLASS_GROWTH = 12
+"""Bytes of memory for a byte of a class as MessagePack, at most: a short text takes 60 in place of 5. Measured by
+tests/benchmarks/hostile_memory.py."""
 
 
 class Sibling:
@@ -75,14 +84,22 @@ NOBODY = Sibling()
 """Matches no pod: its namespace is empty."""
 
 
+def unbounded() -> None:
+    """A check of memory that is never exceeded."""
+
+
 class ClassTable:
-    """Interns pod classes. Not safe for several threads."""
+    """Interns pod classes. Not safe for several threads. check: called when the classes have grown; it raises
+    MemoryExceeded where memory ends."""
 
     def __init__(self) -> None:
+        self.check: Callable[[], None] = unbounded
         self.classes: list[PodClass] = []
         self.nodes: dict[bytes, str] = {b"": ""}
-        self._by_bytes: dict[tuple[str, bytes, *tuple[object, ...]], int] = {}
-        self._by_value: dict[bytes, int] = {}
+        self._by_bytes: dict[bytes, int] = {}  # digest of what pods of a class have in common -> its index
+        self._by_value: dict[bytes, int] = {}  # digest of a class -> its index
+        self._pattern_bytes = self._value_bytes = self._checked = 0
+        self._by_namespace: Counter[str] = Counter()
         self._valued = 0  # classes that are in _by_value
         self._siblings: dict[bytes, list[Sibling]] = {}  # by the owners' raw JSON, the latest first
 
@@ -92,9 +109,14 @@ class ClassTable:
         return len(self.classes)
 
     @property
-    def spec_bytes(self) -> int:
-        """Return the bytes of the specs that are kept to recognise pods, roughly."""
-        return 3 * sum(len(key[1]) for key in self._by_bytes)  # as a key, as a pattern, and decoded
+    def memory(self) -> int:
+        """Return the bytes of memory that the classes take, roughly; more for classes of many short texts."""
+        return self._pattern_bytes + CLASS_GROWTH * self._value_bytes
+
+    @property
+    def largest_namespace(self) -> str:
+        """Return the namespace whose classes take the most memory, "" without any."""
+        return max(self._by_namespace, key=self._by_namespace.__getitem__, default="")
 
     def sibling(self, namespace: str, meta: api_types.PodMeta) -> Sibling:
         """Return the pattern of earlier pods with these owners, labels and annotations; NOBODY without one."""
@@ -127,12 +149,13 @@ class ClassTable:
         node = (_BOUND_TO.decode(spec).node_name or "") if _NAME in spec else ""
         raw = node.encode()
         daemon = b'"DaemonSet"' in owners
-        found = _pattern(spec, raw, daemon=daemon)
+        found = _pattern(spec, raw, daemon=daemon) if len(spec) <= _LONGEST_PATTERN else None
         reduced = _without_token(_without_node(spec, raw, daemon=daemon)) if found is None else found.reduced()
         cls = self._interned(namespace, reduced, labels, owners, meta.annotations)
         node = self.nodes.setdefault(raw, node)
-        if found is None:
+        if found is None or self._pattern_bytes + len(spec) > _MOST_PATTERNS:
             return cls, node, NOBODY
+        self._pattern_bytes += len(spec)
         found.cls, found.namespace, found.annotations = cls, namespace, meta.annotations
         found.owners, found.labels = meta.owner_references.copy(), meta.labels.copy()
         others = [
@@ -157,7 +180,7 @@ class ClassTable:
     ) -> int:
         """spec: raw JSON without the parts in which siblings differ."""
         notes = annotations or _NO_ANNOTATIONS
-        key: tuple[str, bytes, *tuple[object, ...]] = (namespace, spec, labels, owners, *msgspec.structs.astuple(notes))
+        key = _digest(msgspec.msgpack.encode((namespace, spec, labels, owners, *msgspec.structs.astuple(notes))))
         found = self._by_bytes.get(key)
         if found is None:
             decoded = _SPEC.decode(spec)
@@ -169,13 +192,22 @@ class ClassTable:
     def add(self, cls: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
         self._value_all()
-        value = _value(cls)
+        encoded = _encoded(cls)
+        value = _digest(encoded)
         found = self._by_value.get(value)
         if found is None:
             found = self._by_value[value] = len(self.classes)
             self.classes.append(cls)
+            self._grow(cls.namespace, len(encoded))
             self._valued += 1
         return found
+
+    def _grow(self, namespace: str, size: int) -> None:
+        self._value_bytes += size
+        self._by_namespace[namespace] += size
+        if self._value_bytes - self._checked > _CHECKED_EVERY:
+            self._checked = self._value_bytes
+            self.check()
 
     def restore(self, classes: Sequence[PodClass]) -> None:
         """Add classes of a table that was stored, with the numbers that follow those that are held."""
@@ -184,7 +216,9 @@ class ClassTable:
     def _value_all(self) -> None:
         """Note the values of restored classes. Later than restoring, because few passes meet a new class."""
         for at in range(self._valued, len(self.classes)):
-            self._by_value.setdefault(_value(self.classes[at]), at)
+            encoded = _encoded(self.classes[at])
+            self._grow(self.classes[at].namespace, len(encoded))
+            self._by_value.setdefault(_digest(encoded), at)
         self._valued = len(self.classes)
 
     def at_least(self, cls: int, amounts: Mapping[str, int]) -> int:
@@ -193,8 +227,12 @@ class ClassTable:
         return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
 
 
-def _value(cls: PodClass) -> bytes:
+def _encoded(cls: PodClass) -> bytes:
     return msgspec.msgpack.encode(cls, order="deterministic")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
 def _pattern(spec: bytes, node: bytes, *, daemon: bool) -> Sibling | None:

@@ -6,16 +6,20 @@ the next pass reads more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import msgspec
 
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.kube.list_page import HOSTED, Page
-from chalicelib.model.errors import BadInput
+from chalicelib.kube.watch import Watch, number_of
+from chalicelib.model.errors import BadInput, MemoryExceeded
 from chalicelib.model.snapshot import MissingData
 from chalicelib.net.large_buffers import map_large_buffers
 from chalicelib.policy.horizontal_node_autoscaler import KIND
+from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.list_reader import ListPart, ListReader
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
 from chalicelib.snapshot.page_rates import PageRates
@@ -29,15 +33,35 @@ LONGEST = 600.0
 CONFIG_MAP = "ConfigMap"
 
 
+class FollowedList(msgspec.Struct, frozen=True):
+    """One list at the end of a pass that has followed it. watches: which may still receive something. reached: its
+    version then. present: a version that the server had while the pass read. position: that of this list, None where it
+    was not asked for. asked_at: when, seconds of a monotonic clock."""
+
+    watches: Sequence[Watch]
+    reached: int
+    present: int
+    position: int | None
+    asked_at: float
+
+
 class ClusterLists:
     """A cluster's objects. versions: resourceVersion of each list by kind, for those that can be followed. unwatched:
-    kinds for which the account may not watch."""
+    kinds for which the account may not watch. followed: lists at the end of the last pass. complete_at: an instant as
+    of which a list is known to be complete, where that is later than the full read; seconds of a monotonic clock."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.builder = SnapshotBuilder(namespace, numbered=False)
         self.versions: dict[str, str] = {}
         self.unwatched: set[str] = set()
+        self.followed: dict[str, FollowedList] = {}
+        self.complete_at: dict[str, float] = {}
+        self.check = unbounded
+
+    def bound(self, check: Callable[[], None]) -> None:
+        """Call this for what is read from now on; it raises MemoryExceeded where memory ends."""
+        self.check = self.builder.objects.table.check = check
 
     def followable(self) -> bool:
         """Return whether the next pass can read the changes alone, at least of the lists that are required."""
@@ -45,20 +69,25 @@ class ClusterLists:
         return required <= self.versions.keys() and not required & self.unwatched
 
 
-def number_of(version: str) -> int:
-    """Return a resourceVersion as a number, as Kubernetes defines it since v1.35; 0 for anything else."""
-    return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
-
-
-def read_lists(kube: KubeClient, namespace: str, *, rules: bool, rates: PageRates | None = None) -> ClusterLists:
-    """Read everything. namespace, rules: see live_cluster.read_live_cluster. rates: see ListReader. Raises
-    ClusterError."""
+def read_lists(
+    kube: KubeClient,
+    namespace: str,
+    *,
+    rules: bool,
+    rates: PageRates | None = None,
+    check: Callable[[], None] = unbounded,
+) -> ClusterLists:
+    """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see ListReader. Raises
+    ClusterError, MemoryExceeded."""
     map_large_buffers()
     lists = ClusterLists(namespace)
+    lists.bound(check)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
             # The longest list is asked for first, and the first page of every list before any is folded.
-            started = {r.kind: ListReader(kube, r, pool, HOSTED, rates) for r in sorted(RESOURCES, key=_length)}
+            started = {
+                r.kind: ListReader(kube, r, pool, HOSTED, rates, check=check) for r in sorted(RESOURCES, key=_length)
+            }
             others = OtherObjects(kube, lists, pool, rules=rules)
             for resource in RESOURCES:
                 fold_list(resource, started[resource.kind], lists)
@@ -68,11 +97,9 @@ def read_lists(kube: KubeClient, namespace: str, *, rules: bool, rates: PageRate
     return lists
 
 
-def reread(
-    kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: ThreadPoolExecutor
-) -> None:
+def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: Executor) -> None:
     """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
-    started = [(resource, ListReader(kube, resource, pool, HOSTED)) for resource in resources]
+    started = [(resource, ListReader(kube, resource, pool, HOSTED, check=lists.check)) for resource in resources]
     for resource, parts in started:
         fold_list(resource, parts, lists)
 
@@ -84,10 +111,12 @@ def _length(resource: ListedResource) -> int:
 
 
 def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ClusterLists) -> None:
-    """Fold one list, or record a gap if it is optional and unavailable; raises every other ClusterError."""
+    """Fold one list, or record a gap if it is optional and unavailable; raises every other ClusterError, and
+    MemoryExceeded."""
     kind, builder = resource.kind, lists.builder
     try:
         for part in parts:
+            lists.check()
             if part.first:
                 builder.reset(kind)
                 lists.versions.pop(kind, None)
@@ -100,6 +129,9 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
         lists.versions.pop(kind, None)
         builder.reset(kind)
         builder.gap(MissingData(kind, refusal.message, place=resource.path, affected_decisions=resource.weakens))
+    except MemoryExceeded as error:
+        namespace = builder.objects.table.largest_namespace
+        raise MemoryExceeded(f"{error}; the pods of namespace {namespace} take the most") from None
     except BadInput as error:  # complete JSON, but not a list of objects: another server answered
         raise Unavailable(str(error)) from error
 
@@ -107,7 +139,7 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
 class OtherObjects:
     """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
 
-    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: ThreadPoolExecutor, *, rules: bool) -> None:
+    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: Executor, *, rules: bool) -> None:
         self._lists, self._rules = lists, rules
         place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
         self._priorities = pool.submit(kube.get, place)

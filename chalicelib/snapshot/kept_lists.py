@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.watch import QUIET
+from chalicelib.kube.list_watch import QUIET, WatchPace
 from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists
 from chalicelib.snapshot.page_rates import PageRates
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 CONNECTED_FOR = 90.0
 """Seconds after which the connections of an earlier pass are not used: something on the way may have dropped them."""
-_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
+_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; classes come on top
 _CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
 _FEW_CLASSES = 1_000
-_MOST_RATES = 10_000  # clusters
+_MOST_LEARNT = 10_000  # clusters
+T = TypeVar("T")
 
 
 class KeptCluster:
@@ -43,7 +44,7 @@ class KeptCluster:
         objects = self.lists.builder.objects
         others = sum(objects.count(each) for each in objects.kinds if each not in ("Pod", "Node"))
         pods, nodes = len(objects.pods), len(objects.nodes)
-        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.spec_bytes
+        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
 
     def is_overgrown(self) -> bool:
         """Return whether most classes belong to pods that are gone."""
@@ -53,7 +54,7 @@ class KeptCluster:
 class KeptLists:
     """The clusters of one process, the one used longest ago first. Used by one pass at a time.
 
-    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see kube.watch.Watch.
+    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see WatchPace.
     archive: lists that other processes have stored, None for none.
     """
 
@@ -65,9 +66,10 @@ class KeptLists:
         quiet: float = QUIET,
         archive: ListArchive | None = None,
     ) -> None:
-        self._most, self._monotonic, self.quiet, self.archive = most, monotonic, quiet, archive
+        self._most, self._monotonic, self._quiet, self.archive = most, monotonic, quiet, archive
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
         self._rates: dict[str, PageRates] = {}
+        self._paces: dict[str, WatchPace] = {}
 
     def take(self, cluster: str, access: str, asked: str) -> KeptCluster | None:
         """Return the lists of an earlier pass, and keep them no more: a pass that fails leaves them in an unknown
@@ -133,13 +135,20 @@ class KeptLists:
 
     def rates(self, cluster: str, kube: KubeClient) -> PageRates:
         """Return how fast the cluster's pages arrive, as far as this process knows. Raises ClusterError."""
-        found = self._rates.get(f"{cluster} {kube.access()}")
-        if found is None:
-            found = PageRates(local=kube.is_local())
-            if len(self._rates) >= _MOST_RATES:
-                self._rates.clear()
-            self._rates[f"{cluster} {kube.access()}"] = found
-        return found
+        return _learnt(self._rates, f"{cluster} {kube.access()}", lambda: PageRates(local=kube.is_local()))
+
+    def pace(self, cluster: str, kube: KubeClient) -> WatchPace:
+        """Return how the cluster's watches pause, as far as this process knows. Raises ClusterError."""
+        return _learnt(self._paces, f"{cluster} {kube.access()}", lambda: WatchPace(self._quiet))
+
+    def now(self) -> float:
+        """Return the seconds of the clock."""
+        return self._monotonic()
+
+    def behind(self, found: KeptCluster) -> float:
+        """Return the seconds since the instant as of which all lists are known to be complete."""
+        complete = (found.lists.complete_at.get(kind, found.read_at) for kind in found.lists.versions)
+        return max(0.0, self._monotonic() - min(complete, default=found.read_at))
 
     def kept(self, cluster: str) -> KeptCluster | None:
         """Return the lists of a cluster, None if none are kept."""
@@ -177,3 +186,12 @@ class KeptLists:
         found = KeptCluster(kube, asked, lists, now - read_before)
         found.used_at = now - age
         return found
+
+
+def _learnt(known: dict[str, T], name: str, new: Callable[[], T]) -> T:
+    """Return what is known of a server, something new where nothing is."""
+    if name not in known and len(known) >= _MOST_LEARNT:
+        known.clear()
+    if name not in known:
+        known[name] = new()
+    return known[name]

@@ -12,8 +12,8 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 
 import msgspec
 
@@ -21,6 +21,7 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Expired, Unavailable
 from chalicelib.kube.list_page import ReadBounds, TypedPage
 from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
+from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.listed_resources import ListedResource
 from chalicelib.snapshot.object_decoders import LISTINGS
 from chalicelib.snapshot.page_rates import PROBE, PageRates
@@ -59,18 +60,26 @@ class _Fetch:
 class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
-    rates: how fast the cluster's pages arrive; None: they are compressed. Iterating raises ClusterError: Expired if the
-    token of a page expires again and again, Unavailable for a list of more pages or bytes than the limits allow.
+    rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion at which the list is
+    read, "" for the present one. check: called when a page has arrived, see ClassTable.
+
+    Iterating raises ClusterError: Expired if the server no longer has that version, or if the token of a page expires
+    again and again; Unavailable for a list of more pages or bytes than the limits allow. It raises what check raises.
     """
 
     def __init__(
         self,
         kube: KubeClient,
         resource: ListedResource,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         bounds: ReadBounds,
         rates: PageRates | None = None,
+        *,
+        at: str = "",
+        check: Callable[[], None] = unbounded,
     ) -> None:
+        self._check = check
+        self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
         self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, pool, bounds, rates
         self._requested = 0
         self._decode = LISTINGS[resource.kind].decode
@@ -114,7 +123,7 @@ class ListReader:
                 if each.future is not None:
                     each.future.cancel()
             self._coming = deque()
-            self._request(dict(self._resource.query))
+            self._request({**self._resource.query, **self._first})
 
     def _retry_smaller(self, fetch: _Fetch) -> None:
         """Ask again for a page that is too large, with fewer objects; nothing after it is known to be right."""
@@ -170,6 +179,7 @@ class ListReader:
             seen=lambda piece: self._seen(fetch, piece),
             gzip=fetch.compressed,
         )
+        self._check()
         if self._rates is not None:
             self._rates.note(compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began)
         return page
@@ -178,6 +188,8 @@ class ListReader:
         """Note when the body of a page arrives. Its first piece, empty, comes before each attempt."""
         fetch.ended = time.monotonic()
         fetch.size += len(piece)
+        if fetch.size > self._bounds.page and fetch.ask["limit"] != "1":
+            raise Unavailable(f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True)
         if not piece:
             fetch.began, fetch.size = fetch.ended, 0
         self._peek(fetch, piece)

@@ -13,6 +13,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
 from chalicelib.snapshot.kept_lists import KeptCluster, KeptLists
 from chalicelib.snapshot.list_changes import Changes, ServerBehind, follow
@@ -27,13 +28,17 @@ Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingD
 
 class ReadResult(msgspec.Struct, frozen=True):
     """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
-    read in full all the same, and why; stored: whether another process has read what the changes were followed from."""
+    read in full all the same, and why; stored: whether another process has read what the changes were followed from.
+    behind: seconds before the end of this read as of which all lists are known to be complete; later changes may be
+    missing. short: see list_changes.Changes."""
 
     scope: ReadScope
     reason: str = ""
     stored: bool = False
     folded: int = 0
     reread: dict[str, str] = {}
+    behind: float = 0.0
+    short: tuple[str, ...] = ()
 
 
 def read_live_cluster(
@@ -46,6 +51,7 @@ def read_live_cluster(
     rules: bool = False,
     kept: KeptLists | None = None,
     report: Callable[[ReadResult], None] | None = None,
+    check: Callable[[], None] = unbounded,
 ) -> Snapshot:
     """Read everything in the table of lists and the priority expander's ConfigMap, then the node groups.
 
@@ -56,11 +62,16 @@ def read_live_cluster(
     observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
     instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError if nodes or pods cannot be
     read, or if anything fails for another cause than a refusal (403) or a missing resource (404).
+
+    check: called while the lists grow; raises MemoryExceeded where this process has no memory for more.
     """
     if kept is None:
-        lists, result = read_lists(kube, namespace, rules=rules), ReadResult(ReadScope.FULL, "nothing is kept")
+        lists, result = (
+            read_lists(kube, namespace, rules=rules, check=check),
+            ReadResult(ReadScope.FULL, "nothing is kept"),
+        )
     else:
-        lists, result = _with_kept(cluster, kube, kept, namespace, rules=rules)
+        lists, result = _with_kept(cluster, kube, kept, namespace, rules=rules, check=check)
     if report is not None:
         report(result)
     groups, gaps = observe(lists.builder.nodes)
@@ -68,14 +79,16 @@ def read_live_cluster(
 
 
 def _with_kept(
-    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool
+    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool, check: Callable[[], None]
 ) -> tuple[ClusterLists, ReadResult]:
     """Follow the lists of an earlier pass; read in full where there are none, or where following them fails."""
     asked = f"{namespace} {rules}"
     found, stored, reason = _earlier(cluster, kube, kept, namespace, asked)
     if found is not None:
+        found.lists.bound(check)
         try:
-            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, quiet=kept.quiet)
+            pace = kept.pace(cluster, kube)
+            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, now=kept.now(), pace=pace)
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:
@@ -83,9 +96,13 @@ def _with_kept(
         else:
             found.kube = kube
             kept.put(cluster, found)
-            return found.lists, ReadResult(ReadScope.CHANGES, "", stored, made.folded, dict(made.reread))
+            return found.lists, ReadResult(
+                ReadScope.CHANGES, "", stored, made.folded, dict(made.reread), kept.behind(found), made.short
+            )
     kube.begin_lists()
-    fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube)))
+    found = None  # not needed any more; a full read needs its memory
+    lists = read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube), check=check)
+    fresh = kept.start(kube, asked, lists)
     kept.put(cluster, fresh)
     return fresh.lists, ReadResult(ReadScope.FULL, reason)
 

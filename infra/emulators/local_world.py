@@ -81,9 +81,9 @@ class LocalWorld:
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
     Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of each pass that ends,
-    None: not measured), clock, kube, server, cluster, queues, store, services (the emulated account), line (the
-    connection to the API server of a quick world: `line.ask` injects faults into requests), invocations, metrics (lines
-    that the functions emit), invoker (the running function).
+    None: not measured), reads (MB while it reads), clock, kube, server, cluster, queues, store, services (the emulated
+    account), line (the connection to the API server of a quick world: `line.ask` injects faults into requests),
+    invocations, metrics (lines that the functions emit), invoker (the running function).
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class LocalWorld:
         self.queues = VirtualQueues(
             self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
         )
-        self.scheduled = True
+        self.scheduled, self.reads = True, 0
         self.takes: Reading | None = None
         self.metrics: list[Json] = []
         self.judge = (
@@ -130,7 +130,7 @@ class LocalWorld:
             self.line.dial if self._quick else open_connection,
             deployment or LOOPBACK,
             self.judge,
-            ScriptedGauge(lambda: self.takes),
+            ScriptedGauge(lambda: self.takes, lambda: self.reads),
         )
         self._deployment = deployment
         self._functions = {function.source: function for function in deployed.functions()}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Set
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
-from chalicelib.kube.watch import QUIET
+from chalicelib.kube.list_watch import QUIET
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.watcher_post import WatcherPost, parts_of
@@ -51,7 +51,7 @@ class Silent(OutscalerError):
 
 class ClusterWatcher:
     """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
-    seconds of a clock that never goes back. quiet: see kube.watch.Watch. wait: for an event, so many seconds at most.
+    seconds of a clock that never goes back. quiet: see WatchPace. wait: for an event, so many seconds at most.
     draw: a random number from 0 to 1. urgent: set where a turn is to begin at once.
     """
 

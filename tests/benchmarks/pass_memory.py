@@ -8,6 +8,7 @@ parent process serves the cluster, so the cluster's objects are not part of any 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -45,7 +46,7 @@ spec:
 # -- the cluster
 
 
-class _Objects:
+class ServedObjects:
     """Lists of a cluster with `nodes` nodes and `per_node` pods on each. Every object is rendered when it is sent."""
 
     def __init__(self, nodes: int, per_node: int) -> None:
@@ -78,7 +79,7 @@ class _Objects:
 
 class _PassMemoryHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    objects: _Objects
+    objects: ServedObjects
 
     def do_GET(self) -> None:
         split = urlsplit(self.path)
@@ -100,14 +101,16 @@ class _PassMemoryHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # a pass that has stopped
+            self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         """Logs nothing."""
 
 
-def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
-    handler = type("Handler", (_PassMemoryHandler,), {"objects": _Objects(nodes, per_node)})
+def served(objects: ServedObjects) -> tuple[ThreadingHTTPServer, str]:
+    """Serve objects on a port of this machine; return the server and its kubeconfig."""
+    handler = type("Handler", (_PassMemoryHandler,), {"objects": objects})
     many = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 128})  # a pass opens a dozen connections
     server: ThreadingHTTPServer = many(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -125,14 +128,18 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
 # -- the pass
 
 
-def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: str = "") -> Iterator[Json]:
+def passes(
+    nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: str = "", size: int = 0
+) -> Iterator[Json]:
     """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds. keep:
     bytes in which lists are kept between passes. shared: a folder from which each pass takes the lists, as a pass of
-    another process does."""
+    another process does. size: MB of the function, beyond which a pass stops; 0 for any."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
     from chalicelib.kube.connect import connect
+    from chalicelib.model.errors import MemoryExceeded
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.reconciler.reconciler import handle
+    from chalicelib.runtime.memory_usage import Gauge
     from chalicelib.runtime.runtime import build, keeping
     from infra.emulators.aws_services import QuickServices
     from infra.emulators.controllers.clock import ManualClock
@@ -158,6 +165,8 @@ def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: st
         ),
         providers=lambda *_: (provider,),
     )
+    if size:
+        runtime = replace(runtime, memory_usage=Gauge(), memory_size=size)
     if keep:
         runtime = replace(runtime, kept_lists=keeping(keep, shared, time.time))
     base = _peak()
@@ -166,8 +175,13 @@ def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: st
         if shared and runtime.kept_lists is not None:
             runtime.kept_lists().drop("bench")
         cpu, wall = time.process_time(), time.perf_counter()
-        handle(encode(ReconcileMessage("bench", "schedule", clock())).decode(), runtime)
+        stopped = ""
+        try:
+            handle(encode(ReconcileMessage("bench", "schedule", clock())).decode(), runtime)
+        except MemoryExceeded as error:
+            stopped = str(error)
         yield {
+            "stopped": stopped,
             "base": base,
             "peak": _peak(),
             "cpu": time.process_time() - cpu,
@@ -191,17 +205,18 @@ def main(arguments: list[str]) -> int:
     """Runs the command: one line for each size, or one size in this process (--child)."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.pass_memory")
     parser.add_argument("--child", type=int, metavar="NODES", help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, default=0, metavar="MB", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.child:
-        for made in passes(given.child, sys.stdin.read(), 2):
+        for made in passes(given.child, sys.stdin.read(), 1 if given.size else 2, size=given.size):
             print(json.dumps(made), flush=True)
         return 0
     for nodes, per_node in SIZES:
-        server, kubeconfig = _served(nodes, per_node)
+        server, kubeconfig = served(ServedObjects(nodes, per_node))
         command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(nodes)]
         done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
         server.shutdown()
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"base"')]
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')]
         if not lines:
             print(done.stdout, done.stderr)
             return 1

@@ -205,3 +205,34 @@ def test_passes_on_either_function_form_one_chain_of_plans(world: LocalWorld) ->
         world.store.leases.release(lease)
         tokens.append(lease.token)
     assert all(later > earlier for earlier, later in pairwise(tokens))
+
+
+def test_pass_whose_lists_need_too_much_memory_goes_on_in_the_large_function(world: LocalWorld) -> None:
+    takes(world, 0.8)
+    world.reads = 450
+    before = len(world.invocations)
+    assert where(world, 2) == [LARGE, LARGE]
+    functions = [one.function for one in world.invocations[before:] if one.function in (SMALL, LARGE)]
+    assert functions[:2] == [SMALL, LARGE]
+    assert all(one.finished and not one.killed_at for one in world.invocations[before:])
+    state = world.store.scan_states.due(world.name)
+    assert (state.failure, state.memory.unended) == (None, 0)
+    assert state.last_success == state.last_pass
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["too-large-for-both", "large-function-refused"])
+def test_cluster_without_memory_for_its_lists_is_a_failure_that_says_why(world: LocalWorld, refused: bool) -> None:
+    world.reads = 450 if refused else 5_000
+    if refused:
+        world.queues.refusing.add(LARGE)
+    nodes = {each["metadata"]["name"] for each in world.kube.list("nodes")}
+    world.step(3 * MINUTE)
+    failure = world.store.scan_states.due(world.name).failure
+    assert failure is not None
+    assert failure.cls == "MemoryExceeded"
+    assert "the cluster's lists need more than" in failure.message
+    assert {each["metadata"]["name"] for each in world.kube.list("nodes")} == nodes
+    world.reads = 0
+    world.queues.refusing.clear()
+    world.step(2 * MINUTE)
+    assert world.store.scan_states.due(world.name).failure is None

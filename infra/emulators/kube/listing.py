@@ -72,6 +72,25 @@ def _number(query: Mapping[str, str], name: str) -> int:
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
+def _check_match(query: Mapping[str, str]) -> None:
+    """Refuse what a real server refuses. Raises ApiError 422."""
+    match, version = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    if not match:
+        return
+    why = ""
+    if query.get("continue"):
+        why = "resourceVersionMatch is forbidden when continue is provided"
+    elif not version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+    elif match == "Exact" and version == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    elif match not in ("Exact", "NotOlderThan"):
+        why = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+    if why:
+        cause = status.cause("FieldValueForbidden", f"Forbidden: {why}", "resourceVersionMatch")
+        raise status.invalid("ListOptions", "meta.k8s.io", "", [cause])
+
+
 def _too_large(asked: int, current: int) -> status.ApiError:
     message = f"Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
@@ -87,6 +106,7 @@ def _page(
     group, plural = resource.alias or (resource.group, resource.plural)
     limit, asked = _number(query, "limit"), _number(query, "resourceVersion")
     wanted = chosen.wants if chosen else None
+    _check_match(query)
     if query.get("continue"):
         if query.get("resourceVersion"):
             raise status.bad_request("specifying resource version is not allowed when using continue")
@@ -116,7 +136,10 @@ def _page(
         mine = [pod for pod in pods if not namespace or pod["metadata"]["namespace"] == namespace]
         return HistoryPage(mine, store.version), 0
     version_wanted = asked if exact else None
-    return store.page(plural, group, namespace, limit=limit, wanted=wanted, version=version_wanted), limit
+    try:
+        return store.page(plural, group, namespace, limit=limit, wanted=wanted, version=version_wanted), limit
+    except status.ApiError:
+        raise status.expired("The resourceVersion for the provided list is too old.") from None
 
 
 def list_objects(

@@ -20,6 +20,7 @@ from infra.emulators.kube.selectors import Selection, selection
 from infra.emulators.kube.serialization import metadata_of, show
 from infra.emulators.kube.store import ObjectStore
 
+_BEFORE_END = 2.0  # wall seconds before its end at which a watch gets a bookmark, as from the real server
 _SLICE = 0.5  # wall seconds between checks whether the client is still connected
 LONGEST = 1800.0
 """Wall seconds of a watch that states no timeoutSeconds."""
@@ -84,20 +85,26 @@ class WatchStream:
             yield _encoded("ERROR", error.body())
 
     def _follow(self, since: int, deadline: float) -> Iterator[bytes]:
-        next_bookmark = time.monotonic() + self._interval
+        began, last = time.monotonic(), since
+        next_bookmark = began + self._interval
+        if began <= deadline - _BEFORE_END < next_bookmark:
+            next_bookmark = deadline - _BEFORE_END
         while not self._stopped():
             with self._store.transaction():
                 events = self._store.events(self._plural, since, self._group)
                 since = max(since, self._store.version)
             if events:
+                last = events[-1].version
                 yield b"".join(line for event in events if (line := self._event(event)))
             now = time.monotonic()
             if now >= deadline:
                 return
             if self._bookmarks and now >= next_bookmark:
                 next_bookmark = now + self._interval
-                yield self._bookmark(since, {})
-            if not self._store.wait(since, min(_SLICE, deadline - now), stopped=self._stopped):
+                if since > last:  # the real server sends none that says no more than the last event
+                    yield self._bookmark(since, {})
+            pause = min(_SLICE, deadline - now, max(0.0, next_bookmark - now))
+            if not self._store.wait(since, pause, stopped=self._stopped):
                 yield b""
 
     def _event(self, event: HistoryEvent) -> bytes:

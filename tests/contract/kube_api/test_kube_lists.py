@@ -61,6 +61,40 @@ def test_kube_list_exact_version_shows_the_past_and_future_version_is_refused(ca
     assert (refused.status, refused.json()["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
 
 
+def test_kube_list_exact_version_has_pages_of_that_version(call: Caller) -> None:
+    store = call.server.store
+    past = store.version
+    store.delete("nodes", "n1")
+    page = call("GET", f"/api/v1/nodes?limit=2&resourceVersion={past}&resourceVersionMatch=Exact").json()
+    store.delete("nodes", "n2")
+    rest = call("GET", f"/api/v1/nodes?limit=2&continue={page['metadata']['continue']}").json()
+    assert (_names(page), _names(rest)) == (["n0", "n1"], ["n2"])
+    assert {each["metadata"]["resourceVersion"] for each in (page, rest)} == {str(past)}
+
+
+def test_kube_list_exact_version_is_410_after_compaction(call: Caller) -> None:
+    store = call.server.store
+    past = store.version
+    store.delete("nodes", "n1")
+    store.forget("nodes")
+    refused = call("GET", f"/api/v1/nodes?resourceVersion={past}&resourceVersionMatch=Exact")
+    assert (refused.status, refused.json()["reason"]) == (410, "Expired")
+    assert "continue" not in refused.json()["metadata"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "resourceVersionMatch=Exact",
+        "resourceVersionMatch=Exact&resourceVersion=0",
+        "resourceVersionMatch=exact&resourceVersion=5",
+    ],
+)
+def test_kube_list_match_without_a_version_or_of_an_unknown_kind_is_refused(call: Caller, query: str) -> None:
+    refused = call("GET", f"/api/v1/nodes?{query}")
+    assert (refused.status, refused.json()["reason"]) == (422, "Invalid")
+
+
 @pytest.mark.parametrize(
     ("selector", "expected"),
     [

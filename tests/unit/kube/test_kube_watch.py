@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.watch import QUIET, Watch, wait_for
+from chalicelib.kube.list_watch import ListWatch, WatchPace, wait_for
+from chalicelib.kube.watch import Watch
 from infra.emulators.controllers.clock import ManualClock
 
 CHANGE = b'{"type":"ADDED","object":{"metadata":{"name":"one","resourceVersion":"2"}}}\n'
@@ -46,6 +47,26 @@ class OpenWatch:
         self._then()
 
 
+SECOND = b'{"type":"ADDED","object":{"metadata":{"name":"two","resourceVersion":"3"}}}\n'
+MARK = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}\n'
+
+
+def taken_lines(clock: ManualClock, process: HaltedProcess, position: int | None = None) -> int:
+    """Return the number of lines that a pass takes of a watch."""
+    numbers: list[int] = []
+
+    def settle() -> None:
+        followed = ListWatch(lambda _: watch, "1", WatchPace(), lambda: None, lambda: 0)
+        followed.answered(position)
+        wait_for([followed], process, until=5.0, monotonic=clock)
+        numbers.append(len(watch.lines()[0]))
+
+    kube = cast(KubeClient, OpenWatch(process, settle))
+    watch = Watch(kube, "/api/v1/pods", {}, "1", changed=process, monotonic=clock)
+    watch.run()
+    return numbers[0]
+
+
 @pytest.mark.parametrize(
     ("halts", "arrives", "taken"),
     [
@@ -61,14 +82,25 @@ def test_time_in_which_the_process_is_halted_is_not_a_quiet_moment(
     halts: list[float], arrives: list[bytes], taken: int
 ) -> None:
     clock = ManualClock(0.0)
-    process = HaltedProcess(clock, halts, arrives)
-    taken_lines: list[int] = []
+    assert taken_lines(clock, HaltedProcess(clock, halts, arrives), position=2) == taken
 
-    def settle() -> None:
-        wait_for([watch], process, until=5.0, monotonic=clock)
-        taken_lines.append(len(watch.lines()[0]))
 
-    kube = cast(KubeClient, OpenWatch(process, settle))
-    watch = Watch(kube, "/api/v1/pods", {}, "1", quiet=QUIET, changed=process, monotonic=clock)
-    watch.run()
-    assert taken_lines == [taken]
+@pytest.mark.parametrize("last", [SECOND, MARK], ids=["change", "bookmark"])
+def test_watch_is_complete_at_once_where_it_has_reached_the_position_of_the_list(last: bytes) -> None:
+    clock = ManualClock(0.0)
+    assert taken_lines(clock, HaltedProcess(clock, [], [CHANGE, last, SECOND]), position=3) == 2
+    assert clock() < 1.0
+
+
+def test_pauses_of_a_server_are_learnt_at_once_and_forgotten_slowly() -> None:
+    pace = WatchPace()
+    assert (pace.quiet, pace.only_marks) == (0.15, False)
+    pace.note(0.2)
+    assert (pace.quiet, pace.only_marks) == (0.4, False)
+    pace.note(3.0)
+    assert (pace.quiet, pace.only_marks) == (1.0, True)
+    passes = 0
+    while pace.quiet > 0.15:
+        pace.note(0.0)
+        passes += 1
+    assert 10 < passes < 50

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.runtime.memory_usage import Gauge
+from chalicelib.model.errors import MemoryExceeded
+from chalicelib.runtime.memory_usage import READING, Gauge
 
 MEGABYTES = 200
 LINUX = Path("/proc/self/status").exists()
@@ -62,3 +63,28 @@ def test_memory_usage_is_unknown_without_proc(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path / "missing")
     gauge.begin()
     assert gauge.end() is None
+
+
+@pytest.mark.parametrize(
+    ("began", "now", "exceeded"),
+    [
+        (80, int(512 * READING), False),
+        (80, int(512 * READING) + 1, True),
+        (400, 430, False),
+        (400, 440, True),
+    ],
+    ids=["within", "beyond", "memory-of-earlier-passes", "grown-beyond-them"],
+)
+def test_memory_usage_beyond_the_share_of_reading_is_an_error(
+    tmp_path: Path, began: int, now: int, exceeded: bool
+) -> None:
+    gauge = Gauge(tmp_path)
+    says(tmp_path, now=began, peak=began)
+    gauge.begin()
+    says(tmp_path, now=now, peak=now)
+    if exceeded:
+        with pytest.raises(MemoryExceeded, match="need more than 384 MB of the 512 MB"):
+            gauge.check(512)
+    else:
+        gauge.check(512)
+    gauge.check(0)

@@ -72,7 +72,7 @@ def test_second_pass_reads_what_has_changed_and_little_more(cluster: FollowedClu
     assert "new" in {each.name for each in cluster.read().pods}
     assert cluster.last == ReadResult(ReadScope.CHANGES, folded=1)
     paths = [each.path for each in cluster.server.requests[before:]]
-    assert len(paths) <= 18
+    assert len(paths) <= 20
     assert not [each for each in paths if "limit=1000" in each]
 
 

@@ -14,6 +14,7 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.kube.errors import Expired, Unavailable
 from chalicelib.kube.list_page import HOSTED, ReadBounds
+from chalicelib.model.errors import MemoryExceeded
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.snapshot.list_reader import FIRST, ListReader
 from chalicelib.snapshot.listed_resources import RESOURCES
@@ -78,8 +79,9 @@ def test_pages_are_sized_by_the_bytes_of_their_objects(size: int, least: int, mo
     assert least <= int(server.requests[-1].query["limit"]) <= most
 
 
-def test_page_that_is_too_large_is_read_in_smaller_ones() -> None:
-    bounds = msgspec.structs.replace(HOSTED, body=60_000)
+@pytest.mark.parametrize("bound", ["body", "page"])
+def test_page_that_is_too_large_is_read_in_smaller_ones(bound: str) -> None:
+    bounds = msgspec.structs.replace(HOSTED, **{bound: 60_000})
     access = KubernetesAccess(kubeconfig_secret="config")
     with HttpScript(paged(MANY * 10, 400)) as server:
         config = msgspec.json.encode(_kubeconfig(server.url)).decode()
@@ -87,6 +89,21 @@ def test_page_that_is_too_large_is_read_in_smaller_ones() -> None:
         kube._patience = bounds
         found = read(kube, bounds)
     assert sum(len(names) for _, names in found) == MANY * 10
+    assert max(len(names) for _, names in found) < 150
+
+
+def test_object_that_is_longer_than_a_page_is_read() -> None:
+    with HttpScript(paged(3, 400)) as server:
+        found = read(client(server), msgspec.structs.replace(HOSTED, page=100))
+    assert [names for _, names in found] == [["n0"], ["n1"], ["n2"]]
+
+
+def test_page_for_which_there_is_no_memory_ends_the_list() -> None:
+    def check() -> None:
+        raise MemoryExceeded("too much")
+
+    with HttpScript(paged(3)) as server, ThreadPoolExecutor(4) as pool, pytest.raises(MemoryExceeded):
+        list(ListReader(client(server), NAMESPACES, pool, HOSTED, check=check))
 
 
 def _kubeconfig(url: str) -> dict[str, Any]:
