@@ -15,7 +15,8 @@ from tests.functional.operations.harness import OperationHarness
 def growth(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.provider.polls = 2
-    return stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
+    stage.pod("waiting")
+    return stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
 
 
 def drain(stage: OperationHarness) -> Operation:
@@ -31,7 +32,16 @@ def refusal(stage: OperationHarness) -> Operation:
 
 # The first point of each type. tests/unit/operations/test_crashed_steps.py covers all, without store and cluster.
 PLACES = {
-    growth: ("act:claimed", "grow:called", "grow:polled", "act:stepped", "act:recorded", "act:sent", "act:woken"),
+    growth: (
+        "act:watched",
+        "act:claimed",
+        "grow:called",
+        "grow:polled",
+        "act:stepped",
+        "act:recorded",
+        "act:sent",
+        "act:woken",
+    ),
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
     refusal: ("delete:called", "undo:called", "act:woken"),
 }
