@@ -12,6 +12,7 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from typing import Any
 
 from chalicelib.kube.client import KubeClient
@@ -22,6 +23,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
 from chalicelib.providers.base import Provider
+from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.aws.resources import QUEUES
@@ -97,6 +99,12 @@ class OperationHarness:
 
     def _emit(self, line: str) -> None:
         self.lines.append(json.loads(line))
+
+    def client(self) -> KubeClient:
+        """A client of the cluster, as the functions have."""
+        policy = current(self.name, self.runtime)
+        assert policy is not None
+        return self.runtime.kube_client(policy)
 
     def replace(self, **parts: Any) -> None:
         """Replaces parts of the runtime from now on."""
@@ -249,7 +257,7 @@ class OperationHarness:
         self._kubelets()
         begun = self.clock()
         try:
-            handle(body, self.runtime)
+            Context().run(handle, body, self.runtime)
         except HarnessCrash:
             heapq.heappush(queued, (self.clock() + VISIBILITY, order, queue, body))
         if queued is self.sent:
