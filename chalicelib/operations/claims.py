@@ -52,11 +52,13 @@ EARLY = 5.0
 class StepMessage(ActMessage, frozen=True, omit_defaults=True):
     """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code.
 
-    watch: for a watch, the executor that sent it. at: when it is delivered, by the clock of that executor."""
+    watch: for a watch, the executor that sent it. at: when it is delivered, by the clock of that executor. instead_of:
+    the claim that this executor found to be over, and was about to take over."""
 
     attempt: int = 0
     watch: str = ""
     at: float = 0.0
+    instead_of: str = ""
 
 
 def decode(body: bytes | str) -> StepMessage:
@@ -134,6 +136,8 @@ class Executor:
         """Return whether the claim that a watch was sent for is over. If its executor has extended it, or claimed the
         operation again for a further step, the watch is sent once more."""
         by, until = before.status.claimed_by, before.status.claimed_until
+        if watch.instead_of and watch.instead_of == _claim_of(before):
+            return True  # its sender has died before it took over
         if by.rpartition(".")[0] != watch.watch:
             return False
         if until <= watch.at:
@@ -145,7 +149,9 @@ class Executor:
     def _watch(self, operation: Operation) -> None:
         """Send the message that looks after this executor. Without it the tick's sweeper does, later."""
         at = self._rt.clock() + WATCH_AFTER
-        message = StepMessage(operation.spec.cluster, operation.spec.id, watch=self._name, at=at)
+        message = StepMessage(
+            operation.spec.cluster, operation.spec.id, watch=self._name, at=at, instead_of=_claim_of(operation)
+        )
         try:
             send(operation, message, WATCH_AFTER, self._rt)
         except NotSent as error:
@@ -169,6 +175,12 @@ class Executor:
     @staticmethod
     def _nothing(message: ActMessage, why: str) -> None:
         logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=why)
+
+
+def _claim_of(operation: Operation) -> str:
+    """Return what identifies a running operation's claim; "" for an operation without one."""
+    status = operation.status
+    return f"{status.claimed_by} until {status.claimed_until!r}" if status.claimed_by else ""
 
 
 def next_message(operation: Operation) -> StepMessage:

@@ -28,8 +28,8 @@ KINDS = {
     "wake-up": "send reconcile",
 }
 """Kinds of writes, with words that only they have."""
-STEPS = 4
-"""Writes from the kill to the next one: an executor that has taken over has sent its watch, claimed and recorded."""
+LATER = {"once": (), "again-before-it-takes-over": (1,), "again-after-its-step": (4,)}
+"""Writes from the kill to further ones: the next executor sends its watch, claims, changes something, and records."""
 
 
 class Listener(Strike):
@@ -65,25 +65,25 @@ def undisturbed() -> tuple[str, ...]:
     return tuple(listener.writes)
 
 
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("later", LATER)
 @pytest.mark.parametrize("after", [False, True], ids=["at", "after"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_removal_killed_at_a_write_of_each_kind_goes_on_in_time(kind: str, times: int, *, after: bool) -> None:
+def test_removal_killed_at_a_write_of_each_kind_goes_on_in_time(kind: str, later: str, *, after: bool) -> None:
     number = next(number for number, write in enumerate(undisturbed(), 1) if KINDS[kind] in write)
-    _killed(number, times, after=after)
+    _killed(number, LATER[later], after=after)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, WRITES + 1))
 def test_removal_killed_at_any_write_once_and_twice_goes_on_in_time(number: int) -> None:
     assert len(undisturbed()) > WRITES
-    for times in (1, 2):
+    for later in LATER.values():
         for after in (False, True):
-            _killed(number, times, after=after)
+            _killed(number, later, after=after)
 
 
-def _killed(number: int, times: int, *, after: bool) -> None:
-    """Kills executors at that write and, `times` in all, STEPS writes later."""
-    numbers = [number + STEPS * later for later in range(times)]
+def _killed(number: int, later: tuple[int, ...], *, after: bool) -> None:
+    """Kills executors at that write, and so many writes later."""
+    numbers = [number, *(number + each for each in later)]
     run = removals([Strike(KILL, each, function=ACT, writing=True, after=after) for each in numbers])
-    assert len([made for made in run.world.invocations if made.killed_at]) == times
+    assert len([made for made in run.world.invocations if made.killed_at]) == len(numbers)
