@@ -64,6 +64,7 @@ class Stalls:
         if not killed or self._disturbed.get(name, 0.0) >= process.began:
             return
         if not any(_about(message) == name for message in self._messages()[process.first_message :]):
+            self._kills.pop(name, None)
             return
         found, now = self._operation(name), self._now()
         if found is None or not found.is_open:
