@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, cast
 
 from chalice.app import Blueprint, SQSEvent
 
 from chalicelib.handlers.lambda_entry import each_record, event_source, preload
+from chalicelib.runtime.runtime import Runtime
 
 blueprint = Blueprint(__name__)
 
@@ -29,6 +30,13 @@ preload(
 Step = Callable[[SQSEvent], dict[str, Any]]
 
 
+class _Context(Protocol):
+    """What Lambda passes beside the event."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds after which Lambda ends this invocation."""
+
+
 def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]]]:
     """Process messages one by one, because each step changes a cloud."""
     decorate: Callable[[Step], Callable[[Any, Any], dict[str, Any]]] = blueprint.on_sqs_message(
@@ -40,7 +48,12 @@ def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]
 def _step(event: SQSEvent) -> dict[str, Any]:
     from chalicelib.operations.runner import handle
 
-    return each_record(event.to_dict(), handle)
+    context = cast(_Context, event.context)
+
+    def work(body: str, rt: Runtime) -> None:
+        handle(body, rt, context.get_remaining_time_in_millis() / 1000.0)
+
+    return each_record(event.to_dict(), work)
 
 
 @_on_queue("act_alicloud")

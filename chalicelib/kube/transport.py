@@ -173,7 +173,7 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
         )
     remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the network path to it"
     if error.kind in PLAIN:
-        words = PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)
+        words = PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)
         reason = TOO_LARGE if error.kind == "Size" else "Network"
         return Unavailable(f"{what}: {words} ({host}); {remedy}", reason=reason, lasting=error.kind in _LASTING)
     if error.kind in _NO_ANSWER:
@@ -183,7 +183,7 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
 
 
 # Failures that would occur again at the next attempt.
-_LASTING = frozenset({"Size", "Address", "Encoding"})
+_LASTING = frozenset({"Size", "Address", "Encoding", "Budget"})
 
 _NO_ANSWER = {
     "ConnectTimeout": "no connection to {host} in time",

@@ -45,6 +45,9 @@ UID = "own.uid"
 """The key in a removal's data for the uid of its Node object when it was planned. The executor keeps keys that begin
 with `own.`."""
 
+BROKEN = "own.broken"
+"""The key in an operation's data that says that an executor of it has died: the attempt that has taken over."""
+
 NEVER = 0.0
 """The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
 

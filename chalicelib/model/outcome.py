@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+ABANDONED = "Abandoned"
+"""Error class of an operation that Outscaler cancelled."""
+
 
 class Succeeded(msgspec.Struct, frozen=True, tag=True):
     """The whole operation has succeeded. facts: results for the journal (sizes, instance and request ids)."""

@@ -2,6 +2,9 @@
 
 The limit of the current exchange is a context variable of its thread, because the sockets that enforce it are created
 and kept by urllib3, which passes nothing on to them. A socket that is used outside an exchange has no limit.
+
+A second context variable limits all exchanges of one piece of work. It is asked immediately before each of them, so
+that a process that was frozen sends nothing that it may no longer send.
 """
 
 from __future__ import annotations
@@ -66,6 +69,26 @@ _CURRENT: ContextVar[ExchangeLimit | None] = ContextVar("bound", default=None)
 
 current = _CURRENT.get
 """() -> the limit of this thread's exchange; None outside an exchange."""
+
+
+Allowance = Callable[[], float]
+"""Returns the seconds that an exchange may take which begins now; none may begin where that is not more than 0. What it
+raises ends the work."""
+
+_ALLOWED: ContextVar[Allowance | None] = ContextVar("allowed", default=None)
+
+allowance = _ALLOWED.get
+"""() -> the Allowance of this context; None without one."""
+
+
+@contextmanager
+def allowed_by(seconds: Allowance) -> Iterator[None]:
+    """Ask before every exchange inside the context."""
+    token = _ALLOWED.set(seconds)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
 
 
 @contextmanager

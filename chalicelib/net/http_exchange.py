@@ -18,7 +18,7 @@ import requests
 from requests import exceptions
 from urllib3 import exceptions as below
 
-from chalicelib.net.exchange_limits import Breach, ExchangeLimit, within
+from chalicelib.net.exchange_limits import Breach, ExchangeLimit, allowance, within
 
 _CHUNK = 2**18
 _HEAD = 2**20  # bytes before the body; http.client allows 100 headers
@@ -87,17 +87,18 @@ class NoReply(Exception):
 
     kind: a key of PLAIN, or the name of the exception from `requests`. certificate: OpenSSL's verdict on the server's
     certificate, empty if that was not the cause. sent: False where nothing can have been sent, because the address or a
-    header is invalid.
+    header is invalid. seconds: that the exchange was allowed to take.
     """
 
     def __init__(self, kind: str, *, certificate: str = "", sent: bool = True) -> None:
         super().__init__(kind)
-        self.kind, self.certificate, self.sent = kind, certificate, sent
+        self.kind, self.certificate, self.sent, self.seconds = kind, certificate, sent, 0.0
 
 
 # Messages for the kinds that do not come from `requests`. {seconds}, {bytes}: of the bounds.
 PLAIN: Mapping[str, str] = {
-    "Time": "the answer took longer than {seconds:g} s in all",
+    "Time": "the answer took longer than {seconds:.3g} s in all",
+    "Budget": "not sent, because the time of this step is used up",
     "Size": "the answer is larger than {bytes} bytes",
     "Address": "the host's address is not allowed (link-local, metadata or loopback)",
     "Encoding": "the answer is compressed, which was not asked for",
@@ -129,10 +130,12 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 def exchange(
     session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
 ) -> Reply:
-    """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context.
+    """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context, and what
+    the allowance of this context raises (net/exchange_limits.py).
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
+    bounds = _allowed(bounds)
     bound, answered = ExchangeLimit(bounds.total, _HEAD, monotonic), False
     try:
         with within(bound):
@@ -143,7 +146,24 @@ def exchange(
         problem = error
     except (requests.RequestException, below.HTTPError, HTTPException, OSError, ValueError) as error:
         problem = _no_reply(error, bound, answered=answered)
+    problem.seconds = bounds.total
     raise problem
+
+
+def _allowed(bounds: ExchangeBounds) -> ExchangeBounds:
+    """Return the bounds, shortened to what this context allows. Raises NoReply where it allows nothing."""
+    ask = allowance()
+    if ask is None:
+        return bounds
+    seconds = ask()
+    if seconds <= 0.0:
+        raise NoReply("Budget")
+    return msgspec.structs.replace(
+        bounds,
+        connect=min(bounds.connect, seconds),
+        read=min(bounds.read, seconds),
+        total=min(bounds.total, seconds),
+    )
 
 
 def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -> requests.Response:

@@ -99,6 +99,13 @@ class KubeNodes(LazyKubeClient):
         except NotFound:
             return
 
+    def pod(self, namespace: str, name: str) -> PodState | None:
+        """See NodeApi."""
+        try:
+            return _pod_state(_decode(pods.get_pod(self.connected, namespace, name), _Pod))
+        except NotFound:
+            return None
+
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi; the server filters out finished pods."""
         return _pod_states(pods.pods_on_node(self.connected, node))

@@ -23,15 +23,13 @@ import msgspec
 
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.registry import NOT_STARTED
 from chalicelib.plan.state import backoff
 
 _WHY = 300  # characters of a failure that are remembered
-ABANDONED = "Abandoned"
-"""Error class of an operation that Outscaler cancelled."""
 OURS = frozenset({ABANDONED, NOT_STARTED})
 """Results that say nothing about the group or the node, because the cause lies in Outscaler."""
 NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}

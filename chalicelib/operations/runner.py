@@ -1,14 +1,16 @@
 """Runs an operation message: claim, one step at the provider or the cluster, record the outcome, possibly schedule the
 next.
 
-    message ─► claim ─┬─ OperationClaimed, OperationFinished ──► nothing: another executor has it, or it is finished
-                      ├─ OperationNotDue ──► the message again, when it is due
-                      └─ step ─► InProgress(after > 0) ─► recorded as waiting, a delayed message
+    message ─► claim ─┬─ claimed by another executor, or finished ──► nothing
+                      ├─ not due ──► the message again, when it is due
+                      └─ step ─► InProgress(after > 0) ─► a delayed message, recorded as waiting
                            ▲   └ InProgress(0) ─┐       └ Succeeded, Failed ─► recorded with the memory updates;
                            └────────────────────┘                            reported; a new plan requested
 
-Every arrow is recorded before the next begins. A function that is killed at any point leaves an operation whose claim
-expires, and whose step is repeated. No step waits; short steps follow each other until BUDGET seconds are used.
+Every arrow is recorded before the next begins. Only the message for the next step is sent before its record: a function
+that is killed between the two would otherwise leave an operation that waits and has no message. A function that is
+killed at any other point leaves a claim that ends soon, and the step is repeated (operations/claims.py). No step waits;
+short steps follow each other until BUDGET seconds are used.
 
 A message that arrives too early is either a duplicate, whose original will arrive in time, or it was sent by a function
 whose clock is ahead. To distinguish the two, a follow-up message names the attempt that sent it: as long as no other
@@ -19,40 +21,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
-
-from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_act, encode
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted, refusal
-from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
+from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
-from chalicelib.operations.memory_updates import ABANDONED, NOT_A_PROVIDER_FAILURE, memory_updates
+from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
 from chalicelib.operations.ordering import blocked_by_other_operation
 from chalicelib.operations.recording import record_operation
 from chalicelib.operations.registry import NOT_STARTED, give_up, run_step
+from chalicelib.operations.steps.scale_up import NOT_NEEDED
 from chalicelib.runtime import active_policy
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import request_reconcile
 from chalicelib.store.errors import NotMoved, OperationClaimed, OperationFinished, OperationNotDue, StaleWrite
 
-CLAIM = 90.0
-"""Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
 BUDGET = 25.0
 """Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""
+SOONEST = 1.0
+"""Seconds after which the message for the next step arrives at the earliest."""
 OLDER_POLICIES = 5
 """Older versions of a policy that are tried if the active one cannot be read."""
-EARLY = 5.0
-"""Seconds by which a message may arrive before its step is due; an earlier message is a duplicate."""
-
-
-class _FollowUp(ActMessage, frozen=True, omit_defaults=True):
-    """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code."""
-
-    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,74 +59,43 @@ class _Task:
     way: OperationClients | None
 
 
-def handle(body: bytes | str, rt: Runtime) -> None:
-    """Continue one operation. Raises BadInput for a message that cannot be decoded, StoreError where the table fails,
-    and NewerSchema where a newer release has written it; the queue then delivers the message again."""
-    message = _decode(body)
+def handle(body: bytes | str, rt: Runtime, seconds: float = claims.LONGEST) -> None:
+    """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a message that cannot
+    be decoded, StoreError where the table fails, and NewerSchema where a newer release has written it; the queue then
+    delivers the message again."""
+    message = claims.decode(body)
     rt.store.schema.check()
+    executor = claims.Executor(rt, seconds)
     begun, task = rt.clock(), None
-    while True:
-        operation = _claim(message, rt)
-        if operation is None:
-            return
+    operation = executor.begin(message)
+    while operation is not None:
         rt.checkpoint("act:claimed")
         task = task or _task(operation, rt)
-        with rt.tracing.part(operation.status.step or "begin", **_annotations(operation)):
-            outcome = _step(operation, task, rt)
-        rt.checkpoint("act:stepped")
-        more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
         try:
-            after = _advance(operation, outcome, task, rt)
-        except (OperationClaimed, OperationFinished, StaleWrite) as error:
+            part = rt.tracing.part(operation.status.step or "begin", **_annotations(operation))
+            with part, executor.working(operation):
+                outcome = _step(operation, task, rt)
+            rt.checkpoint("act:stepped")
+            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
+            after = _after(operation, outcome, rt.clock())
+            if isinstance(outcome, InProgress) and not more:
+                _come_back(after, rt)
+            after = _advance(operation, after, outcome, task, rt)
+        except (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite) as error:
             logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
             return
         rt.checkpoint("act:recorded")
-        if isinstance(outcome, InProgress) and not more:
-            _come_back(after, rt)
         connect = task.way.cluster if task.way and not task.why_not else None
         record_operation(operation, after, outcome, task.policy, connect, rt)
         if not isinstance(outcome, InProgress):
             _plan_again(outcome, task, rt)
-        if not more:
-            return
+        operation = executor.again(after) if more else None
 
 
 def _annotations(operation: Operation) -> dict[str, str]:
     """Return what a trace is searched by: the operation's id, and what it is for."""
     spec = operation.spec
     return {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
-
-
-def _decode(body: bytes | str) -> _FollowUp:
-    message = decode_act(body)
-    try:
-        return msgspec.json.decode(body, type=_FollowUp)
-    except msgspec.ValidationError:  # another sender's field `attempt`
-        return _FollowUp(message.cluster, message.operation)
-
-
-def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
-    """Claim the operation, or find that there is nothing to do now."""
-    try:
-        return rt.store.operations.claim(message.cluster, message.operation, rt.owner(), CLAIM)
-    except (OperationClaimed, OperationFinished) as error:
-        logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=str(error))
-    except OperationNotDue as early:
-        _too_early(message, early.due_at, rt)
-    return None
-
-
-def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
-    """Send the message on, unless the message for the next step is known to be under way. This one is then a duplicate,
-    and re-sending duplicates would multiply them."""
-    operation, now = rt.store.operations.get(message.cluster, message.operation), rt.clock()
-    if operation is None or not operation.is_open:
-        return
-    arrival = operation.status.sent_at + min(MAX_DELAY, max(0.0, due_at - operation.status.sent_at))
-    awaited = message.attempt == operation.status.attempt
-    not_a_duplicate = awaited if message.attempt else not operation.status.sent_at or now >= arrival - EARLY
-    if not_a_duplicate:
-        _send(operation, due_at - now, rt)
 
 
 def _task(operation: Operation, rt: Runtime) -> _Task:
@@ -172,17 +135,21 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
     return run_step(operation, task.way.context(), rt.clock())
 
 
-def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
-    """Record the outcome of the step, and its memory updates in the same transaction."""
-    now = rt.clock()
+def _after(before: Operation, outcome: Outcome, now: float) -> Operation:
+    """Return the operation with the outcome of the step."""
     if isinstance(outcome, InProgress):
         due = now + max(0.0, outcome.after)
-        after = before.with_status(
+        return before.with_status(
             state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
         )
-        return rt.store.operations.advance(before, after, before.status.claimed_by)
-    after = _ended(before, outcome)
-    group, memory = memory_updates(before, outcome, task.policy.options, now) if task.policy else (None, None)
+    return _ended(before, outcome)
+
+
+def _advance(before: Operation, after: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
+    """Record the outcome of the step, and its memory updates in the same transaction."""
+    group, memory = None, None
+    if not isinstance(outcome, InProgress) and task.policy:
+        group, memory = memory_updates(before, outcome, task.policy.options, rt.clock())
     return rt.store.operations.advance(before, after, before.status.claimed_by, group, memory)
 
 
@@ -196,16 +163,14 @@ def _ended(before: Operation, outcome: Succeeded | Failed) -> Operation:
     )
 
 
-def _come_back(operation: Operation, rt: Runtime) -> None:
-    """Send the message for the next step. It is recorded as sent already; if it gets lost, the tick's sweeper sends
-    it."""
-    _send(operation, operation.status.due_at - rt.clock(), rt)
+def _come_back(after: Operation, rt: Runtime) -> None:
+    """Send the message for the next step, after a second at the earliest: it must not arrive before the record."""
+    try:
+        claims.send(after, claims.next_message(after), max(SOONEST, after.status.due_at - rt.clock()), rt)
+    except NotSent as error:  # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
+        spec = after.spec
+        logger.error("next step not sent", cluster=spec.cluster, operation=spec.id, **failure(error))
     rt.checkpoint("act:sent")
-
-
-def _send(operation: Operation, delay: float, rt: Runtime) -> None:
-    body = encode(_FollowUp(operation.spec.cluster, operation.spec.id, operation.status.attempt))
-    rt.sender.send(act_queue(operation.spec.provider), body, whole_delay(delay))
 
 
 def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
@@ -214,9 +179,10 @@ def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
 
     No pass is requested after a failure that changes no memory: the same plan would fail the same way, in a loop as
     fast as the queues. An operation that never started is planned again, because its deadline is minutes after its
-    start.
+    start. After growth that no pod waits for any more, the next pass decides anew what is needed.
     """
-    if isinstance(outcome, Failed) and outcome.error_class in NOT_A_PROVIDER_FAILURE - {NOT_STARTED}:
+    lasting = NOT_A_PROVIDER_FAILURE - {NOT_STARTED}
+    if isinstance(outcome, Failed) and outcome.error_class in lasting and outcome.code != NOT_NEEDED:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return

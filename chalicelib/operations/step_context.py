@@ -82,7 +82,7 @@ class Recheck(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeApi(Protocol):
-    """The methods of the cluster's API that a removal needs. Every method raises ClusterError."""
+    """The methods of the cluster's API that operations need. Every method raises ClusterError."""
 
     def node(self, name: str) -> NodeState | None:
         """Return the current node; None if there is no node of that name."""
@@ -94,6 +94,9 @@ class NodeApi(Protocol):
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """Remove what this operation set: taint, cordon and note, in one write. What another operation has noted stays.
         uncordon: also where the note is missing. A node without any of it, or no node at all, is not an error."""
+
+    def pod(self, namespace: str, name: str) -> PodState | None:
+        """Return the current pod of that name; None if there is none."""
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """Return every pod bound to the node, including finished ones."""

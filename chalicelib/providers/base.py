@@ -53,6 +53,11 @@ class Provider(Protocol):
         `announce`: nothing was requested, and data records what the next call of this method will request.
         """
 
+    def has_requested(self, operation: Operation) -> bool:
+        """Return whether the vendor has received a request of this scale-up, or may have: then `grow` only follows it
+        until that is known. False: a scale-up that ends now has bought nothing. Changes nothing. Raises ProviderError.
+        """
+
     def remove(self, operation: Operation) -> Outcome:
         """Remove exactly the instances of operation.targets (by handle) and lower the target by the same number;
         idempotent.

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.errors import Conflict, ProviderError
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 from chalicelib.providers.outcomes import outcome_of
 
 C = TypeVar("C")
@@ -26,6 +26,7 @@ class ProviderActions(Generic[C]):
     remove: also for machines that never joined. final: the Conflict that a retry cannot resolve."""
 
     grow: Callable[[C, Operation], Outcome]
+    requested: Callable[[C, Operation], bool]
     poll: Callable[[C, Operation], Outcome]
     remove: Callable[[C, Operation], Outcome]
     shrink: Callable[[C, Operation], Outcome]
@@ -56,6 +57,13 @@ class BaseProvider(Generic[C]):
             return self._steps.grow(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
+
+    def has_requested(self, operation: Operation) -> bool:
+        """Whether the vendor may have received the request of this scale-up."""
+        try:
+            return self._steps.requested(self._context, operation)
+        except BadInput as error:
+            raise InvalidRequest(str(error)) from error
 
     def remove(self, operation: Operation) -> Outcome:
         """Remove exactly these machines and lower the size accordingly."""

@@ -224,7 +224,7 @@ def _no_answer(error: NoReply, name: str, bounds: ExchangeBounds) -> ProviderErr
     if not error.sent:
         return InvalidRequest(f"{name}: no answer ({error.kind})")  # an invalid address or header
     if error.kind in PLAIN:
-        return Transient(f"{name}: {PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)}")
+        return Transient(f"{name}: {PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)}")
     return Transient(f"{name}: no answer ({error.kind})")
 
 

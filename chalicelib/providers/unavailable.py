@@ -36,6 +36,10 @@ class UnavailableProvider:
         """Raises InvalidRequest."""
         self._refuse()
 
+    def has_requested(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
     def remove(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()

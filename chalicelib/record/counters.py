@@ -10,13 +10,12 @@ from __future__ import annotations
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.providers.errors import ProviderError
 from chalicelib.record.metrics import key
 from chalicelib.record.operation_events import OperationStep, kept
 from chalicelib.store.errors import StoreError
 
-ABANDONED = "Abandoned"
 OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__())
 OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {"ClusterError"}
 REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", "NotStarted", ABANDONED, "timeout"}

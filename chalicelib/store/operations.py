@@ -1,8 +1,8 @@
 """Operations as a conditional state machine: each transition of model/operation.py is one conditional write.
 
-    planned ─┬─ claim ─► running ─┬─ advance ─► waiting ─ claim ─► running …
-             │                    └─ advance ─► succeeded | failed | abandoned   (moved under another key)
-    running ─┴─ claim, once claimed_until is past: the executor died
+    planned ─── claim ─► running ─┬─ advance ─► waiting ─ claim ─► running …
+                 extend ◄─► │     └─ advance ─► succeeded | failed | abandoned   (moved under another key)
+    running ─── take_over ──┘   once its claim is over: the executor died
 
 Open operations have keys of their own, so that listing them does not read ended ones. What an executor learns about its
 group (backoff, cooldowns, the end of a scale-up request) is written in the same transaction as the operation's state,
@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chalicelib.model.operation import Operation, OperationState
+from pynamodb.expressions.condition import Condition
+
+from chalicelib.model.operation import BROKEN, Operation, OperationState
+from chalicelib.store.codec import encode
 from chalicelib.store.errors import (
     IllegalTransition,
     OperationClaimed,
@@ -25,11 +28,14 @@ from chalicelib.store.errors import (
 from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
 from chalicelib.store.operation_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 ENDS = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONED})
 AFTER_RUNNING = ENDS | {OperationState.WAITING}
+CLOCKS = 30.0
+"""Seconds by which the clocks of two functions may differ: who knows the end of a claim only from the other's clock
+waits for so much longer."""
 
 
 class Operations:
@@ -70,42 +76,69 @@ class Operations:
     # --- changing
 
     def claim(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
-        """Claim the operation for ttl seconds. owner must be new for every attempt (an invocation's request id).
+        """Claim the operation for ttl seconds. owner must be new for every attempt.
 
         Raises OperationClaimed (another executor has it), OperationNotDue (retry at due_at), OperationFinished (ended,
         or not known).
 
-            planned or waiting       due_at                   claimed_until
+            planned or waiting       due_at              claimed_until + CLOCKS
             ──┬────────────────────────┬──────────┬───────────────┬────────────────►
-              │ OperationNotDue        │ claim ►  │ Operation-    │ claim again: the executor died
+              │ OperationNotDue        │ claim ►  │ Operation-    │ taken over: the executor died
                                                     Claimed
         """
-        now = self._clock()
         nobody_is_at_it = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
-        its_time_has_come = OperationRow.due_at <= now
-        somebody_was_at_it = OperationRow.state == OperationState.RUNNING.value
-        and_did_not_finish_in_time = OperationRow.claimed_until < now
-        claim = self._table.update(
-            cluster,
-            OPEN + operation,
-            [
-                OperationRow.state.set(OperationState.RUNNING.value),
-                OperationRow.claimed_by.set(owner),
-                OperationRow.claimed_until.set(now + ttl),
-                OperationRow.updated_at.set(now),
-                OperationRow.attempt.add(1),
-            ],
-            (nobody_is_at_it & its_time_has_come) | (somebody_was_at_it & and_did_not_finish_in_time),
-        )
+        its_time_has_come = OperationRow.due_at <= self._clock()
+        claim = self._claim(cluster, operation, owner, ttl, nobody_is_at_it & its_time_has_come)
         try:
             return to_operation(self._table.write(claim))
         except ConditionFailed as refused:
             if not refused.old:
                 return self._claim_elsewhere(cluster, operation, owner, ttl)
             found = to_operation(refused.old)
+            if self.is_abandoned(found):
+                return self.take_over(found, owner, ttl)
             if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
                 return found  # the first try succeeded and only its response was lost
             raise _in_the_way(found) from None
+
+    def is_abandoned(self, operation: Operation) -> bool:
+        """Return whether its executor's claim is over by any clock."""
+        status = operation.status
+        return status.state is OperationState.RUNNING and status.claimed_until + CLOCKS < self._clock()
+
+    def take_over(self, before: Operation, owner: str, ttl: float) -> Operation:
+        """Claim the operation in place of an executor that has died. before: the operation with that claim, which the
+        caller knows to be over; the operation is not taken over if it has another one by now. owner, ttl, and what is
+        raised: as for `claim`. The operation's data says that an executor has died (BROKEN)."""
+        it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
+        by_that_executor = OperationRow.claimed_by == before.status.claimed_by
+        and_that_claim_was_not_extended = OperationRow.claimed_until == before.status.claimed_until
+        cluster, name = before.spec.cluster, before.spec.id
+        only = it_is_being_worked_on & by_that_executor & and_that_claim_was_not_extended
+        broken = {**before.status.data, BROKEN: str(before.status.attempt + 1)}
+        try:
+            return to_operation(self._table.write(self._claim(cluster, name, owner, ttl, only, broken)))
+        except ConditionFailed as refused:
+            if not refused.old:
+                return self._claim_elsewhere(cluster, name, owner, ttl)
+            found = to_operation(refused.old)
+            if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
+                return found  # the first try succeeded and only its response was lost
+            raise _in_the_way(found) from None
+
+    def extend(self, operation: Operation, ttl: float) -> float:
+        """Let the claim of a running step last for ttl seconds from now; return its new end. operation: as claimed.
+        Raises OperationClaimed, OperationNotDue, OperationFinished if another executor has taken it over."""
+        until = self._clock() + ttl
+        more = [OperationRow.claimed_until.set(until)]
+        row = operation.spec.cluster, OPEN + operation.spec.id
+        try:
+            self._table.write(self._table.update(*row, more, _is_claimed_as(operation)))
+        except ConditionFailed as refused:
+            if not refused.old:
+                raise OperationFinished("over") from None
+            raise _in_the_way(to_operation(refused.old)) from None
+        return until
 
     def advance(
         self,
@@ -126,10 +159,7 @@ class Operations:
         """
         _check_arrow(before, after, owner)
         stored = after.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
-        it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
-        by_us = OperationRow.claimed_by == owner
-        and_this_is_the_same_attempt = OperationRow.attempt == before.status.attempt
-        ours = it_is_being_worked_on & by_us & and_this_is_the_same_attempt
+        ours = _is_claimed_as(before)
         item = OPEN + before.spec.id
         if stored.is_open:
             # mark_sent may have written in the meantime; its instant stays unless the executor has a newer one.
@@ -166,6 +196,20 @@ class Operations:
                 raise OperationFinished("unknown") from None
             raise _in_the_way(found) from None
 
+    def _claim(
+        self, cluster: str, operation: str, owner: str, ttl: float, only: Condition, data: dict[str, str] | None = None
+    ) -> Write:
+        now = self._clock()
+        actions = [
+            OperationRow.state.set(OperationState.RUNNING.value),
+            OperationRow.claimed_by.set(owner),
+            OperationRow.claimed_until.set(now + ttl),
+            OperationRow.updated_at.set(now),
+            OperationRow.attempt.add(1),
+            *([] if data is None else [OperationRow.data.set(encode(data).decode())]),
+        ]
+        return self._table.update(cluster, OPEN + operation, actions, only)
+
     # --- refusals
 
     def _claim_elsewhere(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
@@ -188,6 +232,14 @@ class Operations:
         if found.status.claimed_by == owner or found.status.state in (OperationState.PLANNED, OperationState.WAITING):
             raise StaleWrite(stored.spec.cluster, (OPEN + stored.spec.id,))
         raise _in_the_way(found)
+
+
+def _is_claimed_as(operation: Operation) -> Condition:
+    it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
+    by_the_same_executor = OperationRow.claimed_by == operation.status.claimed_by
+    and_this_is_the_same_attempt = OperationRow.attempt == operation.status.attempt
+    same: Condition = it_is_being_worked_on & by_the_same_executor & and_this_is_the_same_attempt
+    return same
 
 
 def _check_arrow(before: Operation, after: Operation, owner: str) -> None:

@@ -26,6 +26,8 @@ LIMIT_SECRET, LIMIT_PARAMETER, LIMIT_DEPLOYMENT = 1.30, 0.90, 0.70
 _PLATFORM = 310  # bytes that Lambda itself logs per invocation
 _CHANGES = 20_000  # bytes of a pass that reads changes, with 100 nodes (tests/benchmarks/test_pass.py)
 _TICK_SECONDS, _TICK_GB = 0.3, 0.5
+_WATCH_SECONDS, _WATCH_GB = 0.05, 0.5
+_CALLS = 5  # of an act function, to remove an empty node
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -121,6 +123,12 @@ def on_request() -> dict[str, float]:
     }
 
 
+def watch() -> float:
+    """Return dollars for the message that looks after one call of an act function: sent, received, deleted, and a call
+    that reads one row."""
+    return 3 * LIST.queue + LIST.call + _WATCH_SECONDS * _WATCH_GB * LIST.second_arm + LIST.read
+
+
 def page(counts: Counts, notified: Counts) -> str:
     """Return the text of docs/cost.md. notified: the counts with notifications."""
     return "\n".join(_lines(counts, notified)) + "\n"
@@ -142,6 +150,8 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
             as_of=AS_OF,
             nodes=NODES,
             pods=PODS,
+            calls=_CALLS,
+            watches=1000 * _CALLS * watch(),
         ).splitlines()
     )
     yield from (
@@ -218,8 +228,9 @@ ${deployment:.2f} in addition. The prices are the list prices of us-east-1 of {a
   measured on Lambda.
 - Lambda polls each queue with five requests at a time, each of which waits for 20 s.
 - Not included: [alarms and a dashboard](#alarms-and-dashboard), traffic, your own KMS keys, and the activity of a
-  cluster that is not quiet. An operation takes 1 call for a scale-up and about 5 for an empty node. Each of the six
-  series of `summary` is $0.30 a month while it is not zero.
+  cluster that is not quiet. An operation takes 1 call for a scale-up and about {calls} for an empty node, and as many
+  for the messages that [look after](architecture.md#operations) these calls, which cost {watches:.2f} dollars for 1,000
+  empty nodes. Each of the six series of `summary` is $0.30 a month while it is not zero.
 - Twice as many passes cost twice as much, except for secrets and series.
 - A second vendor costs its secret, a write unit in each pass, and its queue."""
 

@@ -70,10 +70,20 @@ def functions() -> tuple[DeployedFunction, ...]:
 
 
 def _memory() -> dict[str, int]:
-    """Return MB by function, from one stage. Function names of the emulation have no stage, and all stages have the
-    same memory sizes."""
+    """Return MB by function."""
+    return _configured("lambda_memory_size")
+
+
+def timeouts() -> dict[str, int]:
+    """Return the seconds after which Lambda ends an invocation, by function."""
+    return _configured("lambda_timeout")
+
+
+def _configured(setting: str) -> dict[str, int]:
+    """Return a setting by function, from one stage. Function names of the emulation have no stage, and all stages have
+    the same settings."""
     stages = json.loads(CONFIG.read_text("utf-8"))["stages"].values()
-    return {name: given["lambda_memory_size"] for stage in stages for name, given in stage["lambda_functions"].items()}
+    return {name: given[setting] for stage in stages for name, given in stage["lambda_functions"].items()}
 
 
 def entry(function: DeployedFunction) -> Handler:

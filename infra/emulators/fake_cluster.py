@@ -116,6 +116,11 @@ class InMemoryCluster:
             node, taints=kept, operation="", unschedulable=node.unschedulable and not ours
         )
 
+    def pod(self, namespace: str, name: str) -> PodState | None:
+        """See NodeApi."""
+        self._call("pod", f"{namespace}/{name}")
+        return next((pod for pod in self.pods() if pod.key == f"{namespace}/{name}"), None)
+
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi."""
         self._call("pods_on", node)

@@ -149,6 +149,11 @@ class InMemoryProvider:
             self.purchases.append(Purchase(operation.spec.id, pool.id, count))
             return self._accepted(operation)
 
+    def has_requested(self, operation: Operation) -> bool:
+        """See Provider."""
+        pool = self.pools.get(operation.spec.group)
+        return pool is not None and pool.target == operation.spec.to_size
+
     def remove(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "remove"):

@@ -6,7 +6,9 @@ tests of failures.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -17,6 +19,8 @@ from infra.emulators import deployed_functions
 from infra.emulators.api_gateway import find, forbidden, proxy_event
 from infra.emulators.crash_injection import FunctionKilled
 from infra.emulators.lambda_events import Json, LambdaContext, failed_messages
+
+_API_TIMEOUT = 15.0  # seconds
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -50,6 +54,7 @@ class Invoker:
         self._handlers = {
             function.name: deployed_functions.entry(function) for function in deployed_functions.functions()
         }
+        self._timeouts = deployed_functions.timeouts()
         self._requests = 0
 
     def enter(self, runtime: Runtime) -> None:
@@ -66,8 +71,10 @@ class Invoker:
         made = Invocation(function, clock(), bodies)
         self.current = function
         try:
-            context = LambdaContext(function, f"request-{len(self.made) + 1}")
-            made = msgspec.structs.replace(made, answer=self._handlers[function](event, context))
+            ends = clock() + self._timeouts[function]
+            context = LambdaContext(function, f"request-{len(self.made) + 1}", clock, ends)
+            answer = Context().run(self._handlers[function], event, context)  # it knows nothing of its caller
+            made = msgspec.structs.replace(made, answer=answer)
         except FunctionKilled as death:
             made = msgspec.structs.replace(made, killed_at=str(death))
         except Exception as error:
@@ -87,5 +94,6 @@ class Invoker:
         if route is None or not route.allows(headers, api_key):
             return forbidden()
         event = proxy_event(route, method, target, headers, body, f"http-{self._requests}")
-        answer: Json = app(event, LambdaContext("api_handler", f"http-{self._requests}"))
+        context = LambdaContext("api_handler", f"http-{self._requests}", time.time, time.time() + _API_TIMEOUT)
+        answer: Json = app(event, context)
         return answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -22,10 +22,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """The second argument of a handler, with the attributes that are used."""
+    """The second argument of a handler, with the attributes that are used. clock: epoch seconds; ends: when Lambda
+    would end the invocation, by that clock."""
 
     function_name: str
     aws_request_id: str
+    clock: Callable[[], float]
+    ends: float
     memory_limit_in_mb: int = 512
 
     @property
@@ -34,8 +37,8 @@ class LambdaContext:
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:outscaler-{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return a constant, because the emulation stops no function."""
-        return 60_000
+        """Return the milliseconds until then; the emulation itself stops no function."""
+        return max(0, int((self.ends - self.clock()) * 1000.0))
 
 
 def schedule_event(rule: str, now: float, serial: int = 0) -> Json:

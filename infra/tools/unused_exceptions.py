@@ -67,7 +67,7 @@ EXCEPTIONS = (
     UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),
     UnusedException(
         "infra/emulators/lambda_events.py",
-        ("memory_limit_in_mb", "invoked_function_arn", "get_remaining_time_in_millis"),
+        ("memory_limit_in_mb", "invoked_function_arn"),
         "the context that AWS Lambda passes to functions",
     ),
     UnusedException("infra/emulators/memory_table.py", ("batch_get_item", "update_item"), "called by operation name"),

@@ -1,7 +1,8 @@
 """Checks the effects of our requests on the cluster from outside, request by request (the invariants of a run).
 
     size        our requests move no group above its maximum or below its minimum; nothing is bought without a planned
-                operation, and no operation's instances are bought twice
+                operation, and no operation's instances are bought twice; after an executor died, nothing is bought for
+                pods none of which waits any more
     victims     a lowered size removes only instances that an operation named; their nodes have no pod that the last
                 read saw and that should have been moved
     evictions   only through the eviction API, only within the pod's budget, and no protected pod
@@ -138,11 +139,25 @@ class Audit:
                 for pod in self._kube.list("pods")
                 if pod["spec"].get("nodeName", "") in homeless
             )
+        parts, process = watch.path.strip("/").split("/"), self._process()
+        if parts[2:3] == ["namespaces"] and parts[4:5] == ["pods"] and len(parts) == 6 and process is not None:
+            key = f"{parts[3]}/{parts[5]}"
+            if self._waits(key):
+                process.waiting.add(key)
         for selector in watch.query.get("fieldSelector", ()):
             name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
             if name and watch.path == _PODS and made.status == 200:
                 uids = frozenset(each["metadata"]["uid"] for each in msgspec.json.decode(made.body)["items"])
                 self.seen[name] = (self._clock(), uids)
+
+    def _waits(self, key: str) -> bool:
+        namespace, _, name = key.partition("/")
+        pod = self._kube.peek("pods", name, namespace)
+        return (
+            pod is not None
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod["spec"].get("nodeName", "") in {"", *self.leaving()}
+        )
 
     def _note_taint(self, name: str, node: KubeObject) -> None:
         self.tainted[name] = taint_of(node, TO_BE_DELETED) is not None
@@ -183,6 +198,10 @@ class Audit:
         if operation in self.bought:
             self.fault(f"{operation} bought twice: {self.bought[operation]} machines, and {after - before} again")
         self.bought[operation] = after - before
+        process = self._process()
+        seen = process.waiting if process else frozenset[str]()
+        if known.get("broken") and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
+            self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
         self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:

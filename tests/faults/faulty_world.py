@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -17,6 +17,7 @@ from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import decode_act
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, build
@@ -30,10 +31,12 @@ from infra.emulators.kube.api import Api
 from infra.emulators.kube.request import Response
 from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
+from infra.emulators.virtual_sqs import Message
 from tests.faults.audit import Audit
 from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
 from tests.faults.faulty_topic import FaultyTopic
 from tests.faults.io_interceptor import Doors, IoInterceptor, Process
+from tests.faults.stalls import Stalls
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
 
@@ -53,7 +56,8 @@ class FaultWorld(LocalWorld):
         super().__init__(quick=True, pace=pace, grain=grain)
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
-        self.queues.tamper = self.weather.tamper
+        self.stalls = Stalls(self.clock, self._stored, lambda: self.queues.sent, self.audit.fault, self.audit.count)
+        self.queues.tamper = self._tampered
         self._watched = WatchedApi(self.server.api, self)
         self.server.api = cast(Api, self._watched)
 
@@ -71,11 +75,20 @@ class FaultWorld(LocalWorld):
     def invoke(self, function: str, event: Json) -> Invocation:
         """See LocalWorld; within another invocation this starts a concurrent process."""
         outer, runtime, current = self.process, self._runtime, self.invoker.current
-        self.process = Process(function, _operation(event), self.clock(), self.weather.new_skew())
+        self.process = Process(
+            function,
+            _operation(event),
+            self.clock(),
+            self.weather.new_skew(),
+            first_message=len(self.queues.sent),
+        )
+        self.stalls.skew = max(self.stalls.skew, abs(self.process.skew))
         if outer is not None:
             self._runtime = None
         try:
             made = super().invoke(function, event)
+            if self.process.operation:
+                self.stalls.ended(self.process, killed=bool(made.killed_at))
         finally:
             self.process, self.invoker.current = outer, current
             if outer is not None:
@@ -107,7 +120,7 @@ class FaultWorld(LocalWorld):
             table.name,
             clock=self._skewed,
             client=client,
-            sleep=self.clock.advance,
+            sleep=self._sleep,
             chance=lambda: 0.5,
             region="us-east-1",
             table=type(table),
@@ -128,7 +141,7 @@ class FaultWorld(LocalWorld):
             connect=connect,
             deployment=base.deployment,
             owner=base.owner,
-            sleep=self.clock.advance,
+            sleep=self._sleep,
             chance=lambda: 0.5,
         )
         return dataclasses.replace(
@@ -140,6 +153,19 @@ class FaultWorld(LocalWorld):
             decisions="/dev/null",  # a place in which nothing can be stored
         )
 
+    def _tampered(self, message: Message) -> Sequence[Message]:
+        made = self.weather.tamper(message)
+        if list(made) != [message]:
+            self.stalls.disturb(_operation({"Records": [{"body": message.body}]}))
+        return made
+
+    def _stored(self, operation: str) -> Operation | None:
+        return self.store.operations.get(self.name, operation)
+
+    def _sleep(self, seconds: float) -> None:
+        self.stalls.slept += seconds
+        self.clock.advance(seconds)
+
     def _emit(self, line: str) -> None:
         self.metrics.append(msgspec.json.decode(line))
 
@@ -148,6 +174,8 @@ class FaultWorld(LocalWorld):
 
     def _interlude(self, strike: Strike) -> None:
         """Events and time while a process is paused. Only one process is paused at a time."""
+        if self.process is not None:
+            self.stalls.disturb(self.process.operation)
         if strike.meanwhile is not None:
             process, self.process = self.process, None
             strike.meanwhile()

@@ -8,11 +8,11 @@ middle of a call while other processes work. This test is about its actions afte
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from infra.emulators.crash_injection import Life
-from tests.faults.fault_schedule import FAIL, KILL, LOSE, PAUSE, Io, Strike, Weather
+from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, Io, Strike, Weather
 
 T = TypeVar("T")
 
@@ -23,13 +23,17 @@ LIFETIME = {"reconcile": 120.0}
 @dataclass
 class Process:
     """One invocation. operation: the one in its message. began: true time. skew: error of its clock, seconds. counts:
-    number of its I/O calls."""
+    number of its I/O calls. first_message: number of messages that were sent before it. disturbed: whether a fault
+    other than its death hit it. waiting: pods that it read while they waited for a node."""
 
     function: str
     operation: str
     began: float
     skew: float = 0.0
     counts: int = 0
+    first_message: int = 0
+    disturbed: bool = False
+    waiting: set[str] = field(default_factory=set)
 
     @property
     def ends(self) -> float:
@@ -75,9 +79,11 @@ class IoInterceptor:
             if not strike.after and strike.kind != LOSE:
                 self._strike(strike, process, io)
         if self._weather.out(io) or (strike is not None and strike.kind == FAIL):
+            process.disturbed |= io.door != API
             return refuse()
         answer = call()
         if strike is not None and strike.kind == LOSE:
+            process.disturbed |= io.door != API
             return lose(answer)
         if strike is not None and strike.after:
             self._strike(strike, process, io)
@@ -87,6 +93,7 @@ class IoInterceptor:
         if strike.kind == KILL:
             self.die(f"{io.door}:{io.verb}{':after' if strike.after else ''}")
         if strike.kind == PAUSE:
+            process.disturbed = True
             self._pause(strike)
             self._alive(process)
 

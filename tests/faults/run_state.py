@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from chalicelib.model.operation import BROKEN
 from tests.faults import cluster
 from tests.faults.faulty_world import FaultWorld
 from tests.faults.objects import taint_of
@@ -73,6 +74,7 @@ class FaultRun:
 
     def check(self) -> None:
         """Raises Broken if an invariant has been broken so far."""
+        self.world.stalls.check()
         if self.world.audit.faults:
             raise Broken(self.report(self.world.audit.faults))
 
@@ -90,6 +92,8 @@ class FaultRun:
             "from": found.spec.from_size,
             "to": found.spec.to_size,
             "handles": handles,
+            "broken": BROKEN in found.status.data,
+            "pods": found.spec.pods,
         }
 
     def _leaving(self) -> set[str]:

@@ -63,8 +63,8 @@ def out_of_order(m: FaultRun, dice: Random) -> str:
 
 
 def once_more(m: FaultRun, dice: Random) -> str:
-    """Delivers an old message again, whatever its outcome was."""
-    sent = m.world.queues.sent[-12:]
+    """Delivers an old message again, whatever its outcome was; SQS does so only after the message's delay."""
+    sent = [message for message in m.world.queues.sent[-12:] if message.visible_at <= m.world.clock()]
     if not sent:
         return ""
     message = dice.choice(sent)

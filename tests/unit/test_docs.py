@@ -22,7 +22,7 @@ from chalicelib.handlers.webhook.handler import MAX_BODY, MAX_GAPS
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.operations.runner import CLAIM
+from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
 from chalicelib.plan.scale_down import drain_rules

@@ -14,7 +14,7 @@ from chalicelib.providers.alicloud.client_factory import open_api
 from chalicelib.providers.alicloud.context import AlicloudContext
 from chalicelib.providers.alicloud.decrease_target import decrease_target
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.alicloud.scale_up import poll_growth, scale_up
+from chalicelib.providers.alicloud.scale_up import has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
@@ -24,6 +24,7 @@ from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
     grow=scale_up,
+    requested=has_requested,
     poll=poll_growth,
     remove=delete_nodes,
     shrink=decrease_target,

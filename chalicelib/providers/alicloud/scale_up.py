@@ -64,6 +64,13 @@ def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
     return _ask(context, operation, group)
 
 
+def has_requested(context: AlicloudContext, operation: Operation) -> bool:
+    """Return whether ESS knows the operation's activity, or the size is the requested one; raises ProviderError."""
+    if of_operation(context.api.activities(operation.spec.group), operation.spec.id) is not None:
+        return True
+    return target_of(context.group(operation.spec.group)) == operation.spec.to_size
+
+
 def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
     """Report the activity's progress; raises ProviderError.
 

@@ -18,7 +18,7 @@ from chalicelib.providers.cherryservers.definition_reader import read_definition
 from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.joined_servers import lister
-from chalicelib.providers.cherryservers.scale_up import scale_up
+from chalicelib.providers.cherryservers.scale_up import has_requested, scale_up
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
 from chalicelib.providers.cherryservers.token_source import open_tokens
 from chalicelib.providers.joined_nodes import PermanentConflict
@@ -26,6 +26,7 @@ from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
     grow=scale_up,
+    requested=has_requested,
     poll=scale_up,
     remove=delete_nodes,
     shrink=decrease_target,

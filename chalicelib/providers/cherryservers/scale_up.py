@@ -58,6 +58,17 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
     return _announce(operation, begun, order.count)
 
 
+def has_requested(context: CherryContext, operation: Operation) -> bool:
+    """Return whether a server was bought, or is still searched for after an order without an answer. Raises
+    ProviderError."""
+    order = _order(context, operation)
+    progress = read(operation, order.count) or Progress()
+    searching = progress.unsure or (progress.lot and progress.interrupted(operation))
+    if progress.made or searching:
+        return True
+    return bool(order.found(context.roll(context.definition(operation.spec.group)), progress.made))
+
+
 def _order(context: CherryContext, operation: Operation) -> Order:
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")

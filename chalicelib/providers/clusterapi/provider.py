@@ -28,7 +28,7 @@ from chalicelib.providers.clusterapi.management_client import Reach
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
-from chalicelib.providers.clusterapi.scale_up import scale_up
+from chalicelib.providers.clusterapi.scale_up import has_requested, scale_up
 from chalicelib.providers.clusterapi.settings import PLACE, CapiSettings, read_names, read_settings, unnamed
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi
@@ -82,6 +82,10 @@ class ClusterApi:
             return scale_up(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
+
+    def has_requested(self, operation: Operation) -> bool:
+        """Whether the size is the requested one."""
+        return has_requested(self._named(), operation)
 
     def remove(self, operation: Operation) -> Outcome:
         """Annotate the targets' Machines, then lower the size by their number."""

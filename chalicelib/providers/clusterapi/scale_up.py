@@ -24,6 +24,13 @@ def scale_up(context: CapiContext, operation: Operation) -> Outcome:
     return resize(context, operation, _may_grow)
 
 
+def has_requested(context: CapiContext, operation: Operation) -> bool:
+    """Return whether the size is to_size; raises ProviderError."""
+    subject = context.subject(operation.spec.group)
+    scale = context.api.scale(subject.kind, subject.namespace, subject.name)
+    return scale.spec.replicas == operation.spec.to_size
+
+
 def _may_grow(context: CapiContext, subject: Subject, operation: Operation) -> None:
     """Raise above the maximum, and temporarily while MachineSets have yet to delete annotated Machines.
 

@@ -17,13 +17,14 @@ from chalicelib.providers.exoscale.client_factory import open_api
 from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import decrease_target
 from chalicelib.providers.exoscale.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.exoscale.scale_up import poll_growth, scale_up
+from chalicelib.providers.exoscale.scale_up import has_requested, poll_growth, scale_up
 from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
     grow=scale_up,
+    requested=has_requested,
     poll=poll_growth,
     remove=delete_nodes,
     shrink=decrease_target,

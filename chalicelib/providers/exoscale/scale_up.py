@@ -63,6 +63,11 @@ def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
         raise _for_want_of_quota(context, operation, site, error) from None
 
 
+def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
+    """Return whether the size is the requested one; raises ProviderError."""
+    return context.site(operation.spec.group).target == operation.spec.to_size
+
+
 def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Report the progress of the change; raises ProviderError.
 

@@ -19,13 +19,14 @@ from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.context import CceContext
 from chalicelib.providers.huaweicloud.decrease_target import decrease_target
 from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.huaweicloud.scale_up import poll_growth, scale_up
+from chalicelib.providers.huaweicloud.scale_up import has_requested, poll_growth, scale_up
 from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
     grow=scale_up,
+    requested=has_requested,
     poll=poll_growth,
     remove=delete_nodes,
     shrink=decrease_target,

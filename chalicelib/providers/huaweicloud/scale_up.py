@@ -70,6 +70,17 @@ def scale_up(context: CceContext, operation: Operation) -> Outcome:
     return _ask(context, operation, site) if announced else _announce(operation, site)
 
 
+def has_requested(context: CceContext, operation: Operation) -> bool:
+    """Return whether the group has the requested size, or its pool the announced total; raises ProviderError."""
+    if SENT in operation.status.data:
+        return True
+    site = context.site(operation.spec.group)
+    announced = TOTAL in operation.status.data
+    return site.size == operation.spec.to_size or (
+        announced and site.pool.desired == counted(operation.status.data, TOTAL)
+    )
+
+
 def poll_growth(context: CceContext, operation: Operation) -> Outcome:
     """Report the group's progress. Raises ProviderError.
 

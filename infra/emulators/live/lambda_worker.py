@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from infra.emulators.async_invocations import AsyncLambda
 from infra.emulators.aws import client
-from infra.emulators.deployed_functions import invocations, queues
+from infra.emulators.deployed_functions import invocations, queues, timeouts
 from infra.emulators.lambda_events import LambdaContext
 from infra.emulators.live.shared_clock import CLOCK, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
@@ -51,13 +51,16 @@ def main(function: str, handler: str) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     checkpoints, counts = Checkpoints(), Counts()
+    clock = clock_from(os.environ[CLOCK])
+    speed = float(os.environ[CLOCK].split()[2])
+    lasts = timeouts().get(function, 60) * speed  # Lambda counts wall-clock seconds
     entered = _entered(handler, checkpoints, counts)
     _answer(answers, {"ready": function})
     for number, line in enumerate(sys.stdin, 1):
         asked = json.loads(line)
         checkpoints.places = frozenset(asked.get("die_at", ()))
         counts.clear()
-        context = LambdaContext(function, f"{function}-{os.getpid()}-{number}")
+        context = LambdaContext(function, f"{function}-{os.getpid()}-{number}", clock, clock() + lasts)
         made: dict[str, Any]
         try:
             made = {"answer": entered(asked["event"], context)}

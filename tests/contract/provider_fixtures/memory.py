@@ -180,6 +180,10 @@ class _Door:
         """See Provider."""
         return self._written("grow", self._cloud.grow, operation)
 
+    def has_requested(self, operation: Operation) -> bool:
+        """See Provider."""
+        return self._read("has_requested", lambda: self._cloud.has_requested(operation))
+
     def remove(self, operation: Operation) -> Outcome:
         """See Provider."""
         return self._written("remove", self._cloud.remove, operation)

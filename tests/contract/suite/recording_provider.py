@@ -75,6 +75,10 @@ class RecordingProvider:
         """See Provider."""
         return self._heard(lambda: self._provider.grow(operation))
 
+    def has_requested(self, operation: Operation) -> bool:
+        """See Provider."""
+        return self._heard(lambda: self._provider.has_requested(operation))
+
     def remove(self, operation: Operation) -> Outcome:
         """See Provider."""
         return self._heard(lambda: self._provider.remove(operation))

@@ -7,7 +7,8 @@ from threading import Barrier
 
 import pytest
 
-from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import ProviderError
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -140,3 +141,29 @@ def test_provider_target_is_not_lowered_where_a_machine_runs(yard: OperationDriv
     outcome = yard.run(yard.shrinkage(group, 2))
     assert isinstance(outcome, Failed)
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
+
+
+def test_provider_knows_whether_the_vendor_has_received_a_scale_up(yard: OperationDriver) -> None:
+    """Also for the next function, after one that died before it recorded anything."""
+    group = yard.bench.add_group("g", size=1)
+    order = yard.growth(group, 3)
+    yard.bench.calls()
+    assert not yard.provider().has_requested(order)
+    assert not yard.bench.writes()
+    _, asked = yard.begin(order)
+    assert yard.provider().has_requested(asked)
+    assert yard.provider().has_requested(_next_attempt(asked))
+
+
+def test_provider_scale_up_that_was_only_announced_counts_as_not_received(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=1)
+    order = yard.growth(group, 3)
+    answer = yard.ask(lambda provider: provider.grow(order))
+    if not isinstance(answer, InProgress) or answer.step != "announce":
+        return  # this vendor needs no announcement
+    announced = _next_attempt(order.with_status(step=answer.step, data=answer.data))
+    assert not yard.provider().has_requested(announced)
+
+
+def _next_attempt(order: Operation) -> Operation:
+    return order.with_status(attempt=order.status.attempt + 1)

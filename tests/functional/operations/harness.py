@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import json
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from typing import Any
 
 from chalicelib.kube.client import KubeClient
@@ -19,10 +21,12 @@ from chalicelib.model.group import Instance
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import Policy
-from chalicelib.operations.runner import CLAIM, handle
+from chalicelib.operations.runner import handle
 from chalicelib.providers.base import Provider
+from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
+from infra.aws.resources import QUEUES
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.objects import apply_shipped
 from infra.emulators.fake_provider import InMemoryProvider
@@ -31,6 +35,7 @@ from infra.emulators.kube.store import ObjectStore
 from tests.operations import new_operation
 
 START = 1_795_245_654.0
+VISIBILITY = float(QUEUES["act_clusterapi"].visibility)
 POLICY = """
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -51,7 +56,8 @@ class HarnessCrash(BaseException):
 
 
 class OperationHarness:
-    """sent: queued messages by due time. at_checkpoint: an additional action at a checkpoint."""
+    """sent: queued messages by due time; watches: those that look after an executor (operations/claims.py).
+    invocations: seconds of each, watches aside. at_checkpoint: an additional action at a checkpoint."""
 
     def __init__(self, table: str, dynamodb: Any) -> None:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
@@ -63,6 +69,7 @@ class OperationHarness:
         self.providers: Callable[[], Sequence[Provider]] = lambda: [self.provider]
         self.store = Store(table, clock=self.clock, sleep=self.clock.advance, client=dynamodb)
         self.sent: list[tuple[float, int, str, bytes]] = []
+        self.watches: list[tuple[float, int, str, bytes]] = []
         self.wakes: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
         self.checkpoints: list[str] = []
@@ -93,6 +100,12 @@ class OperationHarness:
 
     def _emit(self, line: str) -> None:
         self.lines.append(json.loads(line))
+
+    def client(self) -> KubeClient:
+        """A client of the cluster, as the functions have."""
+        policy = current(self.name, self.runtime)
+        assert policy is not None
+        return self.runtime.kube_client(policy)
 
     def replace(self, **parts: Any) -> None:
         """Replaces parts of the runtime from now on."""
@@ -229,7 +242,8 @@ class OperationHarness:
         if queue == "reconcile":
             self.wakes.append(json.loads(body))
             return
-        heapq.heappush(self.sent, (self.clock() + delay, len(self.checkpoints), queue, body))
+        queued = self.watches if "watch" in json.loads(body) else self.sent
+        heapq.heappush(queued, (self.clock() + delay, len(self.checkpoints), queue, body))
 
     def deliver_later(self, operation: str, delay: float = 0.0) -> None:
         """Queues a message of another origin: the dispatcher, the sweeper, or an SQS redelivery."""
@@ -238,19 +252,21 @@ class OperationHarness:
 
     def deliver(self) -> None:
         """Delivers the next message when it is due. If the function dies, the message is delivered again."""
-        due, order, queue, body = heapq.heappop(self.sent)
+        queued = min((self.sent, self.watches), key=lambda messages: messages[0] if messages else (math.inf,))
+        due, order, queue, body = heapq.heappop(queued)
         self.clock.advance(max(0.0, due - self.clock()))
         self._kubelets()
         begun = self.clock()
         try:
-            handle(body, self.runtime)
+            Context().run(handle, body, self.runtime)
         except HarnessCrash:
-            heapq.heappush(self.sent, (self.clock() + CLAIM + 60.0, order, queue, body))
-        self.invocations.append(self.clock() - begun)
+            heapq.heappush(queued, (self.clock() + VISIBILITY, order, queue, body))
+        if queued is self.sent:
+            self.invocations.append(self.clock() - begun)
 
     def play(self, most: int = 200) -> None:
-        """Delivers messages until none is left."""
-        while self.sent:
+        """Delivers messages until none is left, watches only while an operation is open."""
+        while self.sent or (self.watches and self.store.operations.list_open(self.name)):
             assert len(self.invocations) < most, "no end"
             self.deliver()
 

@@ -85,7 +85,8 @@ def test_unexpected_error_leaves_the_operation_to_the_next_attempt(stage: Operat
         raise LookupError("a bug")
 
     stage.replace(providers=lambda policy, cluster, secret: broken())
-    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3)
+    stage.pod("waiting")
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3, pods=("default/waiting",))
     with pytest.raises(LookupError):
         stage.deliver()
     assert stage.now(operation).status.state is OperationState.RUNNING

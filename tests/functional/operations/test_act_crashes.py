@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.operation import BROKEN, Operation, OperationKind, OperationState
+from chalicelib.operations.steps.scale_up import NOT_NEEDED
+from chalicelib.store.errors import OperationFinished
 from infra.emulators.fake_provider import Purchase
 from tests.functional.operations.harness import OperationHarness
 
@@ -15,7 +17,8 @@ from tests.functional.operations.harness import OperationHarness
 def growth(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.provider.polls = 2
-    return stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
+    stage.pod("waiting")
+    return stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
 
 
 def drain(stage: OperationHarness) -> Operation:
@@ -31,7 +34,16 @@ def refusal(stage: OperationHarness) -> Operation:
 
 # The first point of each type. tests/unit/operations/test_crashed_steps.py covers all, without store and cluster.
 PLACES = {
-    growth: ("act:claimed", "grow:called", "grow:polled", "act:stepped", "act:recorded", "act:sent", "act:woken"),
+    growth: (
+        "act:watched",
+        "act:claimed",
+        "grow:called",
+        "grow:polled",
+        "act:stepped",
+        "act:recorded",
+        "act:sent",
+        "act:woken",
+    ),
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
     refusal: ("delete:called", "undo:called", "act:woken"),
 }
@@ -77,3 +89,96 @@ def test_two_kills_between_purchase_and_record_buy_nothing_twice(stage: Operatio
     stage.play()
     assert stage.now(operation).status.attempt == 3
     assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
+
+
+def test_growth_whose_executor_died_is_not_bought_for_pods_that_are_gone(stage: OperationHarness) -> None:
+    stage.die_at("act:claimed")
+    operation = growth(stage)
+    stage.deliver()
+    stage.kube.remove("pods", "waiting", "default")
+    stage.play()
+    ended = stage.now(operation).status
+    assert (ended.state, ended.error_code) == (OperationState.ABANDONED, NOT_NEEDED)
+    assert stage.provider.purchases == []
+    assert "g" not in stage.memory().groups  # no backoff
+    assert [wake["reason"] for wake in stage.wakes] == ["operation"]
+
+
+# -- from a kill to the next step
+
+
+PLACES_IN_A_STEP = ("act:watched", "act:claimed", "grow:called", "act:stepped", "act:sent")
+
+
+@pytest.mark.parametrize("second", ["", *PLACES_IN_A_STEP])
+@pytest.mark.parametrize("first", PLACES_IN_A_STEP)
+def test_killed_executor_is_replaced_within_half_a_minute(stage: OperationHarness, first: str, second: str) -> None:
+    operation = growth(stage)
+    stage.die_at(first)
+    for place, next_place in ((first, second), (second, "")):
+        while place in stage.at_checkpoint:
+            stage.deliver()
+        died, visited = stage.clock(), len(stage.checkpoints)
+        if next_place:
+            stage.die_at(next_place)
+        while "act:watched" not in stage.checkpoints[visited:]:
+            stage.deliver()
+        assert stage.clock() - died <= 30.0
+        if not second:
+            break
+    stage.play()
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
+
+
+def test_watch_of_an_executor_that_lives_does_nothing(stage: OperationHarness) -> None:
+    operation = growth(stage)
+    stage.play()
+    ended, calls = stage.now(operation), list(stage.provider.calls)
+    assert len(stage.watches) == 3  # one for each invocation
+    while stage.watches:
+        stage.deliver()
+    assert (stage.now(operation), stage.provider.calls) == (ended, calls)
+
+
+def test_step_that_lasts_longer_than_its_claim_is_not_taken_over(stage: OperationHarness) -> None:
+    """Every request to the cluster extends the claim; the watch follows it."""
+    operation = drain(stage)
+
+    def slow() -> None:
+        del stage.at_checkpoint["taint:called"]
+        for _ in range(4):
+            stage.clock.advance(10.0)
+            assert kube_client.get("/api/v1/nodes/g-1")
+
+    kube_client = stage.client()
+    stage.at_checkpoint["taint:called"] = slow
+    stage.deliver()
+    stage.deliver()
+    assert stage.now(operation).status.attempt >= 2
+    stage.play()
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert BROKEN not in stage.now(operation).status.data
+
+
+def test_executor_that_was_frozen_past_its_claim_sends_nothing_more(stage: OperationHarness) -> None:
+    operation = drain(stage)
+    later: list[str] = []
+
+    def frozen() -> None:
+        del stage.at_checkpoint["evict:called"]
+        while stage.now(operation).is_open:
+            stage.deliver()
+        writes = len(stage.server.api.requests)
+        with pytest.raises(OperationFinished):
+            kube_client.get("/api/v1/nodes/g-1")
+        later.append("nothing sent" if len(stage.server.api.requests) == writes else "sent")
+
+    kube_client = stage.client()
+    stage.at_checkpoint["evict:called"] = frozen
+    stage.deliver()
+    stage.deliver()
+    stage.play()
+    assert later == ["nothing sent"]
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert stage.provider.deleted == ["g-1"]

@@ -69,7 +69,7 @@ def test_wait_for_another_operation_of_the_pool_is_not_a_group_failure(stage: Op
 
 def test_scale_up_whose_first_invocation_died_counts_as_started(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 20.0)
     stage.die_at("act:claimed")
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"

@@ -97,7 +97,7 @@ def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(kind: 
     assert found is not None
     assert (found.after, found.step, found.data) == (SOON, step, {})
     only_waits = removal.with_status(state=OperationState.WAITING, claimed_until=NOW + 90.0)
-    died = deletes.with_status(claimed_until=NOW)
+    died = deletes.with_status(claimed_until=NOW - 30.0)
     drains = deletes.with_status(step="drain")
     elsewhere = deletes.with_spec(pool="q")
     assert [ask(mine, each) for each in (only_waits, died, drains, elsewhere)] == [None] * 4

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.kube.errors import Forbidden, Unavailable
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.operation import BROKEN, Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import PROVISION
 from chalicelib.operations.provider_call import OWN
 from chalicelib.operations.registry import give_up, run_step
-from chalicelib.operations.steps.scale_up import ANNOUNCED
+from chalicelib.operations.steps.scale_up import ANNOUNCED, LATE, NOT_NEEDED
 from chalicelib.providers import errors
 from chalicelib.providers.base import Provider
 from infra.emulators.fake_provider import Purchase
@@ -237,3 +240,107 @@ def test_scale_up_only_announced_is_cancelled_and_ordered_one_is_completed() -> 
     ordered = _after(announced, run_step(announced, world, START))
     assert provider.ordered == ["grow-1"]
     assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Succeeded({"made": "0"})
+
+
+# -- growth judged again
+
+POD = "default/web"
+AFTER_A_BREAK: dict[str, Any] = {"attempt": 2, "data": {BROKEN: "2"}}
+
+
+def judged(fixture: OperationFixture, operation: Operation) -> Outcome:
+    _, outcome = fixture.step(operation)
+    return outcome
+
+
+def is_given_up(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failed) and (outcome.error_class, outcome.code) == (ABANDONED, NOT_NEEDED)
+
+
+def is_gone(fixture: OperationFixture) -> None:
+    del fixture
+
+
+def runs_elsewhere(fixture: OperationFixture) -> None:
+    fixture.cluster.add_pod(POD, "g-1")
+
+
+def is_being_deleted(fixture: OperationFixture) -> None:
+    fixture.cluster.add_pod(POD, "", phase="Pending", deleted=fixture.now + 30.0)
+
+
+def has_finished(fixture: OperationFixture) -> None:
+    fixture.cluster.add_pod(POD, "", phase="Failed")
+
+
+def waits(fixture: OperationFixture) -> None:
+    fixture.cluster.add_pod(POD, "", phase="Pending")
+
+
+def is_on_a_node_that_is_removed(fixture: OperationFixture) -> None:
+    fixture.cluster.add_pod(POD, "g-1")
+    fixture.cluster.taint("g-1", Taint(TO_BE_DELETED, "NoSchedule", "1"), operation="remove-1", cordon=True)
+
+
+@each_row("pod", [is_gone, runs_elsewhere, is_being_deleted, has_finished])
+def test_scale_up_after_a_break_buys_nothing_for_a_pod_that_no_longer_waits(
+    pod: Callable[[OperationFixture], None],
+) -> None:
+    fixture = OperationFixture()
+    fixture.group(2)
+    pod(fixture)
+    outcome = judged(fixture, grow(2, 5, pods=(POD,), **AFTER_A_BREAK))
+    assert is_given_up(outcome)
+    assert "grow" not in fixture.provider.calls
+
+
+@each_row("pod", [waits, is_on_a_node_that_is_removed])
+def test_scale_up_after_a_break_is_requested_while_one_of_its_pods_waits(
+    pod: Callable[[OperationFixture], None],
+) -> None:
+    fixture = OperationFixture()
+    fixture.group(2)
+    pod(fixture)
+    assert isinstance(judged(fixture, grow(2, 5, pods=("default/gone", POD), **AFTER_A_BREAK)), Succeeded)
+
+
+def test_scale_up_after_a_break_follows_what_the_vendor_has_received() -> None:
+    fixture = OperationFixture(polls=1)
+    fixture.group(2)
+    first = grow(2, 5, pods=(POD,))
+    fixture.provider.grow(first)
+    assert isinstance(judged(fixture, grow(2, 5, pods=(POD,), **AFTER_A_BREAK)), InProgress)
+    assert fixture.provider.purchases == [Purchase("grow-1", "g", 3)]
+
+
+@each_row("seconds", [LATE, LATE + 1.0])
+def test_scale_up_that_begins_late_asks_whether_its_pods_wait(seconds: float) -> None:
+    fixture = OperationFixture(now=START + seconds)
+    fixture.group(2)
+    assert is_given_up(judged(fixture, grow(2, 5, pods=(POD,)))) is (seconds > LATE)
+
+
+def test_scale_up_for_no_pods_is_left_to_the_next_pass_after_a_break_only() -> None:
+    fixture = OperationFixture(now=START + 10 * LATE)
+    fixture.group(2)
+    assert is_given_up(judged(fixture, grow(2, 5, **AFTER_A_BREAK)))
+    assert isinstance(judged(fixture, grow(2, 5)), Succeeded)
+
+
+def test_scale_up_whose_pods_may_not_be_read_is_requested() -> None:
+    fixture = OperationFixture()
+    fixture.group(2)
+    fixture.cluster.fail_next("pod", Forbidden("no right"))
+    assert isinstance(judged(fixture, grow(2, 5, pods=(POD,), **AFTER_A_BREAK)), Succeeded)
+
+
+def test_scale_up_whose_pods_cannot_be_read_now_asks_again_later() -> None:
+    fixture = OperationFixture()
+    fixture.group(2)
+    waits(fixture)
+    fixture.cluster.fail_next("pod", Unavailable("no answer"))
+    operation = grow(2, 5, pods=(POD,), **AFTER_A_BREAK)
+    later, outcome = fixture.step(operation)
+    assert isinstance(outcome, InProgress)
+    assert "grow" not in fixture.provider.calls
+    assert isinstance(judged(fixture, later), Succeeded)

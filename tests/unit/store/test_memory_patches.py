@@ -49,8 +49,7 @@ def test_memory_patch_and_the_operations_end_are_one_write(bench: StoreFixture) 
 
 def test_memory_patch_of_a_refused_step_is_not_applied(bench: StoreFixture) -> None:
     operation = growing(bench)
-    bench.clock.advance(31)
-    bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
+    bench.store.operations.take_over(operation, "act-2", 30)
     before = bench.load()
     with pytest.raises(OperationClaimed):
         bench.store.operations.advance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.operation import Operation, OperationState
+from chalicelib.model.operation import BROKEN, Operation, OperationState
 from chalicelib.store.errors import (
     IllegalTransition,
     OperationClaimed,
@@ -15,6 +15,7 @@ from chalicelib.store.errors import (
     StoreUnavailable,
 )
 from chalicelib.store.operation_rows import KEPT
+from chalicelib.store.operations import CLOCKS
 from chalicelib.store.tables import OVER
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
@@ -64,18 +65,52 @@ def test_operation_that_waits_cannot_be_claimed_before_it_is_due(bench: StoreFix
 
 def test_operation_claim_of_a_dead_executor_expires(bench: StoreFixture) -> None:
     claimed(bench, owner="dead")
-    bench.clock.advance(30)
+    bench.clock.advance(30 + CLOCKS)
     with pytest.raises(OperationClaimed) as taken:
         bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     assert (taken.value.holder, taken.value.until) == ("dead", START + 30)
     bench.clock.advance(0.25)
     again = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
-    assert (again.status.claimed_by, again.status.attempt) == ("next", 2)
+    assert (again.status.claimed_by, again.status.attempt, again.status.data) == ("next", 2, {BROKEN: "2"})
+
+
+def test_operation_is_taken_over_at_once_by_who_knows_that_the_claim_is_over(bench: StoreFixture) -> None:
+    dead = claimed(bench, owner="dead")
+    bench.clock.advance(5)
+    again = bench.store.operations.take_over(dead, "next", 30)
+    assert (again.status.claimed_by, again.status.claimed_until) == ("next", START + 35)
+    assert (again.status.attempt, again.status.data) == (2, {BROKEN: "2"})
+    assert bench.store.operations.take_over(dead, "next", 30) == again  # its answer was lost
+    with pytest.raises(OperationClaimed):
+        bench.store.operations.take_over(dead, "third", 30)
+    assert bench.store.operations.extend(again, 30) == START + 35
+
+
+def test_operation_whose_claim_was_extended_is_not_taken_over(bench: StoreFixture) -> None:
+    alive = claimed(bench, owner="slow")
+    bench.clock.advance(20)
+    assert bench.store.operations.extend(alive, 30) == START + 50
+    with pytest.raises(OperationClaimed) as taken:
+        bench.store.operations.take_over(alive, "next", 30)
+    assert (taken.value.holder, taken.value.until) == ("slow", START + 50)
+    ended = bench.store.operations.advance(alive, alive.with_status(state=OperationState.SUCCEEDED), "slow")
+    with pytest.raises(OperationFinished):
+        bench.store.operations.take_over(alive, "next", 30)
+    with pytest.raises(OperationFinished):
+        bench.store.operations.extend(ended, 30)
+
+
+def test_operation_claim_that_was_taken_over_cannot_be_extended(bench: StoreFixture) -> None:
+    frozen = claimed(bench, owner="frozen")
+    bench.store.operations.take_over(frozen, "next", 30)
+    with pytest.raises(OperationClaimed) as taken:
+        bench.store.operations.extend(frozen, 30)
+    assert taken.value.holder == "next"
 
 
 def test_operation_executor_with_an_expired_claim_writes_nothing(bench: StoreFixture) -> None:
     before = claimed(bench, owner="dead")
-    bench.clock.advance(31)
+    bench.clock.advance(31 + CLOCKS)
     now_held = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     with pytest.raises(OperationClaimed):
         bench.store.operations.advance(before, before.with_status(state=OperationState.SUCCEEDED), "dead")
@@ -84,7 +119,7 @@ def test_operation_executor_with_an_expired_claim_writes_nothing(bench: StoreFix
 
 def test_operation_attempt_is_not_confused_with_a_later_one_of_the_same_name(bench: StoreFixture) -> None:
     first = claimed(bench, owner="same")
-    bench.clock.advance(31)
+    bench.clock.advance(31 + CLOCKS)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "same", 30)
     with pytest.raises(StaleWrite):
         bench.store.operations.advance(first, first.with_status(state=OperationState.FAILED), "same")

@@ -1,0 +1,188 @@
+"""How long an executor may work on an operation, and who continues when it dies.
+
+    message ─► watch sent ─► claim ─► step ─► claim ─► step … ─► the message for the next step
+                  │            └ 24 s ┘ extended before a request that it might not outlast
+                  └ 25 s later ─► the claim of this executor is over ──► taken over
+                                  it goes on ──────────────────────────► the watch again, at its end
+                                  anything else ───────────────────────► nothing
+
+A claim is short, so that an operation whose executor was killed continues within 30 seconds. The watch is a delayed
+message that is sent before the first claim of an invocation: SQS delivers it never early, and whether or not this
+process still lives. The clocks of two functions may differ. The watch therefore says when it arrives by the clock that
+has set the claim's end, and only that clock counts.
+
+An executor sends a request to the cluster or the vendor only while its claim lasts. It asks the clock before each of
+them, and extends a claim of which little is left. A process that was frozen meanwhile finds that it has to extend a
+claim that another executor has taken over, and sends nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import ActMessage, act_queue, decode_act, encode
+from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
+from chalicelib.model.operation import Operation, OperationState
+from chalicelib.net.exchange_limits import allowed_by
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import OperationClaimed, OperationFinished, OperationNotDue
+
+CLAIM = 24.0
+"""Seconds of a claim."""
+LONGEST = 60.0
+"""Seconds that an invocation lasts where Lambda does not say (.chalice/config.json)."""
+WATCH_AFTER = math.ceil(CLAIM) + 1
+"""Seconds after which the watch of an invocation arrives."""
+SHORTEST = 12.0
+"""Seconds that are left of a claim, below which it is extended before a request."""
+MARGIN = 1.0
+"""Seconds by which a request ends before the claim."""
+RECORDING = 4.0
+"""Seconds that an invocation keeps for recording a step, in which it sends no request."""
+EARLY = 5.0
+"""Seconds by which a message may arrive before its step is due; an earlier message is a duplicate."""
+
+
+class StepMessage(ActMessage, frozen=True, omit_defaults=True):
+    """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code.
+
+    watch: for a watch, the executor that sent it. at: when it is delivered, by the clock of that executor. instead_of:
+    the claim that this executor found to be over, and was about to take over."""
+
+    attempt: int = 0
+    watch: str = ""
+    at: float = 0.0
+    instead_of: str = ""
+
+
+def decode(body: bytes | str) -> StepMessage:
+    """Return the message; raises BadInput."""
+    message = decode_act(body)
+    try:
+        return msgspec.json.decode(body, type=StepMessage)
+    except msgspec.ValidationError:  # fields of another sender
+        return StepMessage(message.cluster, message.operation)
+
+
+def send(operation: Operation, message: StepMessage, delay: float, rt: Runtime) -> None:
+    """Send a message about the operation. Raises NotSent."""
+    rt.sender.send(act_queue(operation.spec.provider), encode(message), whole_delay(delay))
+
+
+class Executor:
+    """One invocation, and its claims of one operation. seconds: that it may still last."""
+
+    def __init__(self, rt: Runtime, seconds: float = LONGEST) -> None:
+        self._rt, self._name, self._claims = rt, rt.owner(), 0
+        self._ends = rt.clock() + seconds
+
+    def begin(self, message: StepMessage) -> Operation | None:
+        """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
+        before = self._rt.store.operations.get(message.cluster, message.operation)
+        if before is None or not before.is_open:
+            self._nothing(message, before.status.state.value if before else "unknown")
+            return None
+        if before.status.state is OperationState.RUNNING:
+            over = self._is_over(message, before) if message.watch else self._rt.store.operations.is_abandoned(before)
+            if not over:
+                self._nothing(message, f"claimed by {before.status.claimed_by}")
+                return None
+        elif before.status.due_at > self._rt.clock():
+            self._too_early(message, before)
+            return None
+        self._watch(before)
+        return self._claim(before)
+
+    def again(self, operation: Operation) -> Operation | None:
+        """Claim the operation for its next step, which is due."""
+        return self._claim(operation)
+
+    @contextmanager
+    def working(self, operation: Operation) -> Iterator[None]:
+        """Limit what is done inside the context to the time of the claim. Every request to a cluster or a vendor may
+        raise OperationClaimed, OperationNotDue or OperationFinished: another executor has taken over."""
+        until = operation.status.claimed_until
+
+        def seconds() -> float:
+            nonlocal until
+            now = self._rt.clock()
+            if until - now < SHORTEST and until < self._ends:
+                until = self._rt.store.operations.extend(operation, min(CLAIM, max(0.0, self._ends - now)))
+            return min(until - MARGIN, self._ends - RECORDING) - now
+
+        with allowed_by(seconds):
+            yield
+
+    def _claim(self, before: Operation) -> Operation | None:
+        self._claims += 1
+        owner, now = f"{self._name}.{self._claims}", self._rt.clock()
+        ttl = min(CLAIM, max(0.0, self._ends - now))
+        operations, name = self._rt.store.operations, (before.spec.cluster, before.spec.id)
+        try:
+            if before.status.state is OperationState.RUNNING:
+                return operations.take_over(before, owner, ttl)
+            return operations.claim(*name, owner, ttl)
+        except (OperationClaimed, OperationFinished, OperationNotDue) as error:
+            self._nothing(ActMessage(*name), str(error))
+            return None
+
+    def _is_over(self, watch: StepMessage, before: Operation) -> bool:
+        """Return whether the claim that a watch was sent for is over. If its executor has extended it, or claimed the
+        operation again for a further step, the watch is sent once more."""
+        by, until = before.status.claimed_by, before.status.claimed_until
+        if watch.instead_of and watch.instead_of == _claim_of(before):
+            return True  # its sender has died before it took over
+        if by.rpartition(".")[0] != watch.watch:
+            return False
+        if until <= watch.at:
+            return True
+        after = min(MAX_DELAY, math.ceil(until - watch.at))
+        send(before, msgspec.structs.replace(watch, at=watch.at + after), after, self._rt)
+        return False
+
+    def _watch(self, operation: Operation) -> None:
+        """Send the message that looks after this executor. Without it the tick's sweeper does, later."""
+        at = self._rt.clock() + WATCH_AFTER
+        message = StepMessage(
+            operation.spec.cluster, operation.spec.id, watch=self._name, at=at, instead_of=_claim_of(operation)
+        )
+        try:
+            send(operation, message, WATCH_AFTER, self._rt)
+        except NotSent as error:
+            logger.warning(
+                "executor not watched", cluster=message.cluster, operation=message.operation, **failure(error)
+            )
+        self._rt.checkpoint("act:watched")
+
+    def _too_early(self, message: StepMessage, operation: Operation) -> None:
+        """Send the message on, unless the message for the next step is known to be under way. This one is then a
+        duplicate, and re-sending duplicates would multiply them."""
+        status, now = operation.status, self._rt.clock()
+        if message.watch:
+            return
+        arrival = status.sent_at + min(MAX_DELAY, max(0.0, status.due_at - status.sent_at))
+        awaited = message.attempt == status.attempt
+        not_a_duplicate = awaited if message.attempt else not status.sent_at or now >= arrival - EARLY
+        if not_a_duplicate:
+            send(operation, next_message(operation), status.due_at - now, self._rt)
+
+    @staticmethod
+    def _nothing(message: ActMessage, why: str) -> None:
+        logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=why)
+
+
+def _claim_of(operation: Operation) -> str:
+    """Return what identifies a running operation's claim; "" for an operation without one."""
+    status = operation.status
+    return f"{status.claimed_by} until {status.claimed_until!r}" if status.claimed_by else ""
+
+
+def next_message(operation: Operation) -> StepMessage:
+    """Return the message for the next step, as sent by the operation's present attempt."""
+    return StepMessage(operation.spec.cluster, operation.spec.id, operation.status.attempt)
