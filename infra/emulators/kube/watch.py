@@ -86,8 +86,8 @@ class WatchStream:
 
     def _follow(self, since: int, deadline: float) -> Iterator[bytes]:
         began, last = time.monotonic(), since
-        next_bookmark = began + self._interval
-        if began <= deadline - _BEFORE_END < next_bookmark:
+        next_bookmark = began + self._interval if self._bookmarks else float("inf")
+        if began <= deadline - _BEFORE_END < next_bookmark and self._bookmarks:
             next_bookmark = deadline - _BEFORE_END
         while not self._stopped():
             with self._store.transaction():
@@ -99,7 +99,7 @@ class WatchStream:
             now = time.monotonic()
             if now >= deadline:
                 return
-            if self._bookmarks and now >= next_bookmark:
+            if now >= next_bookmark:
                 next_bookmark = now + self._interval
                 if since > last:  # the real server sends none that says no more than the last event
                     yield self._bookmark(since, {})

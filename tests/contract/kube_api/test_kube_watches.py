@@ -74,6 +74,19 @@ def test_kube_watch_bookmarks_carry_the_version(server: ApiServer) -> None:
     assert (event["type"], int(event["object"]["metadata"]["resourceVersion"])) == ("BOOKMARK", server.store.version)
 
 
+def test_kube_watch_gets_a_bookmark_two_seconds_before_its_end() -> None:
+    with running() as server:
+        since = server.store.version
+        server.store.create("pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}})
+        url = f"{server.url}/api/v1/nodes?watch=1&timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={since}"
+        with requests.get(url, headers=server.headers(), stream=True, timeout=20) as answer:
+            event = json.loads(next(line for line in answer.iter_lines(chunk_size=1) if line))
+        assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == (
+            "BOOKMARK",
+            str(server.store.version),
+        )
+
+
 def test_kube_watch_ends_when_the_server_stops() -> None:
     with running() as server:
         url = f"{server.url}/api/v1/nodes?watch=1&resourceVersion={server.store.version}"
