@@ -280,6 +280,7 @@ def _prepared() -> Iterator[Hour]:
             environment = {
                 **aws.env,
                 "OUTSCALER_TABLE": world.services.table,
+                "OUTSCALER_SECRET_PREFIX": "outscaler/",
                 "KUBECONFIG": str(folder / "admin"),
                 "COLUMNS": "120",
             }
