@@ -36,10 +36,7 @@ def is_device(name: str) -> bool:
 
 def offers_device(amounts: Amounts) -> bool:
     """Return whether there is an accelerator of any kind among the amounts."""
-    for name, amount in amounts.items():  # asked twice for each node of a pass
-        if amount > 0 and "/" in name and is_device(name):
-            return True
-    return False
+    return any(amount > 0 and "/" in name and is_device(name) for name, amount in amounts.items())
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, int]:
