@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
@@ -27,6 +28,7 @@ _DEVICES = ("gpu", "npu", "tpu", "mig-", "ascend", "neuron", "gaudi")
 Amounts = Mapping[str, int]
 
 
+@lru_cache(maxsize=256)
 def is_device(name: str) -> bool:
     """Return whether a resource is an accelerator: a whole device or a share of one."""
     return "/" in name and (name in GPU_RESOURCES or any(word in name.lower() for word in _DEVICES))
@@ -34,7 +36,7 @@ def is_device(name: str) -> bool:
 
 def offers_device(amounts: Amounts) -> bool:
     """Return whether there is an accelerator of any kind among the amounts."""
-    return any(amount > 0 and is_device(name) for name, amount in amounts.items())
+    return any(amount > 0 and "/" in name and is_device(name) for name, amount in amounts.items())
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, int]:

@@ -35,7 +35,6 @@ EXCEPTIONS = (
     ),
     UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
     UnusedException("chalicelib/kube/tls.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
-    UnusedException("chalicelib/model/group.py", ("template_devices",), "part of the snapshot document"),
     UnusedException("chalicelib/net/bounded_sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
     UnusedException(
         "chalicelib/net/http_session.py",

@@ -209,7 +209,7 @@ def _devices(node: Node) -> dict[str, int]:
     return {
         name: max(amount, node.capacity.get(name, 0))
         for name, amount in node.allocatable.items()
-        if (amount or node.capacity.get(name)) and is_device(name)
+        if "/" in name and (amount or node.capacity.get(name)) and is_device(name)
     }
 
 

@@ -54,6 +54,8 @@ def announces_device(template: Node) -> bool:
 
 
 def _announces(node: Node) -> bool:
+    if node.labels.keys().isdisjoint(ANNOUNCING_LABELS):
+        return False
     return any(node.labels.get(label, "").lower() not in _NO_DEVICE for label in ANNOUNCING_LABELS)
 
 
