@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import get_decision
@@ -25,12 +25,14 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
 from chalicelib.schedules.apply import apply_schedules
+from chalicelib.store.errors import StoreError
+from chalicelib.store.scan_state import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
+    from chalicelib.model.pause import Pause
     from chalicelib.store import Store, StoredPolicy
-    from chalicelib.store.scan_state import ScanState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,18 +81,20 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     if left := not_moved(store):
         warn(left)
     now = time.time()
-    passes, pauses = [store.scan_states.due(each.name) for each in policies], store.pauses.all_current()
+    states, pauses, problems = _states(store, policies)
+    for cluster, problem in problems.items():
+        warn(f"{cluster}: {problem}")
     data = [
         {
             "name": each.name,
             "version": each.version,
             "storedAt": instant(each.stored_at),
             "digest": each.digest,
-            **results(pace),
-            "health": _health(each, pace, now),
+            **results(states[each.name]),
+            "health": _health(each, states[each.name], now, problems),
             "pauses": pauses_data(pauses.get(each.name, ())),
         }
-        for each, pace in zip(policies, passes, strict=True)
+        for each in policies
     ]
     rows = tuple(
         (
@@ -98,10 +102,10 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
             str(each.version),
             ago(each.stored_at, now),
             each.digest[:12],
-            ago(pace.last_pass, now),
-            _health(each, pace, now),
+            ago(states[each.name].last_pass, now),
+            _health(each, states[each.name], now, problems),
         )
-        for each, pace in zip(policies, passes, strict=True)
+        for each in policies
     )
     emit(
         args.output,
@@ -118,8 +122,30 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     )
 
 
-def _health(stored: StoredPolicy, pace: ScanState, now: float) -> str:
+def _states(
+    store: Store, policies: Sequence[StoredPolicy]
+) -> tuple[dict[str, ScanState], dict[str, tuple[Pause, ...]], dict[str, str]]:
+    """Return the scan states, the pauses, and why a cluster's policy or rows cannot be read. Raises StoreError where
+    the table does not answer."""
+    problems = {each.name: each.problem for each in policies if each.problem}
+    states, pauses = dict.fromkeys((each.name for each in policies), ScanState()), {}
+    for cluster, state in store.scan_states.due_by(list(states)).items():
+        if isinstance(state, StoreError):
+            problems.setdefault(cluster, str(state))
+        else:
+            states[cluster] = state
+    for cluster, paused in store.pauses.all_current().items():
+        if isinstance(paused, StoreError):
+            problems.setdefault(cluster, str(paused))
+        else:
+            pauses[cluster] = paused
+    return states, pauses, problems
+
+
+def _health(stored: StoredPolicy, pace: ScanState, now: float, problems: Mapping[str, str]) -> str:
     """Return the health as GET /clusters reports it, with the policy's schedules applied."""
+    if stored.name in problems:
+        return health(None, pace, now, planned=False)
     try:
         policy = apply_schedules(load(stored.text, place=f"policy {stored.name}")[0], now)
     except BadInput:

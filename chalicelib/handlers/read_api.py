@@ -18,13 +18,15 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
 from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
+from chalicelib.model.memory import Memory
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record.cluster_health import health, results
 from chalicelib.record.redaction import without_secrets
-from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import RowUnreadable
 from chalicelib.store.policy_migration import not_used
+from chalicelib.store.scan_state import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
@@ -41,7 +43,8 @@ def healthz() -> HttpResponse:
 
 def clusters(rt: Runtime) -> HttpResponse:
     """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health,
-    openOperations}]}, by name. Where policies are stored in a place that is not used, also "problems": a line each."""
+    openOperations}]}, by name. A cluster whose policy or rows cannot be read also has "problem". Where policies are
+    stored in a place that is not used, also "problems": a line each."""
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
@@ -55,13 +58,18 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
     with timers."""
     refuse_newer_schema(rt)
     stored = _stored(name, rt)
-    memory = rt.store.memory.look(name)
-    policy, problem = _readable(stored, rt)
+    line = _line(stored, rt)
+    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    memory = Memory()
+    try:
+        memory = rt.store.memory.look(name)
+    except RowUnreadable as error:
+        line |= {"problem": str(error)}
     return HttpResponse(
         200,
         without_secrets(
             {
-                **_line(stored, rt),
+                **line,
                 "policy": policy_summary(policy) if policy else {"error": problem},
                 "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
                 "operations": [operation(one) for one in memory.operations],
@@ -100,29 +108,25 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
     return stored
 
 
-def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
-    """Return the current policy, or why the stored document cannot be read: an invalid document must not hide the
-    cluster's state."""
-    try:
-        return in_force(stored, rt.clock(), rt.deployment), ""
-    except BadInput as bad:
-        if "secret" in bad.place.lower():  # an error about a name quotes it
-            return None, f"{bad.place}: cannot be used"
-        return None, str(bad).splitlines()[0]
-
-
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
-    policy, _ = _readable(stored, rt)
-    pace, now = rt.store.scan_states.due(stored.name), rt.clock()
+    """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
+    now = rt.clock()
+    policy, problem = in_force_or_problem(stored, now, rt.deployment)
+    permission = permitted(policy) if policy is not None else None
+    pace, opened = ScanState(), None
+    interval = policy.scan_interval if policy is not None else None
+    try:
+        pace, opened = rt.store.scan_states.due(stored.name), len(rt.store.operations.look(stored.name))
+    except RowUnreadable as error:
+        interval, problem = None, problem or str(error)
     return {
         "name": stored.name,
-        "mode": permitted(policy).word if policy else "unreadable",
+        "mode": permission.word if permission is not None else "unreadable",
         "version": stored.version,
         **results(pace),
-        "health": health(
-            policy.scan_interval if policy else None, pace, now, planned=policy is not None and permitted(policy).plan
-        ),
-        "openOperations": len(rt.store.operations.look(stored.name)),
+        "health": health(interval, pace, now, planned=permission is not None and permission.plan),
+        "openOperations": opened,
+        **({"problem": problem} if problem else {}),
     }
 
 
