@@ -19,6 +19,7 @@ from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_ne
 from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
+from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record.cluster_health import health, results
 from chalicelib.record.redaction import without_secrets
@@ -49,8 +50,7 @@ def clusters(rt: Runtime) -> HttpResponse:
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
     problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
-    rows = [without_secrets(_line(stored, rt), stored.text) for stored in known]
-    return HttpResponse(200, {"clusters": rows, **problems})
+    return HttpResponse(200, {"clusters": [_row(stored, rt) for stored in known], **problems})
 
 
 def cluster(name: str, rt: Runtime) -> HttpResponse:
@@ -58,9 +58,8 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
     with timers."""
     refuse_newer_schema(rt)
     stored = _stored(name, rt)
-    line = _line(stored, rt)
     policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
-    memory = Memory()
+    line, memory = _line(stored, policy, problem, rt), Memory()
     try:
         memory = rt.store.memory.look(name)
     except RowUnreadable as error:
@@ -78,6 +77,7 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
                 "timers": timers(memory),
             },
             stored.text,
+            policy,
         ),
     )
 
@@ -96,9 +96,9 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> HttpResp
     before = _before(parameters)
     stored = _stored(name, rt)
     entries = rt.store.journal.recent(name, limit, before=before)
-    return HttpResponse(
-        200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text)
-    )
+    policy, _ = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    shown = {"decisions": [_decision(entry, full=full) for entry in entries]}
+    return HttpResponse(200, without_secrets(shown, stored.text, policy))
 
 
 def _stored(name: str, rt: Runtime) -> StoredPolicy:
@@ -108,10 +108,14 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
     return stored
 
 
-def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
+def _row(stored: StoredPolicy, rt: Runtime) -> Any:
+    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    return without_secrets(_line(stored, policy, problem, rt), stored.text, policy)
+
+
+def _line(stored: StoredPolicy, policy: Policy | None, problem: str, rt: Runtime) -> dict[str, Any]:
     """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
     now = rt.clock()
-    policy, problem = in_force_or_problem(stored, now, rt.deployment)
     permission = permitted(policy) if policy is not None else None
     pace, opened = ScanState(), None
     interval = policy.scan_interval if policy is not None else None

@@ -140,7 +140,7 @@ def _summary(
         carry_over.read(passed.left).gauges,
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
-        without_secrets(_failure_text(passed), stored.text),
+        without_secrets(_failure_text(passed), stored.text, policy),
     )
 
 
