@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
@@ -203,7 +204,8 @@ class ScaleUpSearch:
             tuple(sorted(shape.template.volume_limits.items())),
             limit,
             tuple((ask.cls, ask.count) for ask in asks),
-            tuple(labels.get(name) for name in keys),
+            # A new node has a host name of its own: only whether the template has the label matters.
+            tuple(name in labels if name == HOSTNAME_LABEL else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
         )
         found = self._packed.get(key)
