@@ -149,7 +149,7 @@ class ScaleUpSearch:
         for row, facts in enumerate(self.candidates.able):
             if facts.id in self._barren:
                 continue
-            if row and (self.budget.over(limit) or limit == 0):
+            if row and (self.budget.over(limit) or limit == 0 or self.budget.packed()):
                 self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             option = self._option(row, facts, asks)
@@ -216,7 +216,7 @@ class ScaleUpSearch:
     def _alarm(self) -> Callable[[], bool]:
         """Return a function that reports when the time limit for one group, started now, is over; 0: no limit."""
         limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
-        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.late()
+        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
     def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
         """Return how much of an increase similar groups could take."""
