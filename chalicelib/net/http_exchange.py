@@ -19,6 +19,7 @@ from requests import exceptions
 from urllib3 import exceptions as below
 
 from chalicelib.net.exchange_limits import Breach, ExchangeLimit, within
+from chalicelib.net.time_limit import time_left
 
 _CHUNK = 2**18
 _HEAD = 2**20  # bytes before the body; http.client allows 100 headers
@@ -98,6 +99,7 @@ class NoReply(Exception):
 # Messages for the kinds that do not come from `requests`. {seconds}, {bytes}: of the bounds.
 PLAIN: Mapping[str, str] = {
     "Time": "the answer took longer than {seconds:g} s in all",
+    "Task": "the time for all requests of this step was over",
     "Size": "the answer is larger than {bytes} bytes",
     "Address": "the host's address is not allowed (link-local, metadata or loopback)",
     "Encoding": "the answer is compressed, which was not asked for",
@@ -106,7 +108,7 @@ PLAIN: Mapping[str, str] = {
     "Malformed": "the answer is not proper HTTP",
 }
 
-_BREACHES = {Breach.TIME: "Time", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
+_BREACHES = {Breach.TIME: "Time", Breach.TASK: "Task", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
 
 # The first match counts. urllib3's own exceptions come from reading the body, requests' from everything before.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -133,6 +135,8 @@ def exchange(
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
+    if time_left() <= 0:
+        raise NoReply("Task", sent=False)
     bound, answered = ExchangeLimit(bounds.total, _HEAD, monotonic), False
     try:
         with within(bound):

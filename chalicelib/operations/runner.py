@@ -28,6 +28,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
+from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.clients import OperationClients
 from chalicelib.operations.memory_updates import ABANDONED, NOT_A_PROVIDER_FAILURE, memory_updates
 from chalicelib.operations.ordering import blocked_by_other_operation
@@ -43,6 +44,11 @@ CLAIM = 90.0
 """Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
 BUDGET = 25.0
 """Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""
+STEP = 25.0
+"""Seconds that all requests of a step to a cluster and a vendor may take together, whatever answers how slowly. With
+BUDGET it leaves 10 of the 60 to record the outcome."""
+REPORTED = 5.0
+"""Seconds for the requests that report an outcome which is recorded."""
 OLDER_POLICIES = 5
 """Older versions of a policy that are tried if the active one cannot be read."""
 EARLY = 5.0
@@ -77,7 +83,7 @@ def handle(body: bytes | str, rt: Runtime) -> None:
             return
         rt.checkpoint("act:claimed")
         task = task or _task(operation, rt)
-        with rt.tracing.part(operation.status.step or "begin", **_annotations(operation)):
+        with rt.tracing.part(operation.status.step or "begin", **_annotations(operation)), time_limit(STEP, rt.clock):
             outcome = _step(operation, task, rt)
         rt.checkpoint("act:stepped")
         more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
@@ -90,7 +96,8 @@ def handle(body: bytes | str, rt: Runtime) -> None:
         if isinstance(outcome, InProgress) and not more:
             _come_back(after, rt)
         connect = task.way.cluster if task.way and not task.why_not else None
-        record_operation(operation, after, outcome, task.policy, connect, rt)
+        with time_limit(REPORTED, rt.clock):
+            record_operation(operation, after, outcome, task.policy, connect, rt)
         if not isinstance(outcome, InProgress):
             _plan_again(outcome, task, rt)
         if not more:

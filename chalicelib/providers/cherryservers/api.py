@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from queue import SimpleQueue
 from urllib.parse import quote
 
@@ -86,7 +87,7 @@ class CherryApi:
                 except ProviderError as error:
                     slots.append(error)
                     break
-                slots.append(pool.submit(orders.give, line, body))
+                slots.append(pool.submit(copy_context().run, orders.give, line, body))
         results = [slot.result() if isinstance(slot, Future) else slot for slot in slots]
         throttled = [error.retry_after for error in results if isinstance(error, Throttled) and error is not slots[-1]]
         if throttled:
