@@ -16,7 +16,7 @@ import pytest
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import ReasonCode
 from tests.property import hostile_tenants
-from tests.property.hostile_objects import Json, affinity, node, pod
+from tests.property.hostile_objects import GROUPS, VICTIMS, Json, affinity, node, pod
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
@@ -114,7 +114,7 @@ def test_pass_ends_soon_after_its_time_with_a_plan_for_every_pod(shape: str, wit
     objects, clock = SHAPES[shape](150), CountingClock()
     plan = hostile_tenants.planned(objects, clock, within)
     # What must be completed after the end looks at the clock a few times for each pod and group.
-    assert clock.now < within + 40 * (150 + hostile_tenants.GROUPS)
+    assert clock.now < within + 40 * (150 + GROUPS)
     waiting = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod" and "nodeName" not in each["spec"]}
     judged = {
         key.partition("/")[2]
@@ -137,10 +137,8 @@ def test_pods_that_were_not_judged_say_that_the_time_was_over() -> None:
     assert {each.reason.code for each in plan.unremovable} == {ReasonCode.NOT_EVALUATED}
 
 
-def test_growth_that_was_packed_in_time_is_planned() -> None:
-    shape = "anti-affinity with itself by host"
-    most = CountingClock(1e-6)  # so slow that no limit of an option is reached
-    whole = hostile_tenants.planned(SHAPES[shape](150), most, 1e9)
-    part = hostile_tenants.planned(SHAPES[shape](150), CountingClock(1e-6), most.now * 0.6)
-    assert hostile_tenants.served(whole) == hostile_tenants.VICTIMS
-    assert part.scale_ups
+def test_pass_that_ends_in_time_plans_as_without_a_clock() -> None:
+    objects, clock = SHAPES["anti-affinity with itself by host"](150), CountingClock(1e-6)
+    plan = hostile_tenants.planned(objects, clock, 1.0)
+    assert plan == hostile_tenants.planned(objects)
+    assert hostile_tenants.served(plan) == VICTIMS
