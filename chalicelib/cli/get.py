@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import get_decision
@@ -27,13 +27,15 @@ from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
 from chalicelib.schedules.apply import apply_schedules
+from chalicelib.store.errors import StoreError
+from chalicelib.store.scan_state import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
+    from chalicelib.model.pause import Pause
     from chalicelib.model.policy_permissions import Deployment
     from chalicelib.store import Store, StoredPolicy
-    from chalicelib.store.scan_state import ScanState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,20 +84,22 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     if left := not_moved(store):
         warn(left)
     now, deployment = time.time(), known_settings(store) if policies else None
-    passes, pauses = [store.scan_states.due(each.name) for each in policies], store.pauses.all_current()
-    health_of = [_health(each, pace, now, deployment) for each, pace in zip(policies, passes, strict=True)]
+    states, pauses, problems = _states(store, policies)
+    for cluster, problem in problems.items():
+        warn(f"{cluster}: {problem}")
+    health_of = {each.name: _health(each, states[each.name], now, deployment, problems) for each in policies}
     data = [
         {
             "name": each.name,
             "version": each.version,
             "storedAt": instant(each.stored_at),
             "digest": each.digest,
-            **results(pace),
-            "health": word,
-            "problem": problem or None,
+            **results(states[each.name]),
+            "health": health_of[each.name][0],
+            "problem": health_of[each.name][1] or None,
             "pauses": pauses_data(pauses.get(each.name, ())),
         }
-        for each, pace, (word, problem) in zip(policies, passes, health_of, strict=True)
+        for each in policies
     ]
     rows = tuple(
         (
@@ -103,10 +107,10 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
             str(each.version),
             ago(each.stored_at, now),
             each.digest[:12],
-            ago(pace.last_pass, now),
-            f"{word}: {problem}" if problem else word,
+            ago(states[each.name].last_pass, now),
+            ": ".join(part for part in health_of[each.name] if part),
         )
-        for each, pace, (word, problem) in zip(policies, passes, health_of, strict=True)
+        for each in policies
     )
     emit(
         args.output,
@@ -123,19 +127,43 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     )
 
 
-def _health(stored: StoredPolicy, pace: ScanState, now: float, deployment: Deployment | None) -> tuple[str, str]:
+def _states(
+    store: Store, policies: Sequence[StoredPolicy]
+) -> tuple[dict[str, ScanState], dict[str, tuple[Pause, ...]], dict[str, str]]:
+    """Return the scan states, the pauses, and why a cluster's policy or rows cannot be read. Raises StoreError where
+    the table does not answer."""
+    problems = {each.name: each.problem for each in policies if each.problem}
+    states, pauses = dict.fromkeys((each.name for each in policies), ScanState()), {}
+    for cluster, state in store.scan_states.due_by(list(states)).items():
+        if isinstance(state, StoreError):
+            problems.setdefault(cluster, str(state))
+        else:
+            states[cluster] = state
+    for cluster, paused in store.pauses.all_current().items():
+        if isinstance(paused, StoreError):
+            problems.setdefault(cluster, str(paused))
+        else:
+            pauses[cluster] = paused
+    return states, pauses, problems
+
+
+def _health(
+    stored: StoredPolicy, state: ScanState, now: float, deployment: Deployment | None, problems: Mapping[str, str]
+) -> tuple[str, str]:
     """Return the health as GET /clusters reports it, with the policy's schedules applied, and why no pass can start,
     "" where one can.
 
     deployment: what the functions permit; None: not published, so that only the text is judged: a secret that is not
-    permitted by default may be one that the functions permit.
+    permitted by default may be one that the functions permit. problems: see _states.
     """
+    if stored.name in problems:
+        return health(None, state, now, planned=False), problems[stored.name]
     admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
     try:
         policy = apply_schedules(load(stored.text, place=f"policy {stored.name}", admission=admission)[0], now)
     except BadInput as error:
-        return health(None, pace, now, planned=False), _first_mistake(error)
-    return health(policy.scan_interval, pace, now, planned=permitted(policy).plan), ""
+        return health(None, state, now, planned=False), _first_mistake(error)
+    return health(policy.scan_interval, state, now, planned=permitted(policy).plan), ""
 
 
 def _first_mistake(error: BadInput) -> str:

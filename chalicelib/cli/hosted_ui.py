@@ -22,7 +22,7 @@ def link_of(api: str, cluster: str) -> str:
             "is not given, and no login is kept to a stack that names it",
             "give the URL that the deployment prints",
         )
-    if urlsplit(base).scheme != "https":
+    if _scheme(base) != "https":
         raise BadInput("--api", f"{base[:100]!r} is not an HTTPS address", "give the URL of the API")
     path = f"/clusters/{quote(cluster, safe='')}/session" if cluster else "/ui/session"
     answer = post(f"{base}{path}")
@@ -33,3 +33,10 @@ def link_of(api: str, cluster: str) -> str:
     if not link.startswith("/ui/open/"):
         raise BadInput(base, "does not answer as Outscaler does", "check the address of the API")
     return f"{base}{link}"
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:  # a bracket that is not closed
+        return ""

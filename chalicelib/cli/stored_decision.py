@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def load_decision(store: Store, cluster: str) -> tuple[LastDecision | None, str]:
     """Return the last decision and "", or None and why there is none that can be shown. Raises StoreError."""
-    passed = store.scan_states.passed_by([cluster]).get(cluster)
+    passed = store.scan_states.last(cluster)
     if passed is None:
         return None, f"{cluster}: no pass has been made yet"
     try:

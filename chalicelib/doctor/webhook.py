@@ -57,12 +57,16 @@ def _asked(context: DoctorContext, key: bytes) -> Sequence[Finding]:
     body = json.dumps(event).encode()
     headers = {"Content-Type": "application/json", TIMESTAMP: now, SIGNATURE: sign(key, name, now, body)}
     url = f"{context.webhook_url.rstrip('/')}/clusters/{quote(name, safe='')}/events"
-    if urlsplit(url).scheme not in ("https", "http"):
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # a bracket that is not closed
+        scheme = ""
+    if scheme not in ("https", "http"):
         raise BadInput(
             "--webhook", "is not an address", "write it like https://ID.execute-api.REGION.amazonaws.com/api"
         )
     session = BoundedSession()
-    session.mount(f"{urlsplit(url).scheme}://", BoundedAdapter(ssl.create_default_context))
+    session.mount(f"{scheme}://", BoundedAdapter(ssl.create_default_context))
     try:
         answer = exchange(session, Request("POST", url, headers, {}, body), _BOUNDS)
     except NoReply as error:

@@ -8,22 +8,29 @@ cluster that is switched off has none but these two.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from chalicelib.dispatch.mode_guard import Permission, permitted
+from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpResponse, refuse_newer_schema
-from chalicelib.model.errors import BadInput
 from chalicelib.record import carry_over
-from chalicelib.record.metrics import CLUSTER, HISTOGRAM, METRICS, Metric, Values, key, parts
-from chalicelib.runtime.active_policy import in_force
+from chalicelib.record.metrics import BUCKETS, CLUSTER, HISTOGRAM, METRICS, Metric, Values, key, parts
+from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
-from chalicelib.store.policies import StoredPolicy
+from chalicelib.store.journal import CounterTotals
+from chalicelib.store.scan_state import Passed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PAGE = "page"
 _SUFFIXES = ("_bucket", "_sum", "_count")
+_BOUND, _BOUNDS = "le", (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
+_LABELS = {metric.name: frozenset(metric.labels) for metric in METRICS} | {
+    metric.name + suffix: frozenset(metric.labels) | ({_BOUND} if suffix == _SUFFIXES[0] else set())
+    for metric in METRICS
+    if metric.type == HISTOGRAM
+    for suffix in _SUFFIXES
+}
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -37,28 +44,36 @@ def metrics(rt: Runtime) -> HttpResponse:
     passed, ledgers = rt.store.scan_states.passed_by(names), rt.store.journal.ledgers(names)
     values: dict[str, dict[str, float]] = {}
     for stored in known:
-        seen = carry_over.read(passed[stored.name].left) if stored.name in passed else carry_over.CarryOver()
+        name = stored.name
+        policy, unreadable = in_force_or_problem(stored, rt.clock(), rt.deployment)
+        permission = permitted(policy) if policy is not None else None
+        last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
+        problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
+        seen = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
         counts = dict(seen.counts)
-        for series, count in (ledgers[stored.name].counts if stored.name in ledgers else {}).items():
+        for series, count in (ledger.counts if isinstance(ledger, CounterTotals) else {}).items():
             counts[series] = counts.get(series, 0.0) + count
-        permission = _permission(stored, rt)
         looked_at = permission is None or permission.plan
-        values[stored.name] = (
+        values[name] = (
             counts
             | (seen.gauges if looked_at else {})
-            | ({} if paused is None else {key("paused"): float(stored.name in paused)})
+            | ({} if paused is None or isinstance(pauses, StoreError) else {key("paused"): float(name in paused)})
             | ({key("mode", mode=permission.word): 1.0} if permission else {})
+            | ({key("unreadable"): 1.0} if any(problems) else {})
         )
     return HttpResponse(200, {PAGE: page(values)})
 
 
 def page(values: Mapping[str, Values]) -> str:
     """Return the text for these values by cluster and series (record/metrics.key). Series that are not in the table of
-    metrics are omitted: an older release may have counted them."""
+    metrics, or have other labels, are omitted: an older release may have counted them, and a label that Prometheus
+    refuses would cost it the whole page."""
     found: dict[str, list[tuple[Labels, float]]] = {}
     for cluster in sorted(values):
         for series, value in values[cluster].items():
             name, labels = parts(series)
+            if _LABELS.get(name) != labels.keys() or labels.get(_BOUND, _BOUNDS[0]) not in _BOUNDS:
+                continue
             found.setdefault(name, []).append((((CLUSTER, cluster), *labels.items()), value))
     return "".join(line + "\n" for metric in METRICS for line in _family(metric, found))
 
@@ -78,24 +93,17 @@ def _family(metric: Metric, found: Mapping[str, list[tuple[Labels, float]]]) -> 
 def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
     """Sort by labels, and the buckets of a histogram by their bounds."""
     labels, _ = sample
-    bound = next((float(text) for label, text in labels if label == "le"), 0.0)
+    bound = next((float(text) for label, text in labels if label == _BOUND), 0.0)
     return tuple(pair for pair in labels if pair[0] != "le"), bound
 
 
-def _paused(rt: Runtime) -> Collection[str] | None:
-    """Return the clusters with a pause in force; None where the pauses cannot be read, which hides no other metric."""
+def _paused(rt: Runtime) -> Mapping[str, object] | None:
+    """Return the clusters with a pause in force, with a StoreError for one whose pauses cannot be read; None where none
+    can be read, which hides no other metric."""
     try:
-        return rt.store.pauses.all_current().keys()
+        return rt.store.pauses.all_current()
     except StoreError as error:
         logger.error("pauses not read", **failure(error))
-        return None
-
-
-def _permission(stored: StoredPolicy, rt: Runtime) -> Permission | None:
-    """Return what the policy permits; None for one that cannot be read, which hides none of its metrics."""
-    try:
-        return permitted(in_force(stored, rt.clock(), rt.deployment))
-    except BadInput:
         return None
 
 

@@ -18,13 +18,16 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
 from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record.cluster_health import health, results
 from chalicelib.record.redaction import without_secrets
-from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import RowUnreadable
 from chalicelib.store.policy_migration import not_used
+from chalicelib.store.scan_state import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
@@ -47,8 +50,7 @@ def clusters(rt: Runtime) -> HttpResponse:
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
     problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
-    rows = [without_secrets(_line(stored, rt), stored.text) for stored in known]
-    return HttpResponse(200, {"clusters": rows, **problems})
+    return HttpResponse(200, {"clusters": [_row(stored, rt) for stored in known], **problems})
 
 
 def cluster(name: str, rt: Runtime) -> HttpResponse:
@@ -56,13 +58,17 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
     with timers."""
     refuse_newer_schema(rt)
     stored = _stored(name, rt)
-    memory = rt.store.memory.look(name)
-    policy, problem = _readable(stored, rt)
+    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    line, memory = _line(stored, policy, problem, rt), Memory()
+    try:
+        memory = rt.store.memory.look(name)
+    except RowUnreadable as error:
+        line |= {"problem": str(error)}
     return HttpResponse(
         200,
         without_secrets(
             {
-                **_line(stored, rt),
+                **line,
                 "policy": policy_summary(policy) if policy else {"error": problem},
                 "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
                 "operations": [operation(one) for one in memory.operations],
@@ -71,6 +77,7 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
                 "timers": timers(memory),
             },
             stored.text,
+            policy,
         ),
     )
 
@@ -89,9 +96,9 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> HttpResp
     before = _before(parameters)
     stored = _stored(name, rt)
     entries = rt.store.journal.recent(name, limit, before=before)
-    return HttpResponse(
-        200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text)
-    )
+    policy, _ = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    shown = {"decisions": [_decision(entry, full=full) for entry in entries]}
+    return HttpResponse(200, without_secrets(shown, stored.text, policy))
 
 
 def _stored(name: str, rt: Runtime) -> StoredPolicy:
@@ -101,30 +108,29 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
     return stored
 
 
-def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
-    """Return the current policy, or why the stored document cannot be read: an invalid document must not hide the
-    cluster's state."""
+def _row(stored: StoredPolicy, rt: Runtime) -> Any:
+    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    return without_secrets(_line(stored, policy, problem, rt), stored.text, policy)
+
+
+def _line(stored: StoredPolicy, policy: Policy | None, problem: str, rt: Runtime) -> dict[str, Any]:
+    """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
+    now = rt.clock()
+    permission = permitted(policy) if policy is not None else None
+    pace, opened = ScanState(), None
+    interval = policy.scan_interval if policy is not None else None
     try:
-        return in_force(stored, rt.clock(), rt.deployment), ""
-    except BadInput as bad:
-        if "secret" in bad.place.lower():  # an error about a name quotes it
-            return None, f"{bad.place}: cannot be used"
-        return None, str(bad).splitlines()[0]
-
-
-def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
-    policy, problem = _readable(stored, rt)
-    pace, now = rt.store.scan_states.due(stored.name), rt.clock()
+        pace, opened = rt.store.scan_states.due(stored.name), len(rt.store.operations.look(stored.name))
+    except RowUnreadable as error:
+        interval, problem = None, problem or str(error)
     return {
         "name": stored.name,
-        "mode": permitted(policy).word if policy else "unreadable",
+        "mode": permission.word if permission is not None else "unreadable",
         "version": stored.version,
         **results(pace),
-        "health": health(
-            policy.scan_interval if policy else None, pace, now, planned=policy is not None and permitted(policy).plan
-        ),
+        "health": health(interval, pace, now, planned=permission is not None and permission.plan),
         "problem": problem or None,
-        "openOperations": len(rt.store.operations.look(stored.name)),
+        "openOperations": opened,
     }
 
 

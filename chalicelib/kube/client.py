@@ -47,6 +47,7 @@ from chalicelib.kube.transport import (
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.private_addresses import are_private
+from chalicelib.net.time_limit import time_left
 
 T = TypeVar("T")
 
@@ -265,7 +266,8 @@ class KubeClient:
                 except msgspec.DecodeError:
                     problem = Unavailable(f"{call.path}: the answer is cut short or not what was asked for", status=200)
             lasting = isinstance(problem, Unavailable) and problem.lasting
-            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER or self._monotonic() >= until
+            late = self._monotonic() >= until or time_left() <= max(problem.retry_after, _FIRST_PAUSE)
+            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER or late
             if call.method not in _SAFE or hopeless or attempt == attempts:
                 raise problem
             if problem.retry_after:

@@ -183,7 +183,7 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
 
 
 # Failures that would occur again at the next attempt.
-_LASTING = frozenset({"Size", "Address", "Encoding", "Budget"})
+_LASTING = frozenset({"Size", "Address", "Encoding", "Task"})
 
 _NO_ANSWER = {
     "ConnectTimeout": "no connection to {host} in time",

@@ -14,40 +14,49 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
 
+from chalicelib.net.time_limit import time_left
+
 
 class Breach(Enum):
     """Why this side aborted an exchange."""
 
     TIME = "time"
+    TASK = "task"
     SIZE = "size"
     ADDRESS = "address"
 
 
 class ExchangeLimit:
-    """seconds: for the whole exchange, from the construction on. head: bytes received until the body begins, including
-    interim responses and a proxy's response. monotonic: seconds of a clock that never goes back.
+    """seconds: for the whole exchange, from the construction on; less where `time_limit` leaves less. head: bytes
+    received until the body begins, including interim responses and a proxy's response. monotonic: seconds of a clock
+    that never goes back.
 
     breach: why the exchange was aborted, None if it was not.
     """
 
     def __init__(self, seconds: float, head: int, monotonic: Callable[[], float]) -> None:
         self.seconds, self._monotonic = seconds, monotonic
-        self._until = monotonic() + seconds
+        self._until, self._rest = monotonic() + seconds, time_left
         self._room = head
         self.breach: Breach | None = None
 
     def left(self) -> float:
         """Return the remaining seconds, more than 0. Raises TimeoutError."""
-        left = self._until - self._monotonic()
+        left = self._left()
         if left <= 0:
-            self.breach = Breach.TIME
             raise TimeoutError("the time for the exchange is over")
         return left
 
     def timed_out(self) -> None:
         """Record that a wait on a socket timed out, if this limit shortened the wait."""
-        if self._until - self._monotonic() <= 0:
-            self.breach = Breach.TIME
+        self._left()
+
+    def _left(self) -> float:
+        """Return the remaining seconds, and record which limit has ended where there are none."""
+        own, rest = self._until - self._monotonic(), self._rest()
+        if min(own, rest) <= 0:
+            self.breach = Breach.TIME if own <= rest else Breach.TASK
+        return min(own, rest)
 
     def received(self, count: int) -> None:
         """Count bytes. Raises OSError when there are too many."""

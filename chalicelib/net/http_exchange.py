@@ -19,6 +19,7 @@ from requests import exceptions
 from urllib3 import exceptions as below
 
 from chalicelib.net.exchange_limits import Breach, ExchangeLimit, allowance, within
+from chalicelib.net.time_limit import time_left
 
 _CHUNK = 2**18
 _HEAD = 2**20  # bytes before the body; http.client allows 100 headers
@@ -98,7 +99,7 @@ class NoReply(Exception):
 # Messages for the kinds that do not come from `requests`. {seconds}, {bytes}: of the bounds.
 PLAIN: Mapping[str, str] = {
     "Time": "the answer took longer than {seconds:.3g} s in all",
-    "Budget": "not sent, because the time of this step is used up",
+    "Task": "the time for all requests of this step was over",
     "Size": "the answer is larger than {bytes} bytes",
     "Address": "the host's address is not allowed (link-local, metadata or loopback)",
     "Encoding": "the answer is compressed, which was not asked for",
@@ -107,7 +108,7 @@ PLAIN: Mapping[str, str] = {
     "Malformed": "the answer is not proper HTTP",
 }
 
-_BREACHES = {Breach.TIME: "Time", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
+_BREACHES = {Breach.TIME: "Time", Breach.TASK: "Task", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
 
 # The first match counts. urllib3's own exceptions come from reading the body, requests' from everything before.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
@@ -153,11 +154,9 @@ def exchange(
 def _allowed(bounds: ExchangeBounds) -> ExchangeBounds:
     """Return the bounds, shortened to what this context allows. Raises NoReply where it allows nothing."""
     ask = allowance()
-    if ask is None:
-        return bounds
-    seconds = ask()
-    if seconds <= 0.0:
-        raise NoReply("Budget")
+    seconds = ask() if ask is not None else bounds.total
+    if min(seconds, time_left()) <= 0.0:
+        raise NoReply("Task", sent=False)
     return msgspec.structs.replace(
         bounds,
         connect=min(bounds.connect, seconds),

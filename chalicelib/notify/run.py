@@ -14,6 +14,7 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Policy, Window
 from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
@@ -25,6 +26,7 @@ from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
 from chalicelib.store import Store
 from chalicelib.store.codec import encode
+from chalicelib.store.errors import StoreError
 
 WITHIN = 15.0
 """Seconds for all deliveries of a tick; after as many more, the remaining clusters wait for the next one."""
@@ -42,7 +44,7 @@ def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clo
     if not wanted:
         return 0
     until, sent = clock() + WITHIN, 0
-    pauses = {}
+    pauses: dict[str, tuple[Pause, ...] | StoreError] = {}
     with _contained("notifications", ""):
         pauses = store.pauses.all_current()
     first = int(clock() // 60) % len(wanted)  # another one in each minute, so that none is always the last
@@ -51,7 +53,10 @@ def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clo
             logger.warning("notifications of some clusters wait for the next tick")
             break
         with _contained("notifications", policy.name):
-            paused = msgspec.structs.replace(policy, pauses=pauses.get(policy.name, ()))
+            in_force = pauses.get(policy.name, ())
+            if isinstance(in_force, StoreError):
+                raise in_force
+            paused = msgspec.structs.replace(policy, pauses=in_force)
             sent += _cluster(paused, store, channels, clock, until)
     return sent
 
@@ -127,7 +132,7 @@ def load_state(data: bytes) -> NoticeState:
 
 
 def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
-    passed = store.scan_states.passed_by([policy.name]).get(policy.name)
+    passed = store.scan_states.last(policy.name)
     permission = permitted(msgspec.structs.replace(policy, pauses=()))
     plan = None
     if passed is not None and permission.plan:

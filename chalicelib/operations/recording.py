@@ -195,7 +195,7 @@ def _record_end(
     )
     unready: frozenset[str] = frozenset()
     if after.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
-        passed = rt.store.scan_states.passed_by([after.spec.cluster]).get(after.spec.cluster)
+        passed = rt.store.scan_states.last(after.spec.cluster)
         unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
     return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)
 

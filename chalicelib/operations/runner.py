@@ -28,6 +28,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
+from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
 from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
@@ -45,6 +46,11 @@ BUDGET = 25.0
 """Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""
 SOONEST = 1.0
 """Seconds after which the message for the next step arrives at the earliest."""
+STEP = 25.0
+"""Seconds that all requests of a step to a cluster and a vendor may take together, whatever answers how slowly. With
+BUDGET it leaves 10 of the 60 to record the outcome."""
+REPORTED = 5.0
+"""Seconds for the requests that report an outcome which is recorded."""
 OLDER_POLICIES = 5
 """Older versions of a policy that are tried if the active one cannot be read."""
 
@@ -73,7 +79,7 @@ def handle(body: bytes | str, rt: Runtime, seconds: float = claims.LONGEST) -> N
         task = task or _task(operation, rt)
         try:
             part = rt.tracing.part(operation.status.step or "begin", **_annotations(operation))
-            with part, executor.working(operation):
+            with part, executor.working(operation), time_limit(STEP, rt.clock):
                 outcome = _step(operation, task, rt)
             rt.checkpoint("act:stepped")
             more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
@@ -86,7 +92,8 @@ def handle(body: bytes | str, rt: Runtime, seconds: float = claims.LONGEST) -> N
             return
         rt.checkpoint("act:recorded")
         connect = task.way.cluster if task.way and not task.why_not else None
-        record_operation(operation, after, outcome, task.policy, connect, rt)
+        with time_limit(REPORTED, rt.clock):
+            record_operation(operation, after, outcome, task.policy, connect, rt)
         if not isinstance(outcome, InProgress):
             _plan_again(outcome, task, rt)
         operation = executor.again(after) if more else None

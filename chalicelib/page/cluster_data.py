@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.model.errors import BadInput
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
 from chalicelib.model.pause import Pause
@@ -20,7 +19,8 @@ from chalicelib.record import carry_over
 from chalicelib.record.journal import PLAN
 from chalicelib.record.last_decision import DecisionUnreadable, LastDecision, last_decision
 from chalicelib.record.redaction import without_secrets
-from chalicelib.runtime.active_policy import in_force, instant
+from chalicelib.runtime.active_policy import in_force_or_problem
+from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.scan_state import Passed
 
@@ -32,8 +32,8 @@ HISTORY = 30
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
-    """One cluster of the list. problem: why its policy cannot be read. gauges: by metrics.key, of the last pass.
-    plans: passes are made for it. failure: of the last pass, "" where it succeeded."""
+    """One cluster of the list. problem: why its policy or its rows cannot be read. gauges: by metrics.key, of the
+    last pass. plans: passes are made for it. failure: of the last pass, "" where it succeeded."""
 
     name: str
     version: int
@@ -117,13 +117,19 @@ def _decision(
 
 
 def _summary(
-    stored: StoredPolicy, passed: Passed, pauses: tuple[Pause, ...], now: float, deployment: Deployment | None
+    stored: StoredPolicy,
+    passed: Passed | StoreError,
+    pauses: tuple[Pause, ...] | StoreError,
+    now: float,
+    deployment: Deployment | None,
 ) -> ClusterSummary:
-    policy, problem = None, ""
-    try:
-        policy = msgspec.structs.replace(_policy(stored, now, deployment), pauses=pauses)
-    except BadInput as bad:
-        problem = f"{bad.place}: cannot be used" if "secret" in bad.place.lower() else str(bad).splitlines()[0]
+    policy, problem = in_force_or_problem(stored, now, deployment)
+    if isinstance(passed, StoreError):
+        passed, problem = Passed(), problem or str(passed)
+    if isinstance(pauses, StoreError):
+        pauses, problem = (), problem or str(pauses)
+    if policy is not None:
+        policy = msgspec.structs.replace(policy, pauses=pauses)
     permission = permitted(policy) if policy is not None else None
     return ClusterSummary(
         stored.name,
@@ -135,17 +141,8 @@ def _summary(
         carry_over.read(passed.left).gauges,
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
-        without_secrets(_failure_text(passed), stored.text),
+        without_secrets(_failure_text(passed), stored.text, policy),
     )
-
-
-def _policy(stored: StoredPolicy, now: float, deployment: Deployment | None) -> Policy:
-    """Return the policy in force. Raises BadInput."""
-    if deployment is not None:
-        return in_force(stored, now, deployment)
-    from chalicelib.policy.load import load
-
-    return instant(load(stored.text, place=f"policy {stored.name}, version {stored.version}")[0], now)
 
 
 def _failure_text(passed: Passed) -> str:

@@ -24,7 +24,8 @@ from chalicelib.page.cluster_data import ClusterDetails, details, summaries
 from chalicelib.page.links import Links
 from chalicelib.page.render import render, security_headers
 from chalicelib.reasons.text import sentence
-from chalicelib.record.redaction import without_secrets
+from chalicelib.record.redaction import policy_without_secrets, without_secrets
+from chalicelib.runtime.active_policy import in_force_or_problem
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -86,9 +87,9 @@ def respond(store: Store, request: PageRequest, now: float, links: Links, deploy
             context, 503, f"The table does not answer ({type(error).__name__}). Reload the page to try again."
         )
     # Names of secrets consist of characters that HTML does not escape, so they are hidden in the finished page.
-    policy = values.pop("policy_text", "")
+    text, policy = values.pop("hidden_names", ("", None))
     page = render(template, links, now, values)
-    body = without_secrets(page, policy) if policy else page
+    body = without_secrets(page, text, policy) if text else page
     return PageAnswer(200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML})
 
 
@@ -160,7 +161,7 @@ def _cluster(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "title": name,
         "name": name,
         **values,
-        "policy_text": found.text,
+        "hidden_names": (found.text, found.summary.policy),
         "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": f"outscaler get groups {name}",
@@ -189,7 +190,7 @@ def _group(context: PageContext, found: ClusterDetails, group: str) -> tuple[str
         "name": name,
         "group": group,
         **values,
-        "policy_text": found.text,
+        "hidden_names": (found.text, found.summary.policy),
         "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 
@@ -211,7 +212,7 @@ def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "decision": found.decision,
         "undecided": found.undecided,
         "said": sentence,
-        "policy_text": found.text,
+        "hidden_names": (found.text, found.summary.policy),
         "command": f"outscaler get nodes {name}",
     }
 
@@ -229,7 +230,7 @@ def _pods(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "decision": found.decision,
         "undecided": found.undecided,
         "said": sentence,
-        "policy_text": found.text,
+        "hidden_names": (found.text, found.summary.policy),
         "command": f"outscaler get pods {name}",
     }
 
@@ -245,7 +246,7 @@ def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "title": f"History of {name}",
         "name": name,
         "rows": [views.entry_row(each) for each in entries],
-        "policy_text": stored.text,
+        "hidden_names": (stored.text, in_force_or_problem(stored, context.now, context.deployment)[0]),
         "older": _exact(entries[-1].at) if len(entries) == HISTORY_ROWS else "",
         "command": f"outscaler history {name}",
     }
@@ -262,8 +263,8 @@ def _policy(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         raise _NotFound("This version of the policy is not known.")
     against = _version(context.word("against")) or chosen - 1
     other = next((each for each in versions if each.version == against), None)
-    before = without_secrets(other.text, other.text).splitlines() if other is not None else []
-    text = without_secrets(shown.text, shown.text).splitlines()
+    before = policy_without_secrets(other.text).splitlines() if other is not None else []
+    text = policy_without_secrets(shown.text).splitlines()
     lines = difflib.unified_diff(before, text, lineterm="")
     return "policy.html", {
         "title": f"Policy of {name}",

@@ -14,16 +14,16 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
-from chalicelib.plan.scale_down.planner import plan_scale_down
+from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
 from chalicelib.plan.scale_down.removable_rows import removable_rows
 from chalicelib.plan.scale_up.headroom import headroom_demand
-from chalicelib.plan.scale_up.planner import plan_scale_up
+from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.scale_up.preconditions import apply_preconditions
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget, no_check
 from chalicelib.plan.tables.node_table import ResourceColumns
 from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
@@ -44,7 +44,8 @@ def plan_cluster(
     now: epoch seconds. seed: for expanders that draw at random. assume_unneeded_for: for a what-if; every unneeded node
     counts as unneeded for this many seconds. clock: for the time limits of a pass; without a clock there are none, and
     the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
-    was found, and reports the rest as not checked.
+    was found, and reports the rest as not checked. A stage that exceeds its share all the same is left out, so that a
+    pass always ends with a plan.
 
     Stages, with their inputs and outputs:
 
@@ -67,14 +68,24 @@ def plan_cluster(
     pending = apply_preconditions(state, collect_pending_pods(state))
 
     simulated = build(state, pending.nominated, _columns(state))
-    simulated.late = budget.late
-
-    scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
+    simulated.late, simulated.check = budget.late, budget.check_growth
+    try:
+        scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
+    except OutOfTime:
+        simulated.check = no_check
+        scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
     grown = [each.group for each in scale_up.scale_ups]
-    scale_down = plan_scale_down(
-        state, simulated, assume_unneeded_for, pending.hold, budget, grown, scale_up.rule_results.needs
-    )
+
+    def removals(*, judged: bool) -> ScaleDownPlan:
+        simulated.check = budget.check if judged else no_check
+        needs = scale_up.rule_results.needs
+        return plan_scale_down(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
+
+    try:
+        scale_down = removals(judged=True)
+    except OutOfTime:
+        scale_down = removals(judged=False)
 
     repairs = repair(state)
 

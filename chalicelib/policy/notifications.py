@@ -28,9 +28,12 @@ _LONGEST_URL = 1024
 
 
 def _url(given: str) -> str:
-    parts = urlsplit(given) if given.isprintable() and len(given) <= _LONGEST_URL else None
-    ok = parts is not None and parts.scheme == "https" and parts.hostname and parts.username is None
-    if not ok:
+    try:
+        parts = urlsplit(given)
+        ok = parts.scheme == "https" and parts.hostname and parts.username is None and parts.port != 0
+    except ValueError:  # such as a bracket that is not closed, or a port beyond 65535
+        ok = False
+    if not ok or not given.isprintable() or len(given) > _LONGEST_URL:
         raise BadInput(
             "", f"{quote(given)} is not an HTTPS address", "write it like https://hooks.example.org/outscaler"
         )

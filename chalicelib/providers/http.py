@@ -27,6 +27,7 @@ from chalicelib.net.forbidden_addresses import is_loopback
 from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request, exchange, media_type
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
+from chalicelib.net.time_limit import time_left
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
 from chalicelib.providers.http_statuses import class_for
 
@@ -143,7 +144,7 @@ class Http:
                 return self._once(self._sign(call), call.name)
             except (Transient, Throttled) as error:
                 pause = self._pause(attempt, error)
-                if attempt == attempts or pause > self._limits.longest_pause:
+                if attempt == attempts or pause > self._limits.longest_pause or pause >= time_left():
                     raise
                 self._sleep(pause)
         raise AssertionError("the last attempt returns or raises")

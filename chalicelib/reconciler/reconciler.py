@@ -38,6 +38,7 @@ from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.read_credentials import observing
@@ -67,6 +68,10 @@ sending and publishing, and for deciding again after a stale save."""
 
 RECORDED_WITHIN = 20.0
 """Seconds after the end of the decision's time within which it is still recorded."""
+
+PUBLISHED_WITHIN = 25.0
+"""Seconds after the end of the decision's time within which requests mark nodes and publish the plan, whatever answers
+how slowly: the pass must still release its lease."""
 
 BUSY_FOR = 5.0
 """Maximum seconds until a pass that could not start is retried."""
@@ -244,7 +249,8 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
                 observed[:] = [read_node_groups(providers, nodes)]
             return observed[0]
 
-        with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
+        reading, left = rt.tracing.part("read", cluster=policy.name), max(until - rt.clock(), _LEAST)
+        with tale.timed("updateClusterState"), reading, time_limit(left, rt.clock):
             seen, tale.read_scope = observe(policy, kube, groups, rt, before)
         rt.checkpoint("reconcile:observed")
         return seen
@@ -254,12 +260,13 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
     permission = permitted(policy)
     act = permission.act
     marks: tuple[TaintUpdate, ...] = ()
-    if act:
-        send(plan.operations, rt)
-        marks = _mark(plan, kube, policy, rt)
     last = tale.decision
-    with rt.tracing.part("publish", cluster=policy.name, plan=plan.id):
-        tale.plan_saved(plan, snapshot, marks, kube if act else None)
+    with time_limit(until + PUBLISHED_WITHIN - rt.clock(), rt.clock):
+        if act:
+            send(plan.operations, rt)
+            marks = _mark(plan, kube, policy, rt)
+        with rt.tracing.part("publish", cluster=policy.name, plan=plan.id):
+            tale.plan_saved(plan, snapshot, marks, kube if act else None)
     if not act and not permission.paused:
         # Imported here, because a pass that acts needs none of it.
         from chalicelib.reconciler.shadow_pass import compare

@@ -117,9 +117,9 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
         logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
 
 
-def _scan_states(policies: Sequence[Policy], rt: Runtime) -> dict[str, ScanState]:
-    """Return the scan state of every cluster; {} if they cannot be read together. A state may be as old as the tick:
-    a message too many is superseded when it arrives, and the marker prevents a second one."""
+def _scan_states(policies: Sequence[Policy], rt: Runtime) -> dict[str, ScanState | StoreError]:
+    """Return the scan state of every cluster, or why it cannot be read; {} if they cannot be read together. A state may
+    be as old as the tick: a message too many is superseded when it arrives, and the marker prevents a second one."""
     try:
         return rt.store.scan_states.due_by([policy.name for policy in policies])
     except StoreError as error:
@@ -127,9 +127,11 @@ def _scan_states(policies: Sequence[Policy], rt: Runtime) -> dict[str, ScanState
         return {}
 
 
-def queue_scans(policy: Policy, state: ScanState | None, rt: Runtime) -> bool:
+def queue_scans(policy: Policy, state: ScanState | StoreError | None, rt: Runtime) -> bool:
     """Send the messages of this cluster's slots until the next tick; False if none is due or some are under way. state:
-    None where it is still to be read."""
+    None where it is still to be read, or the error that is raised because it cannot be read."""
+    if isinstance(state, StoreError):
+        raise state
     now = rt.clock()
     pace = state or rt.store.scan_states.due(policy.name)
     due = scan_slots(pace.last_pass, policy.scan_interval, now)

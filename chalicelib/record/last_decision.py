@@ -41,7 +41,7 @@ class _Entries(Protocol):
 
 
 def last_decision(cluster: str, passed: Passed, journal: _Entries) -> LastDecision | None:
-    """Return the decision in force; None where no pass has made one. passed: the last pass (ScanStates.passed_by).
+    """Return the decision in force; None where no pass has made one. passed: the last pass (ScanStates.last).
 
     One read, and one more where the entry has expired or a pass of an earlier release made it. Raises StoreError, and
     DecisionUnreadable for a plan that was too large for the journal or is not readable.

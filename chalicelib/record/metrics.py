@@ -85,6 +85,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
     Metric("paused", GAUGE, "1 while an operator has paused the cluster, or a part of it.", prefix=OWN_PREFIX),
     Metric("mode", GAUGE, "1 for the mode of the policy in force.", ("mode",), prefix=OWN_PREFIX),
+    Metric("unreadable", GAUGE, "1 while the policy or a row of the cluster cannot be read.", prefix=OWN_PREFIX),
 )
 
 PAGE_ONLY = frozenset(metric.name for metric in METRICS if metric.prefix == OWN_PREFIX)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.compiled import NotUsable, decompiled
@@ -42,10 +43,33 @@ class PolicySource(Protocol):
         """What policies may name."""
 
 
-def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
+def in_force(stored: StoredPolicy, now: float, deployment: Deployment | None = STRICT) -> Policy:
     """Return what a stored document says at `now` (epoch seconds), with its version. Raises InputErrors, also for what
-    the deployment does not permit (the strictest deployment, if not given)."""
+    the deployment does not permit (the strictest deployment, if not given), and for a row that cannot be read.
+    deployment: None where a command does not know it, so that only the text is judged."""
+    if stored.problem:
+        raise BadInput(f"policy {stored.name}", stored.problem, "apply the policy again")
+    if deployment is None:
+        from chalicelib.policy.load import load
+
+        return instant(load(stored.text, place=f"policy {stored.name}, version {stored.version}")[0], now)
     return instant(read(stored.text, stored.name, stored.version, stored.compiled, deployment), now)
+
+
+def in_force_or_problem(
+    stored: StoredPolicy, now: float, deployment: Deployment | None = STRICT
+) -> tuple[Policy | None, str]:
+    """Return the policy in force and "", or None and why there is none: one line, without names of secrets. For what
+    shows several clusters: no document may hide the others, whatever it contains."""
+    try:
+        return in_force(stored, now, deployment), ""
+    except BadInput as bad:
+        if "secret" in bad.place.lower():  # an error about a name quotes it
+            return None, f"{bad.place}: cannot be used"
+        return None, str(bad).splitlines()[0]
+    except Exception as error:
+        logger.exception("policy not read", cluster=stored.name)
+        return None, f"policy {stored.name}: cannot be read ({type(error).__name__})"
 
 
 def instant(policy: Policy, now: float) -> Policy:

@@ -16,8 +16,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from chalicelib.model.errors import MALFORMED
+
 T = TypeVar("T")
 
+LARGEST_UNPACKED = 32_000_000  # bytes for each piece
+NOT_DECODED: tuple[type[Exception], ...] = (*MALFORMED, zlib.error)
+"""The errors that decoding a row may raise, whatever it contains."""
 PIECE = 300_000  # bytes of one compressed piece; DynamoDB's limit for an item is 400 KB
 
 
@@ -49,5 +54,10 @@ def pack(data: bytes) -> tuple[bytes, ...]:
 
 
 def unpack(pieces: tuple[bytes, ...]) -> bytes:
-    """Return what `pack` was given."""
-    return zlib.decompress(b"".join(pieces))
+    """Return what `pack` was given. Raises zlib.error, and ValueError for more than is ever packed: a row of 400 KB may
+    expand to 400 MB."""
+    unpacker, packed = zlib.decompressobj(), b"".join(pieces)
+    data = unpacker.decompress(packed, LARGEST_UNPACKED * len(pieces) + 1)
+    if not unpacker.eof or len(data) > LARGEST_UNPACKED * len(pieces):
+        raise ValueError("a packed value is cut off, or expands to more than is ever stored")
+    return data

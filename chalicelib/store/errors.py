@@ -12,6 +12,7 @@
         ├── PolicyChanged(expected, actual)     another version was stored in the meantime; read it first
         ├── NotMoved(cluster)                   its policy is only in the old place; an operator has to migrate it
         ├── NewerSchema(schema, release)        a newer release wrote the table; this code must not use it
+        ├── RowUnreadable                       rows of one cluster have another form; only it is affected
         ├── StoreThrottled                      too busy after all retries; nothing is known to be wrong, retry later
         └── StoreUnavailable                    no response, no table or no permission; a write may have happened
 
@@ -154,6 +155,12 @@ class NewerSchema(StoreError):
             f"the table was written by a newer release (schema {self.schema}, release {self.release}); this code "
             f"knows schema {self.known}; deploy that release again"
         )
+
+
+class RowUnreadable(StoreError):
+    """Rows of one cluster cannot be read, whereas the table answers: what concerns other clusters continues."""
+
+    published_name = "StoreError"
 
 
 class StoreThrottled(StoreError):

@@ -25,7 +25,7 @@ import msgspec
 
 from chalicelib.store.operation_rows import to_operations
 from chalicelib.store.staged_saves import Staging
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write, row_of
 from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow
 
 Group = tuple[str, str]  # (provider, the group's key there)
@@ -88,7 +88,7 @@ class GroupOwnership:
         for item, group in wanted.items():
             named = group not in discovered
             raw = found.get((CLAIMS, item))
-            row = ClaimRow.from_raw_data(raw) if raw else self._claim(cluster, item, named=named)
+            row = row_of(ClaimRow, raw) if raw else self._claim(cluster, item, named=named)
             if row.owner == cluster:
                 self._strengthen(row, named=named)
             elif self._take_over(row, cluster, named=named):
@@ -122,7 +122,7 @@ class GroupOwnership:
 
     def all(self) -> tuple[OwnershipClaim, ...]:
         """Return every claim, by provider and key, for display."""
-        rows = [ClaimRow.from_raw_data(raw) for raw in self._table.query(CLAIMS, "")]
+        rows = [row_of(ClaimRow, raw) for raw in self._table.query(CLAIMS, "")]
         return tuple(
             OwnershipClaim(
                 row.item.partition("#")[0],
@@ -155,7 +155,7 @@ class GroupOwnership:
         try:
             self._table.write(self._table.put(row, nobody_has_it))
         except ConditionFailed as refused:
-            return ClaimRow.from_raw_data(refused.old)
+            return row_of(ClaimRow, refused.old)
         return row
 
     def _strengthen(self, row: ClaimRow, *, named: bool) -> None:

@@ -8,16 +8,20 @@ lost; the rest is one value, written only if it is unchanged since the writer re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
 from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
-from chalicelib.store.table_client import ConditionFailed, Raw, Table
-from chalicelib.store.tables import JOURNAL, LEDGER, JournalRow, LedgerRow
+from chalicelib.store.errors import RowUnreadable, StoreError
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
+from chalicelib.store.tables import JOURNAL, LEDGER, PARTITION_KEY, SORT_KEY, JournalRow, LedgerRow
 
 KEPT = 14 * 86400.0  # seconds, the store's default
+UNREADABLE = "unreadable"
+"""The kind of an entry whose row cannot be read."""
 COUNT = "n "  # prefix of the ledger's attributes that are counters
 
 
@@ -65,35 +69,34 @@ class Journal:
         )
 
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
-        """Return the newest entries, newest first, without expired ones.
+        """Return the newest entries, newest first, without expired ones. One that cannot be read has the kind
+        UNREADABLE.
 
         before: epoch seconds; return only earlier entries, to the microsecond. The last entry's `at` gives the next
         page.
         """
         below = "" if before is None else _first_at(max(before, 0.0))
         oldest = self._clock() - self._kept
-        rows = (
-            JournalRow.from_raw_data(raw)
-            for raw in self._table.query(cluster, JOURNAL, newest_first=True, limit=limit, below=below)
-        )
-        entries = (decode(unpack((row.blob,)), JournalEntry) for row in rows)
+        raws = self._table.query(cluster, JOURNAL, newest_first=True, limit=limit, below=below)
+        entries = map(_entry, raws)
         return tuple(entry for entry in entries if entry.at > oldest)
 
     def at(self, cluster: str, at: float) -> tuple[JournalEntry, ...]:
         """Return the entries of this instant (epoch seconds), to the microsecond. One read."""
-        rows = (JournalRow.from_raw_data(raw) for raw in self._table.query(cluster, f"{_first_at(at)}#"))
-        return tuple(decode(unpack((row.blob,)), JournalEntry) for row in rows)
+        return tuple(map(_entry, self._table.query(cluster, f"{_first_at(at)}#")))
 
     # --- the ledger
 
     def ledger(self, cluster: str) -> CounterTotals:
         """Return the current ledger; an empty one where nothing was written yet. One read."""
-        return self.ledgers([cluster]).get(cluster, CounterTotals())
+        raw = self._table.find(cluster, LEDGER)
+        return _ledger(raw) if raw is not None else CounterTotals()
 
-    def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals]:
-        """Return the ledger of each of these clusters that has one; one read for a hundred of them."""
+    def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals | StoreError]:
+        """Return the ledger of each of these clusters that has one, or why it cannot be read; one read for a hundred of
+        them."""
         rows = self._table.get_many([(cluster, LEDGER) for cluster in clusters])
-        return {cluster: _ledger(raw) for (cluster, _), raw in rows.items()}
+        return {cluster: value_or_error(partial(_ledger, raw)) for (cluster, _), raw in rows.items()}
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
         """Add to counters; concurrent calls are safe. Use only names from a fixed vocabulary, because each is stored
@@ -121,13 +124,25 @@ def _adding(counts: Mapping[str, float]) -> list[Action]:
 
 
 def _ledger(raw: Raw) -> CounterTotals:
-    row = LedgerRow.from_raw_data(raw)
+    row = row_of(LedgerRow, raw)
     counts = {
         name.removeprefix(COUNT): float(value["N"])
         for name, value in raw.items()
         if name.startswith(COUNT) and "N" in value
     }
     return CounterTotals(counts, row.told or b"", row.version or "")
+
+
+def _entry(raw: Raw) -> JournalEntry:
+    """Return the entry in an item; one that cannot be read must not hide the others."""
+    cluster, item = raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]
+    try:
+        with readable(cluster, item):
+            return decode(unpack((row_of(JournalRow, raw).blob,)), JournalEntry)
+    except RowUnreadable as error:
+        micros = item.removeprefix(JOURNAL).partition("#")[0]
+        at = int(micros) / 1e6 if micros.isascii() and micros.isdecimal() else 0.0
+        return JournalEntry(at, UNREADABLE, facts={"problem": str(error)})
 
 
 def _first_at(at: float) -> str:

@@ -33,7 +33,7 @@ from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
 from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreError
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import ConditionFailed, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Table, Write, row_of
 from chalicelib.store.tables import LEASE, LeaseRow
 
 
@@ -87,9 +87,9 @@ class Leases:
             nobody_has_it | time_is_up,
         )
         try:
-            row = LeaseRow.from_raw_data(self._table.write(take))
+            row = row_of(LeaseRow, self._table.write(take))
         except ConditionFailed as refused:
-            row = LeaseRow.from_raw_data(refused.old)
+            row = row_of(LeaseRow, refused.old)
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # The owner is this attempt: the first try succeeded and only its response was lost.

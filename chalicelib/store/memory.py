@@ -10,12 +10,12 @@ save raises StaleWrite: the pass loads and plans again, and nothing that the exe
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Sequence
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
-from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError
+from chalicelib.store.codec import NOT_DECODED
+from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite
 from chalicelib.store.leases import Lease, check_in_force, fence
 from chalicelib.store.memory_diff import ABSENT, Change, changes, version_of
 from chalicelib.store.memory_rows import IncompleteRows, adopt, change_write, is_version, to_memory
@@ -45,12 +45,12 @@ class MemoryStore:
                 memory, adoptions = to_memory(self._staging.view(cluster, MEMORY))
             except IncompleteRows:
                 continue
-            except (ValueError, zlib.error) as error:
+            except NOT_DECODED as error:
                 raise _unreadable(cluster, error) from error
             for adoption in adoptions:
                 adopt(self._table, cluster, adoption)
             return memory
-        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+        raise RowUnreadable(f"{cluster}: memory changes faster than it can be read")
 
     def look(self, cluster: str) -> Memory:
         """Return the same as `load` for display only: nothing is written. Raises StoreError."""
@@ -59,9 +59,9 @@ class MemoryStore:
                 return to_memory(self._staging.look(cluster, MEMORY))[0]
             except IncompleteRows:
                 continue
-            except (ValueError, zlib.error) as error:
+            except NOT_DECODED as error:
                 raise _unreadable(cluster, error) from error
-        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+        raise RowUnreadable(f"{cluster}: memory changes faster than it can be read")
 
     def glance(self, cluster: str) -> Memory:
         """Return the memory in one request, for pages. While a large save is being applied, parts of it may be missing.
@@ -71,9 +71,9 @@ class MemoryStore:
                 return to_memory(self._table.query(cluster, MEMORY))[0]
             except IncompleteRows:
                 continue
-            except (ValueError, zlib.error) as error:
+            except NOT_DECODED as error:
                 raise _unreadable(cluster, error) from error
-        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+        raise RowUnreadable(f"{cluster}: memory changes faster than it can be read")
 
     def save(self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease) -> None:
         """Write the difference and make the new operations visible.
@@ -147,8 +147,8 @@ def _is_timers_only(todo: Sequence[Change]) -> bool:
     return len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
 
 
-def _unreadable(cluster: str, error: Exception) -> StoreError:
-    return StoreError(
+def _unreadable(cluster: str, error: Exception) -> RowUnreadable:
+    return RowUnreadable(
         f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote it, or "
         "delete the cluster's rows of memory and start anew"
     )

@@ -18,7 +18,7 @@ from chalicelib.store.codec import canonical, decode, fingerprint, unpack
 from chalicelib.store.errors import StoreError
 from chalicelib.store.memory_diff import ABSENT, ANY, Change, ChangedTimes
 from chalicelib.store.operation_rows import to_operations
-from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write
+from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write, row_of
 from chalicelib.store.tables import (
     BRAKE,
     GROUPS,
@@ -46,6 +46,10 @@ _BLOBS: tuple[tuple[str, str, Any], ...] = (
     (RULES, "rules", dict[str, RuleMemory]),
     (RULE_OBJECTS, "rule_objects", dict[str, RuleObject]),
 )
+
+
+_MOST_PIECES = 1000
+"""Pieces of one value; their numbers in the keys have three digits."""
 
 
 class Adoption(NamedTuple):
@@ -112,14 +116,14 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     if BRAKE in by_item:
         values["breaker"] = _value(by_item[BRAKE], BreakerState, adoptions)
     if RELEASE in by_item:
-        values["released_until"] = ReleaseRow.from_raw_data(by_item[RELEASE]).until or 0.0
+        values["released_until"] = row_of(ReleaseRow, by_item[RELEASE]).until or 0.0
     times = _value(by_item[HEAD], ChangedTimes, adoptions) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
     values.update({name: getattr(times, name) for name in ChangedTimes.__struct_fields__})
     return Memory(**values), tuple(adoptions)
 
 
 def _value(raw: Raw, kind: Any, adoptions: list[Adoption]) -> Any:
-    row = MemoryRow.from_raw_data(raw)
+    row = row_of(MemoryRow, raw)
     value = decode(row.text or "", kind)
     _note(adoptions, (row.item,), row.version or "", value, kind)
     return value
@@ -129,11 +133,13 @@ def _joined(prefix: str, by_item: dict[str, Raw], kind: Any, adoptions: list[Ado
     first = by_item.get(f"{prefix}000")
     if first is None:
         return {}
-    row = BlobRow.from_raw_data(first)
+    row = row_of(BlobRow, first)
+    if row.parts > _MOST_PIECES:
+        raise ValueError(f"{row.parts} pieces of one value")
     items = tuple(f"{prefix}{at:03d}" for at in range(int(row.parts)))
     if any(item not in by_item for item in items):
         raise IncompleteRows
-    pieces = [BlobRow.from_raw_data(by_item[item]) for item in items]
+    pieces = [row_of(BlobRow, by_item[item]) for item in items]
     if any(piece.version != row.version for piece in pieces):
         raise IncompleteRows
     value = decode(unpack(tuple(piece.blob for piece in pieces)), kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pynamodb.expressions.update import Action
 
 from chalicelib.store.codec import fingerprint, pack, unpack
-from chalicelib.store.table_client import ConditionFailed, Table
+from chalicelib.store.table_client import ConditionFailed, Table, readable
 from chalicelib.store.tables import NOTICES, NoticesRow
 
 
@@ -24,7 +24,8 @@ class NoticeRows:
         row = self._table.get(NoticesRow, cluster, NOTICES)
         if row is None or row.blob is None:
             return b"", ""
-        return unpack((row.blob,)), row.version or ""
+        with readable(cluster, NOTICES):
+            return unpack((row.blob,)), row.version or ""
 
     def save(self, cluster: str, data: bytes, expected: str) -> str:
         """Replace the content that has the version `expected`, and return the new version; "" where another tick was

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.operation import Operation, OperationSpec, OperationState, OperationStatus
+from chalicelib.model.operation import Operation, OperationSpec, OperationStatus
 from chalicelib.store.codec import decode, encode
-from chalicelib.store.table_client import Raw
+from chalicelib.store.table_client import Raw, readable, row_of
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 KEPT = 14 * 86400.0  # seconds that an ended operation is kept
@@ -27,23 +27,12 @@ def to_row(operation: Operation) -> OperationRow:
 
 
 def to_operation(raw: Raw | OperationRow) -> Operation:
-    """Return the operation in a row."""
-    row = OperationRow.from_raw_data(raw) if isinstance(raw, dict) else raw
-    status = OperationStatus(
-        state=OperationState(row.state),
-        step=row.step,
-        data=decode(row.data, dict[str, str]),
-        attempt=int(row.attempt),
-        due_at=row.due_at,
-        claimed_by=row.claimed_by,
-        claimed_until=row.claimed_until,
-        sent_at=row.sent_at,
-        updated_at=row.updated_at,
-        outcome=row.outcome,
-        error_class=row.error_class,
-        error_code=row.error_code,
-    )
-    return Operation(decode(row.text, OperationSpec), status)
+    """Return the operation in a row. Raises RowUnreadable."""
+    row = row_of(OperationRow, raw) if isinstance(raw, dict) else raw
+    with readable(row.cluster, row.item):
+        progress = {name: getattr(row, name) for name in OperationStatus.__struct_fields__}
+        progress |= {"data": decode(row.data, dict[str, str]), "attempt": int(row.attempt)}
+        return Operation(decode(row.text, OperationSpec), msgspec.convert(progress, OperationStatus))
 
 
 def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:

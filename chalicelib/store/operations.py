@@ -12,6 +12,7 @@ so that one is never visible without the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from pynamodb.expressions.condition import Condition
 
@@ -28,7 +29,7 @@ from chalicelib.store.errors import (
 from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
 from chalicelib.store.operation_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write, value_or_error
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 ENDS = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONED})
@@ -71,7 +72,10 @@ class Operations:
     def look_at_each(self, clusters: Sequence[str]) -> dict[str, tuple[Operation, ...] | StoreError]:
         """Return the same for each of many clusters, or why it cannot be read."""
         found = self._staging.look_at_each(clusters, OPEN)
-        return {name: rows if isinstance(rows, StoreError) else to_operations(rows) for name, rows in found.items()}
+        return {
+            name: rows if isinstance(rows, StoreError) else value_or_error(partial(to_operations, rows))
+            for name, rows in found.items()
+        }
 
     # --- changing
 

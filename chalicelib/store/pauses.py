@@ -7,15 +7,16 @@ pause. Two operators may pause different parts at the same time, so each write i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from chalicelib.model.pause import MOST, Pause, in_force
 from chalicelib.store.codec import encode, fingerprint
-from chalicelib.store.errors import StaleWrite, StoreError
+from chalicelib.store.errors import RowUnreadable, StaleWrite, StoreError
 from chalicelib.store.policies import StoredPolicy, stored
-from chalicelib.store.table_client import ConditionFailed, Raw, Table
-from chalicelib.store.tables import PAUSES, POLICIES, PauseRow
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, row_of, value_or_error
+from chalicelib.store.tables import PAUSES, POLICIES, SORT_KEY, PauseRow
 
 TIDY_AFTER = 86400  # seconds after the last end that the row may be deleted by DynamoDB
 _TRIES = 5
@@ -39,17 +40,19 @@ class Pauses:
         """Return the version in force and the pauses in force; one read."""
         rows = self._table.get_many([(POLICIES, cluster), (PAUSES, cluster)])
         policy, pauses = rows.get((POLICIES, cluster)), rows.get((PAUSES, cluster))
-        found = _pauses(cluster, PauseRow.from_raw_data(pauses)) if pauses is not None else ()
+        found = _pauses(cluster, row_of(PauseRow, pauses)) if pauses is not None else ()
         return (stored(policy) if policy is not None else None), in_force(found, self._clock())
 
-    def all_current(self) -> dict[str, tuple[Pause, ...]]:
-        """Return the pauses in force of every cluster that has some; one query, eventually consistent, for display."""
-        found: dict[str, tuple[Pause, ...]] = {}
-        for raw in self._table.query(PAUSES, "", consistent=False):
-            row = PauseRow.from_raw_data(raw)
-            if pauses := in_force(_pauses(row.item, row), self._clock()):
-                found[row.item] = pauses
-        return found
+    def all_current(self) -> dict[str, tuple[Pause, ...] | StoreError]:
+        """Return the pauses in force of every cluster that has some, or why they cannot be read; one query, eventually
+        consistent, for display."""
+        raws = self._table.query(PAUSES, "", consistent=False)
+        found = {raw[SORT_KEY]["S"]: value_or_error(partial(self._in_force, raw)) for raw in raws}
+        return {cluster: pauses for cluster, pauses in found.items() if pauses}
+
+    def _in_force(self, raw: Raw) -> tuple[Pause, ...]:
+        row = row_of(PauseRow, raw)
+        return in_force(_pauses(row.item, row), self._clock())
 
     def change(self, cluster: str, change: Change) -> tuple[Pause, ...]:
         """Replace the pauses in force by what `change` makes of them, and return these. Raises StaleWrite where others
@@ -91,7 +94,7 @@ def _pauses(cluster: str, row: PauseRow) -> tuple[Pause, ...]:
     try:
         return msgspec.json.decode(row.text or "[]", type=tuple[Pause, ...])
     except (msgspec.MsgspecError, ValueError) as error:
-        raise StoreError(
+        raise RowUnreadable(
             f"{cluster}: its pauses cannot be read ({error}); "
             f"run the release that wrote them, or outscaler resume {cluster}"
         ) from error

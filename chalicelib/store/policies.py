@@ -15,15 +15,16 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.store.errors import PolicyChanged
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
-from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
+from chalicelib.store.errors import PolicyChanged, RowUnreadable
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, TransactionCancelled, readable, row_of
+from chalicelib.store.tables import PARTITION_KEY, POLICIES, POLICY, SORT_KEY, WEBHOOKS, PolicyRow, WebhookRow
 
 FITTING = 390_000  # bytes of text and compiled form; DynamoDB's limit for an item is 400 KB
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
-    """One version of a cluster's document. digest: as given by the caller that stored it; stored_at: epoch seconds."""
+    """One version of a cluster's document. digest: as given by the caller that stored it; stored_at: epoch seconds.
+    problem: why its row cannot be read, "" where it can; the text is then empty."""
 
     name: str
     version: int
@@ -31,6 +32,7 @@ class StoredPolicy(msgspec.Struct, frozen=True):
     digest: str
     stored_at: float
     compiled: bytes | None = None
+    problem: str = ""
 
 
 class StoredWebhook(msgspec.Struct, frozen=True):
@@ -138,8 +140,8 @@ class Policies:
 
     def current(self, name: str, *, consistent: bool = True) -> StoredPolicy | None:
         """Return the version in force. consistent=False: possibly the previous one, for half the price."""
-        row = self._table.get(PolicyRow, POLICIES, name, consistent=consistent)
-        return stored(row) if row else None
+        raw = self._table.find(POLICIES, name, consistent=consistent)
+        return stored(raw) if raw else None
 
     def all_current(self) -> tuple[StoredPolicy, ...]:
         """Return every cluster's version in force, by name; one query, for the tick."""
@@ -147,9 +149,9 @@ class Policies:
 
     def webhooks(self) -> dict[str, StoredWebhook]:
         """Return the webhook's part of every policy in force, by cluster; one eventually consistent query over small
-        rows."""
-        rows = (WebhookRow.from_raw_data(raw) for raw in self._table.query(WEBHOOKS, "", consistent=False))
-        return {row.item: StoredWebhook(int(row.version), row.secret) for row in rows}
+        rows. A row that cannot be read is one without a secret: nothing authenticates its callers."""
+        raws = self._table.query(WEBHOOKS, "", consistent=False)
+        return {raw[SORT_KEY]["S"]: _stored_webhook(raw) for raw in raws}
 
     def names(self) -> tuple[str, ...]:
         """Return every cluster with a policy."""
@@ -158,7 +160,7 @@ class Policies:
     def version(self, name: str, number: int) -> StoredPolicy | None:
         """Return one version, in force or not."""
         row = self._table.get(PolicyRow, name, _item(number))
-        return stored(row) if row else None
+        return stored_row(row) if row else None
 
     def history(self, name: str, limit: int = 50) -> tuple[StoredPolicy, ...]:
         """Return the versions, newest first."""
@@ -176,8 +178,48 @@ def _item(version: int) -> str:
     return f"{POLICY}{version:010d}"
 
 
-def stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
-    """Return the policy in a row."""
-    if isinstance(row, dict):
-        row = PolicyRow.from_raw_data(row)
-    return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at, row.compiled)
+def stored(raw: Raw) -> StoredPolicy:
+    """Return the policy in an item, under the name in its key. An item that cannot be read is a policy with a problem:
+    it must not hide those of other clusters."""
+    try:
+        return stored_row(row_of(PolicyRow, raw))
+    except RowUnreadable as error:
+        return StoredPolicy(
+            _name(raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]), _version_of(raw), "", "", 0.0, problem=str(error)
+        )
+
+
+def stored_row(row: PolicyRow) -> StoredPolicy:
+    """Return the policy in a row. Raises RowUnreadable."""
+    with readable(row.cluster, row.item):
+        return msgspec.convert(
+            {
+                "name": _name(row.cluster, row.item),
+                "version": int(row.version),
+                "text": row.text,
+                "digest": row.digest,
+                "stored_at": row.stored_at,
+                "compiled": row.compiled,
+            },
+            StoredPolicy,
+        )
+
+
+def _name(cluster: str, item: str) -> str:
+    return item if cluster == POLICIES else cluster
+
+
+def _version_of(raw: Raw) -> int:
+    """Return the number of a version whose row cannot be read, so that it can be replaced; 0 where that is unreadable,
+    too."""
+    text = raw.get("version", {}).get("N", "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _stored_webhook(raw: Raw) -> StoredWebhook:
+    try:
+        row = row_of(WebhookRow, raw)
+        with readable(row.cluster, row.item):
+            return StoredWebhook(int(row.version), row.secret)
+    except RowUnreadable:
+        return StoredWebhook(_version_of(raw), "")

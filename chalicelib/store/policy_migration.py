@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from chalicelib.store.policies import StoredPolicy, stored
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
+from chalicelib.store.policies import StoredPolicy, stored, stored_row
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, row_of
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
 SHOWN = 10  # maximum names in a sentence
@@ -71,7 +71,7 @@ class Moving:
             return _left_alone(name, old, there)
         copied = 0
         for raw in self._old.query(name, POLICY):
-            row = PolicyRow.from_raw_data(raw)
+            row = row_of(PolicyRow, raw)
             if int(row.version) > int(old.version):
                 continue
             is_new = self._put_once(row)
@@ -88,7 +88,7 @@ class Moving:
         for cluster, item in [*items, (POLICIES, name)]:
             there = self._new.get(PolicyRow, cluster, item)
             here = self._old.get(PolicyRow, cluster, item)
-            if here is None or there is None or not _is_superseded(stored(here), stored(there)):
+            if here is None or there is None or not _is_superseded(stored_row(here), stored_row(there)):
                 continue
             it_is_what_was_compared = PolicyRow.digest == here.digest
             try:
@@ -104,7 +104,7 @@ class Moving:
         try:
             self._new.write(self._new.put(_copy(row, row.cluster, row.item), nothing_is_there))
         except ConditionFailed as refused:
-            return False if PolicyRow.from_raw_data(refused.old).digest == row.digest else None
+            return False if row_of(PolicyRow, refused.old).digest == row.digest else None
         return True
 
     def _put_in_force(self, old: PolicyRow, webhook: str | None, copied: int) -> Moved:
@@ -118,7 +118,7 @@ class Moving:
                 ]
             )
         except TransactionCancelled as cancelled:
-            there = next((PolicyRow.from_raw_data(row) for row in cancelled.refused.values() if row), None)
+            there = next((row_of(PolicyRow, row) for row in cancelled.refused.values() if row), None)
             return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
         return Moved(name, version, copied)
 
@@ -126,8 +126,8 @@ class Moving:
 def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Moved:
     """Return the result where a policy is in force and stays: a conflict, unless it equals the one in the old place, or
     is newer."""
-    in_force = stored(there) if there is not None else None
-    fine = old is None or _is_superseded(stored(old), in_force)
+    in_force = stored_row(there) if there is not None else None
+    fine = old is None or _is_superseded(stored_row(old), in_force)
     conflict = "" if fine or old is None else _differs(int(old.version))
     return Moved(name, in_force.version if in_force else 0, 0, conflict)
 

@@ -30,7 +30,7 @@ from typing import Protocol
 from pynamodb.expressions.condition import Condition
 
 from chalicelib.store.errors import StoreError
-from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, row_of
 from chalicelib.store.tables import PACES, PaceRow
 
 DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
@@ -154,7 +154,7 @@ def _instants(old: Raw) -> tuple[float, float]:
     """Return held_until and arrival of the row that was found, 0.0 for missing values."""
     if not old:
         return 0.0, 0.0
-    row = PaceRow.from_raw_data(old)
+    row = row_of(PaceRow, old)
     return row.held_until or 0.0, row.arrival or 0.0
 
 

@@ -15,14 +15,16 @@ an idle pass nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
 from chalicelib.model.gauge_ring import GaugePoint, unpacked
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
+from chalicelib.store.errors import StoreError
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import ConditionFailed, Raw, Table
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
 from chalicelib.store.tables import GAUGES, LEASE, LEFT, GaugesRow, LeaseRow, LeftRow
 
 
@@ -57,20 +59,27 @@ class ScanStates:
 
     def due(self, cluster: str) -> ScanState:
         """Return a cluster's state for `ScanState.is_due`."""
-        row = self._table.get(LeaseRow, cluster, LEASE)
-        return _state(row) if row is not None else ScanState()
+        raw = self._table.find(cluster, LEASE)
+        return _state(raw) if raw is not None else ScanState()
 
-    def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState]:
-        """Return the same for each of many clusters; one read for a hundred of them."""
+    def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState | StoreError]:
+        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them."""
         raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
-        rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
-        return {cluster: _state(rows[cluster]) if cluster in rows else ScanState() for cluster in clusters}
+        found: dict[str, ScanState | StoreError] = {cluster: ScanState() for cluster in clusters}
+        return found | {cluster: value_or_error(partial(_state, raw)) for (cluster, _), raw in raws.items()}
 
-    def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
-        """Return the last pass of each of these clusters; one read for fifty of them. Those without a pass are
-        omitted."""
+    def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed | StoreError]:
+        """Return the last pass of each of these clusters, or why it cannot be read; one read for fifty of them. Those
+        without a pass are omitted."""
         raws = self._table.get_many([(cluster, item) for cluster in clusters for item in (LEASE, LEFT)])
-        return {cluster: _passed(raws, cluster) for cluster in clusters if (cluster, LEASE) in raws}
+        return {
+            cluster: value_or_error(partial(_passed, raws, cluster)) for cluster in clusters if (cluster, LEASE) in raws
+        }
+
+    def last(self, cluster: str) -> Passed | None:
+        """Return the last pass of one cluster, None where there is none. Raises StoreError."""
+        raws = self._table.get_many([(cluster, item) for item in (LEASE, LEFT)])
+        return _passed(raws, cluster) if (cluster, LEASE) in raws else None
 
     def shown(self, cluster: str) -> Passed:
         """Return the last pass of one cluster with the points of its charts, in one read."""
@@ -104,24 +113,26 @@ class ScanStates:
         self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))
 
 
-def _state(row: LeaseRow) -> ScanState:
-    return ScanState(
-        row.last_pass or 0.0,
-        row.queued_until or 0.0,
-        row.until or 0.0,
-        row.last_success or 0.0,
-        failure_streak.read(row),
-        pass_footprint.read(row),
-    )
+def _state(raw: Raw) -> ScanState:
+    row = row_of(LeaseRow, raw)
+    with readable(row.cluster, row.item):
+        return ScanState(
+            row.last_pass or 0.0,
+            row.queued_until or 0.0,
+            row.until or 0.0,
+            row.last_success or 0.0,
+            failure_streak.read(row),
+            pass_footprint.read(row),
+        )
 
 
 def _passed(raws: Mapping[tuple[str, str], Raw], cluster: str) -> Passed:
-    row, left = LeaseRow.from_raw_data(raws[cluster, LEASE]), raws.get((cluster, LEFT))
-    apart = LeftRow.from_raw_data(left).left or b"" if left is not None else b""
-    points = raws.get((cluster, GAUGES))
+    lease, left, points = (raws.get((cluster, item)) for item in (LEASE, LEFT, GAUGES))
+    state, row = _state(lease or {}), row_of(LeaseRow, lease or {})
+    apart = row_of(LeftRow, left).left or b"" if left is not None else b""
     return Passed(
-        row.last_pass or 0.0,
+        state.last_pass,
         carry_over_rows.whole(row.left or b"", apart),
-        _state(row),
-        unpacked(GaugesRow.from_raw_data(points).blob) if points is not None else (),
+        state,
+        unpacked(row_of(GaugesRow, points).blob) if points is not None else (),
     )

@@ -7,7 +7,6 @@ row that cannot be read counts as missing, and the comparison begins anew.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -15,7 +14,8 @@ from pynamodb.expressions.operand import Path
 
 from chalicelib.shadow.records import KEPT, Ledger
 from chalicelib.store.codec import decode, encode, pack, unpack
-from chalicelib.store.table_client import ConditionFailed, Table
+from chalicelib.store.errors import RowUnreadable
+from chalicelib.store.table_client import ConditionFailed, Table, readable
 from chalicelib.store.tables import SHADOW, SHADOW_ACCEPTED, RowKey, ShadowRow
 
 _ACCEPTED = "a "  # prefix of the attributes that are results
@@ -29,12 +29,13 @@ class ShadowRows:
 
     def load(self, cluster: str) -> Ledger | None:
         """Return the comparison; None where there is none, or none that can be read. One read."""
-        row = self._table.get(ShadowRow, cluster, SHADOW)
-        if row is None or (row.expires_at or 0) <= self._clock():
-            return None
         try:
-            return decode(unpack((row.blob,)), Ledger)
-        except (zlib.error, msgspec.MsgspecError, UnicodeError):
+            row = self._table.get(ShadowRow, cluster, SHADOW)
+            if row is None or (row.expires_at or 0) <= self._clock():
+                return None
+            with readable(cluster, SHADOW):
+                return decode(unpack((row.blob,)), Ledger)
+        except RowUnreadable:
             return None
 
     def save(self, cluster: str, ledger: Ledger, token: int) -> None:

@@ -24,12 +24,12 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.operation import Operation
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.store.codec import fingerprint, pack, unpack
-from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError
+from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError
 from chalicelib.store.leases import Lease, fence
 from chalicelib.store.memory_diff import ABSENT, ANY, Change
 from chalicelib.store.memory_rows import change_row, change_write, head_actions, is_version
 from chalicelib.store.operation_rows import to_row
-from chalicelib.store.table_client import ITEMS_PER_READ, Raw, Table, TransactionCancelled, Write
+from chalicelib.store.table_client import ITEMS_PER_READ, Raw, Table, TransactionCancelled, Write, readable, row_of
 from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
@@ -74,13 +74,13 @@ class Staging:
                 rows = tuple(self._table.query(cluster, prefix))
             else:
                 rows = tuple(self._table.query(cluster, prefix))  # the head sorts first
-                before = HeadRow.from_raw_data(rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
+                before = row_of(HeadRow, rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
             after = self._table.get(HeadRow, cluster, HEAD)
             if is_closed(before) or is_closed(after):
                 self.carry_out(cluster)
             elif _generation(before) == _generation(after):
                 return rows
-        raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+        raise RowUnreadable(f"{cluster}: large saves follow each other faster than they can be read")
 
     def look(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
         """Return the same rows as `view` for read-only callers: a save that is decided and not applied is overlaid in
@@ -94,7 +94,7 @@ class Staging:
             after = self._table.get(HeadRow, cluster, HEAD)
             if staged is not None and _gate(before) == _gate(after):
                 return overlaid(rows, staged, over, prefix)
-        raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+        raise RowUnreadable(f"{cluster}: large saves follow each other faster than they can be read")
 
     def look_at_each(self, clusters: Sequence[str], prefix: str) -> dict[str, tuple[Raw, ...] | StoreError]:
         """Return the same for each of many clusters, or why it cannot be read. The gates of all are read together, so
@@ -120,13 +120,18 @@ class Staging:
         return found
 
     def _gates(self, clusters: Sequence[str]) -> dict[str, _Gate]:
-        """Return the state of each cluster's gate; {} if they cannot be read."""
+        """Return the state of each cluster's gate, without those that cannot be read."""
         try:
             heads = self._table.get_many([(cluster, HEAD) for cluster in clusters])
         except StoreError:
             return {}
-        rows = {cluster: HeadRow.from_raw_data(raw) for (cluster, _), raw in heads.items()}
-        return {cluster: _gate(rows.get(cluster)) for cluster in clusters}
+        gates = {cluster: _gate(None) for cluster in clusters}
+        for (cluster, _), raw in heads.items():
+            try:
+                gates[cluster] = _gate(row_of(HeadRow, raw))
+            except RowUnreadable:
+                del gates[cluster]
+        return gates
 
     def _over(self, cluster: str, staged: Staged) -> frozenset[str]:
         """Return operations of a save that have already ended."""
@@ -239,12 +244,15 @@ class Staging:
         raise StoreError(f"{cluster}: a large save could not be carried out")
 
     def _read(self, cluster: str, save: str, parts: int) -> Staged | None:
+        if parts > MOST_PARTS:
+            raise RowUnreadable(f"{cluster}: a save of {parts} parts")
         keys = [(cluster, _part(save, at)) for at in range(parts)]
         found = self._table.get_many(keys)
         if len(found) < parts:
             return None
-        blobs = tuple(BlobRow.from_raw_data(found[key]).blob for key in keys)
-        return msgspec.msgpack.decode(unpack(blobs), type=Staged)
+        blobs = tuple(row_of(BlobRow, found[key]).blob for key in keys)
+        with readable(cluster, _part(save, 0)):
+            return msgspec.msgpack.decode(unpack(blobs), type=Staged)
 
     def _apply(self, cluster: str, save: str, staged: Staged) -> None:
         """Write what is not written yet. Every transaction checks that this save is still the pending one: a process

@@ -11,6 +11,7 @@ result and is never retried here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -20,10 +21,12 @@ from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
 from chalicelib.aws import session
-from chalicelib.store.errors import StoreError, StoreThrottled, StoreUnavailable
+from chalicelib.store.codec import NOT_DECODED
+from chalicelib.store.errors import RowUnreadable, StoreError, StoreThrottled, StoreUnavailable
 from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, RowKey, definition
 
 R = TypeVar("R", bound=RowKey)
+T = TypeVar("T")
 Raw = dict[str, Any]  # an item as DynamoDB sends it: {"owner": {"S": "…"}}
 
 CONNECT_SECONDS, READ_SECONDS = 2, 5
@@ -69,6 +72,31 @@ class TransactionCancelled(StoreError):
     def __init__(self, refused: dict[int, Raw]) -> None:
         super().__init__("transaction cancelled")
         self.refused = refused
+
+
+@contextmanager
+def readable(cluster: str, item: str) -> Iterator[None]:
+    """Convert every error of decoding a row into RowUnreadable, whatever the row contains."""
+    try:
+        yield
+    except NOT_DECODED as error:
+        why = f"{type(error).__name__}: {error}"
+        raise RowUnreadable(f"{cluster}: the row {item[:60]} cannot be read ({why[:100]})") from error
+
+
+def value_or_error(read: Callable[[], T]) -> T | StoreError:
+    """Return what `read` returns, or the StoreError that it raises: a row that cannot be read concerns its own cluster
+    only."""
+    try:
+        return read()
+    except StoreError as error:
+        return error
+
+
+def row_of(model: type[R], raw: Raw) -> R:
+    """Return the row in an item. Raises RowUnreadable for attributes of other types."""
+    with readable(*(raw.get(key, {}).get("S", "") for key in (PARTITION_KEY, SORT_KEY))):
+        return model.from_raw_data(raw)
 
 
 class Write(NamedTuple):
@@ -120,10 +148,14 @@ class Table:
     # --- reading, strongly consistent unless a caller requests less
 
     def get(self, model: type[R], cluster: str, item: str, *, consistent: bool = True) -> R | None:
-        """Return one row, or None."""
+        """Return one row, or None. Raises RowUnreadable."""
+        found = self.find(cluster, item, consistent=consistent)
+        return row_of(model, found) if found else None
+
+    def find(self, cluster: str, item: str, *, consistent: bool = True) -> Raw | None:
+        """Return one row as it is stored, or None."""
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
-        found = self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
-        return model.from_raw_data(found) if found else None
+        return self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
 
     def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
         """Return rows by (cluster, item); those that do not exist are omitted."""

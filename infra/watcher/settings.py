@@ -56,7 +56,11 @@ class WatcherSettings(msgspec.Struct, frozen=True):
 def from_environment(environment: Mapping[str, str]) -> WatcherSettings:
     """Return the settings. Raises BadInput that names the variable."""
     cluster, address = _given(environment, "OUTSCALER_CLUSTER"), _given(environment, "OUTSCALER_WEBHOOK")
-    if urlsplit(address).scheme != "https" or not urlsplit(address).hostname:
+    try:
+        right = urlsplit(address).scheme == "https" and bool(urlsplit(address).hostname)
+    except ValueError:
+        right = False
+    if not right:
         raise BadInput("OUTSCALER_WEBHOOK", "is not an HTTPS address", _EXAMPLE["OUTSCALER_WEBHOOK"])
     return WatcherSettings(
         cluster=cluster,

@@ -314,7 +314,11 @@ def test_ui_hosted_prints_the_link_of_the_deployment(
 
 @pytest.mark.parametrize(
     ("api", "says"),
-    [("", "is not given, and no login is kept to a stack"), ("http://x.example/api", "is not an HTTPS address")],
+    [
+        ("", "is not given, and no login is kept to a stack"),
+        ("http://x.example/api", "is not an HTTPS address"),
+        ("https://[::1", "is not an HTTPS address"),
+    ],
 )
 def test_ui_hosted_without_a_usable_address_says_so(
     api: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -134,6 +134,7 @@ def test_problem_of_a_post_is_named(reply: Reply, problem: str, tmp_path: Path) 
         ({"OUTSCALER_CLUSTER": ""}, "OUTSCALER_CLUSTER: is not set"),
         ({"OUTSCALER_WEBHOOK": ""}, "OUTSCALER_WEBHOOK: is not set"),
         ({"OUTSCALER_WEBHOOK": "http://id.example"}, "OUTSCALER_WEBHOOK: is not an HTTPS address"),
+        ({"OUTSCALER_WEBHOOK": "https://[::1"}, "OUTSCALER_WEBHOOK: is not an HTTPS address"),
         ({"OUTSCALER_EVERY": "1"}, "OUTSCALER_EVERY: is '1'; give 2 to 20 seconds"),
         ({"OUTSCALER_EVERY": "nan"}, "OUTSCALER_EVERY: is 'nan'"),
     ],

@@ -59,13 +59,16 @@ def plan_scale_down(
     budget: TimeBudget | None = None,
     grown: Collection[str] = (),
     needs: RuleRemovalGuard | None = None,
+    *,
+    judged: bool = True,
 ) -> ScaleDownPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
     hold: why no node is removed in this pass, while timers run. budget: for scaleDownSimulationTimeout; without it
-    there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again."""
+    there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again.
+    judged: False where there is no time to judge any node; the timers of all stand still."""
     budgets = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
-    before = _sort(state, simulated, budgets)
     started, limit = (budget.spent() if budget else 0.0), state.options.scale_down_simulation_timeout
+    before = _sort(state, simulated, budgets) if judged else _unsorted(state, limit)
 
     def over() -> bool:
         return simulated.unsettled or (budget is not None and (budget.over(started + limit) or budget.ended()))
@@ -98,6 +101,7 @@ def _sort(state: ClusterState, simulated: SimulatedCluster, budgets: PdbTracker)
     filled: dict[str, float] = {}
     verdicts: dict[str, NodeVerdict] = {}
     for node in state.snapshot.nodes:
+        simulated.check()
         judged = _judge(node, state, simulated, usage, holding)
         if isinstance(judged, NodeVerdict):
             verdicts[node.name] = judged
@@ -105,6 +109,11 @@ def _sort(state: ClusterState, simulated: SimulatedCluster, budgets: PdbTracker)
             nodes.append(judged)
             filled[node.name] = usage.share(node)
     return _Sorted(tuple(nodes), filled, verdicts)
+
+
+def _unsorted(state: ClusterState, limit: float) -> _Sorted:
+    reason = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
+    return _Sorted((), {}, {node.name: NodeVerdict(node.name, reason) for node in state.snapshot.nodes})
 
 
 def _judge(

@@ -51,6 +51,7 @@ class Candidates:
         found = self._fits.get(cls)
         if found is None:
             simulated, pod = self._simulated, self._simulated.classes[cls]
+            simulated.check()
             if simulated.nowhere(cls):
                 found = np.zeros(len(self.able), dtype=np.bool_)
             else:

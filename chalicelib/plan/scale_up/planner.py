@@ -77,6 +77,20 @@ def plan_scale_up(
     return _Report(search, settled, acted, plan_headroom(search, virtual)).growth()
 
 
+def unplanned_scale_up(
+    state: ClusterState, simulated: SimulatedCluster, pending: PendingPods, seed: int, budget: TimeBudget
+) -> ScaleUpPlan:
+    """Return the plan of a pass whose time was over before growth was planned: nothing grows, every pod reports that,
+    and rules stay as they were. simulated: may be in any state."""
+    simulated.unsettled = True
+    search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
+    stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=state.options.max_binpacking_time)
+    search.notes[stop.key] = stop
+    left = FinalPlacement((), tuple(demand for demand in pending.queue if demand.counts), {})
+    rules = RuleResults(memory=state.memory.rules, objects=state.memory.rule_objects)
+    return _Report(search, left, rules, HeadroomResult()).growth()
+
+
 def _planned(
     state: ClusterState,
     simulated: SimulatedCluster,

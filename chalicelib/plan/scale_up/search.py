@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
@@ -148,7 +149,7 @@ class ScaleUpSearch:
         for row, facts in enumerate(self.candidates.able):
             if facts.id in self._barren:
                 continue
-            if row and (self.budget.over(limit) or limit == 0):
+            if row and (self.budget.over(limit) or limit == 0 or self.budget.packed()):
                 self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             option = self._option(row, facts, asks)
@@ -203,7 +204,8 @@ class ScaleUpSearch:
             tuple(sorted(shape.template.volume_limits.items())),
             limit,
             tuple((ask.cls, ask.count) for ask in asks),
-            tuple(labels.get(name) for name in keys),
+            # A new node has a host name of its own: only whether the template has the label matters.
+            tuple(name in labels if name == HOSTNAME_LABEL else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
         )
         found = self._packed.get(key)
@@ -214,7 +216,7 @@ class ScaleUpSearch:
     def _alarm(self) -> Callable[[], bool]:
         """Return a function that reports when the time limit for one group, started now, is over; 0: no limit."""
         limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
-        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.late()
+        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
     def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
         """Return how much of an increase similar groups could take."""

@@ -25,6 +25,7 @@ from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, 
 from chalicelib.plan.simulation.pod_topology.existing_nodes import ExistingNodeTopology
 from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
 from chalicelib.plan.simulation.volume_limits import Attached
+from chalicelib.plan.state.time_budget import no_check
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.host_ports import PortRivals
 from chalicelib.plan.tables.node_table import NodeTable
@@ -82,6 +83,7 @@ class SimulatedCluster:
         self.rivals = PortRivals([cls.ports for cls in parts.classes])
         self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
         self.late: Callable[[], bool] = lambda: False  # whether the search must stop
+        self.check: Callable[[], None] = no_check  # raises OutOfTime; called before every question about a class
         self.unsettled = False  # whether the search stopped before all pods were tried on existing nodes
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
         self.generation = self.turn = 0  # turn: the row at which round-robin placement starts
@@ -136,6 +138,7 @@ class SimulatedCluster:
 
     def capacity(self, cls: int, *, moving: bool = False) -> Ints:
         """Return how many more pods of a class every row takes now, regardless of rules between pods."""
+        self.check()
         if self.nowhere(cls, moving=moving):
             return np.zeros(len(self.table), dtype=np.int64)
         ports = self.classes[cls].ports
@@ -158,6 +161,7 @@ class SimulatedCluster:
 
     def reasons(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why a row takes no further pod of a class: the first failing predicate's reasons, () if it does."""
+        self.check()
         found = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
         if not found and self.volumes.concerns(cls):
             found = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
@@ -166,6 +170,7 @@ class SimulatedCluster:
 
     def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
         """Count how many of these rows each predicate rejects, as the scheduler does; most frequent first."""
+        self.check()
         pod = self.classes[cls]
         nowhere = self.nowhere(cls)
         if nowhere:
@@ -360,6 +365,7 @@ class SimulatedCluster:
 
     def needs(self, cls: int) -> PodConstraints | None:
         """Return the constraints of a class on other pods; None for most classes."""
+        self.check()
         return self.constraints.needs(cls)
 
     def close(self, row: int, *, is_open: bool = False) -> None:

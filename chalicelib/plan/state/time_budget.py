@@ -5,7 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-_GROWTH = 0.75  # share of the time of a pass
+# Shares of the time of a pass: until then new nodes are packed, pods are placed on them, and the plan of the growth is
+# completed. The rest is for removals.
+_PACKING, _GROWTH, _GROWN = 0.5, 0.75, 0.9
+
+
+class OutOfTime(Exception):
+    """A stage has not ended in its time although its searches have: what it has found is not used, and the pass says
+    so. Only TimeBudget raises it, and only `plan_cluster` catches it."""
+
+
+def no_check() -> None:
+    """Check nothing: for what must be completed whatever the time is."""
 
 
 class TimeBudget:
@@ -24,6 +35,10 @@ class TimeBudget:
         """Return whether strictly more than `limit` seconds have passed."""
         return self.spent() > limit
 
+    def packed(self) -> bool:
+        """Return whether no more new nodes are packed: pods must still be placed on those that are."""
+        return self._after(_PACKING)
+
     def late(self) -> bool:
         """Return whether the scale-up search must end: the rest of the pass is for removals."""
         return self._after(_GROWTH)
@@ -31,6 +46,16 @@ class TimeBudget:
     def ended(self) -> bool:
         """Return whether the whole pass must end."""
         return self._after(1.0)
+
+    def check_growth(self) -> None:
+        """Raise OutOfTime where the scale-up stage takes the time of the stages after it."""
+        if self._after(_GROWN):
+            raise OutOfTime
+
+    def check(self) -> None:
+        """Raise OutOfTime where the whole pass must end."""
+        if self.ended():
+            raise OutOfTime
 
     def _after(self, share: float) -> bool:
         return self._within < math.inf and self.spent() > self._within * share

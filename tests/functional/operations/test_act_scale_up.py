@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 from chalicelib.model.operation import OperationKind, OperationState
+from chalicelib.net.time_limit import time_left
+from chalicelib.operations.runner import BUDGET, REPORTED, STEP
 from chalicelib.providers import errors
+from chalicelib.providers.base import Provider
 from tests.functional.operations.harness import START, OperationHarness
 
 
@@ -154,3 +159,26 @@ def test_events_name_the_maximum_at_planning_time(stage: OperationHarness) -> No
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
     stage.play()
     assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")]
+
+
+class _Timed:
+    """Passes everything on, and notes the time that requests have left."""
+
+    def __init__(self, provider: Provider, seen: list[float]) -> None:
+        self._provider, self._seen = provider, seen
+
+    def __getattr__(self, name: str) -> Any:
+        self._seen.append(time_left())
+        return getattr(self._provider, name)
+
+
+def test_requests_of_a_step_leave_time_to_record_its_outcome(stage: OperationHarness) -> None:
+    seen: list[float] = []
+    stage.providers = lambda: [cast(Provider, _Timed(stage.provider, seen))]
+    stage.group(2)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
+    stage.play()
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert seen
+    assert max(seen) <= STEP
+    assert BUDGET + STEP + REPORTED <= 55.0  # of the 60 seconds of an invocation

@@ -24,7 +24,9 @@ def a_pass(stage: OperationHarness) -> None:
 
 def remains(stage: OperationHarness) -> CarryOver:
     """The reporting state that the last pass stored."""
-    return carry_over.read(stage.store.scan_states.passed_by([stage.name])[stage.name].left)
+    passed = stage.store.scan_states.last(stage.name)
+    assert passed is not None
+    return carry_over.read(passed.left)
 
 
 def test_pass_that_cannot_read_the_cluster_is_counted_and_keeps_the_last_gauges(

@@ -15,7 +15,8 @@ SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" 
 
 def _last(bench: StoreFixture) -> tuple[float, bytes]:
     """The instant of the last pass, and what it carried over."""
-    found = bench.store.scan_states.passed_by([bench.cluster])[bench.cluster]
+    found = bench.store.scan_states.last(bench.cluster)
+    assert found is not None
     return found.last_pass, found.left
 
 

@@ -7,6 +7,7 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
 from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreUnavailable
+from chalicelib.store.scan_state import Passed
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, all_at_once
 
@@ -119,7 +120,7 @@ def test_lease_carry_over_is_visible_to_readers(bench: StoreFixture) -> None:
     bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
     bench.store.leases.acquire(other, "x", 60)
     found = bench.store.scan_states.passed_by([bench.cluster, other, "nobody"])
-    assert {name: (each.last_pass, each.left) for name, each in found.items()} == {
+    assert {name: (each.last_pass, each.left) for name, each in found.items() if isinstance(each, Passed)} == {
         bench.cluster: (START, b"left"),
         other: (0.0, b""),
     }

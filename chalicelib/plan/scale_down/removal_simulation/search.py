@@ -113,7 +113,7 @@ class Search:
         nodes that still fail."""
         still: list[SimulationFailure] = []
         for failure in failures:
-            result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)
+            result = failure if failure.cls < 0 or self._over() else self._trial.attempt(failure.moves)
             if isinstance(result, UnneededNode):
                 candidates.append(result)
             else:

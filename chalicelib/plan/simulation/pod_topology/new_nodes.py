@@ -45,6 +45,7 @@ class NewNodeTopology:
         self, rows: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
     ) -> None:
         self._rows, self._labels, self._tracked, self._daemons = rows, labels, tracked, daemons
+        self._at = {cls: at for at, cls in enumerate(tracked)}
         self._which: dict[int, tuple[Ints, int]] = {}
 
     def cap(self, cls: int, needs: PodConstraints, pods: Ints, mult: Ints) -> Cap:
@@ -65,9 +66,9 @@ class NewNodeTopology:
         """Return counted pods on each node of every bin, and on an empty new node."""
         found = self._which.get(id(counter))
         if found is None:
-            which: Ints = np.array(
-                [at for at, cls in enumerate(self._tracked) if cls in counter.members], dtype=np.int64
-            )
+            # Over the smaller of the two: thousands of classes may each have a rule about a few.
+            here = self._at.keys() & counter.members
+            which: Ints = np.array(sorted(self._at[cls] for cls in here), dtype=np.int64)
             found = self._which[id(counter)] = (which, sum(cls in counter.members for cls in self._daemons))
         which, daemons = found
         counted: Ints = pods.sum(axis=0) if len(which) == len(pods) else pods[which].sum(axis=0)

@@ -14,6 +14,8 @@ from chalicelib.model.pod import PodAffinityTerm, PodClass, SpreadConstraint
 from chalicelib.model.selector import Requirement, Selector
 
 Members = frozenset[int]
+ClassesByLabel = dict[str, dict[str, list[int]]]
+"""Label -> value -> the classes that have it."""
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -32,13 +34,13 @@ class Matching:
     def __init__(self, classes: Sequence[PodClass], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._classes = classes
         self._namespaces = namespaces
-        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._by_label = _labelled(classes)
         self._known: dict[tuple[object, ...], Members] = {}
         self._sets: dict[Members, Members] = {}
         # Whether a selector matches a namespace, cached by object identity, because hashing a large selector costs
         # as much as matching.
         self._spaces: dict[tuple[str, int], bool] = {}
-        self._objectors = _index(classes)
+        self._objectors = _index(classes, self._by_label)
 
     def spread(self, cls: int, constraint: SpreadConstraint) -> Members:
         """Return the classes that a constraint of `cls` counts: its own namespace, the selector, and the pod's own
@@ -120,21 +122,13 @@ class Matching:
         return found
 
     def _candidates(self, selector: Selector) -> Iterable[int]:
-        for requirement in selector.requirements:
-            if requirement.operator == "In":
-                index = self._labelled(requirement.key)
-                return [at for value in requirement.values for at in index.get(value, ())]
-        return range(len(self._classes))
-
-    def _labelled(self, key: str) -> dict[str, list[int]]:
-        index = self._by_label.get(key)
-        if index is None:
-            index = self._by_label[key] = {}
-            for at, cls in enumerate(self._classes):
-                value = cls.labels.get(key)
-                if value is not None:
-                    index.setdefault(value, []).append(at)
-        return index
+        """Return the classes that the rarest required value of a label leaves: a value that all pods share leaves
+        all."""
+        asked = _rarest(selector, self._by_label)
+        if asked is None:
+            return range(len(self._classes))
+        index = self._by_label.get(asked.key, {})
+        return [at for value in asked.values for at in index.get(value, ())]
 
 
 def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selector | None]:
@@ -144,7 +138,31 @@ def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selec
     return term.namespaces, term.namespace_selector
 
 
-def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[AntiAffinityOwner]]:
+def _labelled(classes: Sequence[PodClass]) -> ClassesByLabel:
+    index: ClassesByLabel = {}
+    for at, cls in enumerate(classes):
+        for key, value in cls.labels.items():
+            index.setdefault(key, {}).setdefault(value, []).append(at)
+    return index
+
+
+def _rarest(selector: Selector, index: ClassesByLabel) -> Requirement | None:
+    """Return the requirement of certain values that the fewest classes have; None where there is no such
+    requirement."""
+    asked = [each for each in selector.requirements if each.operator == "In"]
+    if len(asked) < 2:
+        return asked[0] if asked else None
+
+    def having(requirement: Requirement) -> int:
+        values = index.get(requirement.key, {})
+        return sum(len(values.get(value, ())) for value in requirement.values)
+
+    return min(asked, key=having)
+
+
+def _index(
+    classes: Sequence[PodClass], by_label: ClassesByLabel
+) -> dict[tuple[str, str] | None, list[AntiAffinityOwner]]:
     """Return anti-affinity terms by one label value that they require; None: terms that cannot be found this way. Equal
     terms of a namespace are one entry."""
     equal: dict[tuple[str, PodAffinityTerm], set[int]] = {}
@@ -155,7 +173,7 @@ def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[Ant
     index: dict[tuple[str, str] | None, list[AntiAffinityOwner]] = {}
     for (_, term), members in equal.items():
         objector = AntiAffinityOwner(term, _where(classes[min(members)], term), frozenset(members))
-        asked = next((r for r in term.selector.requirements if r.operator == "In"), None) if term.selector else None
+        asked = _rarest(term.selector, by_label) if term.selector is not None else None
         for place in [(asked.key, value) for value in asked.values] if asked else [None]:
             index.setdefault(place, []).append(objector)
     return index
