@@ -30,7 +30,7 @@ T = TypeVar("T")
 _NO_MARKS = frozenset[str]()
 _SOFT = frozenset({DELETION_CANDIDATE})
 EXPIRED = "expired"
-"""What is said of a bootstrap token that may not be deleted: nobody can join with it any more."""
+"""What is said of a bootstrap token that may not be deleted: no machine can join with it any more."""
 _LONG_AGO = "2000-01-01T00:00:00Z"
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from chalicelib.cli.deployment_settings import settings_here, settings_of
 from chalicelib.cli.kubeconfig_files import kubeconfig_of, read_kubeconfig
-from chalicelib.cli.live_cluster import connected_by_file, management_by_hand, open_cluster, secret_files
+from chalicelib.cli.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.progress import progress
@@ -106,7 +106,7 @@ def context_of(
             return None
 
     kube: KubeClient | None = reach("workload", lambda: connected_by_file(args.kubeconfig, args.context or ""))
-    management: KubeClient | None = reach("management", lambda: management_by_hand(args, policy))
+    management: KubeClient | None = reach("management", lambda: connected_management(args, policy))
     person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else current(kube)
     opened = reach("providers", lambda: open_cluster(args, policy, deployment=deployment)) if kube is not None else None
     if opened is None and kube is not None:

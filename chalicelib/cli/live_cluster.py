@@ -136,7 +136,7 @@ def policy_of(args: argparse.Namespace) -> Policy | None:
     return load_document(read_document(args.policy), place_of_document(args.policy))[0]
 
 
-def management_by_hand(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
+def connected_management(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
     """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
     where the policy has none, or where it is the workload cluster. Raises BadInput."""
     from chalicelib.doctor.needed_rules import management_access

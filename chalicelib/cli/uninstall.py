@@ -293,7 +293,7 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
     another namespace than its file says is named, because `-f` would delete another one."""
     from chalicelib.doctor.needed_rules import ALL_FILES, MANAGEMENT, WORKLOAD_FILE, needed_rules
 
-    tail = "--ignore-not-found"
+    tail = "--ignore-not-commands"
     account = f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
     whole = {file: f"kubectl delete -f infra/kubernetes/{file} {tail}" for file in ALL_FILES}
     whole[WORKLOAD_FILE] += "  # service account, roles, status"
@@ -302,19 +302,19 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
             f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n kube-system delete "
             f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of infra/kubernetes/{WORKLOAD_FILE}"
         )
-    found = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
+    commands = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
     accounts = {"": account if keep_status else f"kubectl delete -f infra/kubernetes/token-secret.yaml {tail}"}
     for rule in needed_rules(policy) if policy else ():
         there = "--context MANAGEMENT " if rule.place == MANAGEMENT else ""
         file, role = rule.source.file, rule.source.role
         if rule.is_moved:
             named = f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of infra/kubernetes/{file}"
-            found[f"{there}{named}"] = f"kubectl {there}{named}"
+            commands[f"{there}{named}"] = f"kubectl {there}{named}"
         else:
-            found[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")
+            commands[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")
         if there:
             accounts[there] = account.replace("kubectl ", f"kubectl {there}")
-    return [*found.values(), *accounts.values()]
+    return [*commands.values(), *accounts.values()]
 
 
 def _blocks(result: Uninstalled, rest: list[str], repeated: str) -> list[Block]:

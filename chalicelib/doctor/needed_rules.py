@@ -7,7 +7,7 @@ cluster. A rule is as narrow as its use: where the policy names a namespace, it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -173,7 +173,7 @@ def _rule_objects(policy: Policy) -> Iterator[NeededRule]:
 def _config_maps(policy: Policy) -> Iterator[NeededRule]:
     options = policy.options
     edits = [(_DEFAULT.namespace, options.namespace), (_DEFAULT.status_config_map_name, options.status_config_map_name)]
-    source = RoleFile(WORKLOAD_FILE, "outscaler", tuple(each for each in edits if each[0] != each[1]))
+    source = RoleFile(WORKLOAD_FILE, "outscaler", _different(edits))
     if "priority" in options.expander:
         yield NeededRule(
             WORKLOAD,
@@ -200,6 +200,10 @@ def _config_maps(policy: Policy) -> Iterator[NeededRule]:
         )
 
 
+def _different(edits: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((given, needed) for given, needed in edits if given != needed)
+
+
 def _tokens(policy: Policy) -> Iterator[NeededRule]:
     if not makes_tokens(policy):
         return
@@ -220,7 +224,7 @@ def _cluster_api(policy: Policy) -> Iterator[NeededRule]:
     for space in spaces:
         edits = (("default", space or "default"), (DEFAULT_GROUP, group))
         file = NAMESPACED if space else EVERYWHERE
-        source = RoleFile(file, "outscaler-cluster-api", tuple(each for each in edits if each[0] != each[1]))
+        source = RoleFile(file, "outscaler-cluster-api", _different(edits))
         for resources, verbs, use, acts in _CAPI_ROWS:
             yield NeededRule(place, source, group, resources, verbs, use, namespace=space, acts=acts)
 
