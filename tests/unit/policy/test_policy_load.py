@@ -25,7 +25,6 @@ from chalicelib.policy.providers import PROVIDERS, ProviderTable
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
 from tests.cases import each_row
-from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import (
     ARCHITECTURE,
     GOOD,
@@ -76,11 +75,6 @@ def test_policy_provider_of_a_later_version_is_accepted_with_a_warning(
         "policy.yaml:9: spec.providers.later: provider later: not available in this version, "
         "its groups will be reported as unreadable"
     )
-
-
-@needs_shared
-def test_policy_example_equals_the_documented_text() -> None:
-    assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
 @each_row(
