@@ -12,7 +12,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.highs import Entries, Solver
 from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import LEFT
 from chalicelib.plan.scale_up.expanders.least_cost.master_problem import Master, Prices
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
-from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, dot
 from chalicelib.plan.tables.array_types import Ints
 
 FEW = 15  # nodes; above this number, rounding is as good and faster
@@ -25,7 +25,7 @@ def mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     """Return the best integer mix of the master problem's loads that costs less than `cost` (unplaced pods included),
     [] if none is found. Raises Trouble."""
     problem = master.problem
-    own = np.array([prices.cost[load.offer] - float(load.pods @ prices.value) for load in master.loads])
+    own = np.array([prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads])
     order = np.argsort(own, kind="stable")[:_COLUMNS]
     loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
     if not loads:

@@ -12,7 +12,7 @@ import numpy as np
 from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import Relaxed
 from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import ColumnCounter, fill
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
-from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, dot
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _IDEAS = 6  # fillings per offer, of which the best is taken
@@ -27,7 +27,7 @@ def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
         if not offers.size:
             return loads
         _, pods = _ideas(problem, np.minimum(problem.cap, left), score, relaxed.scarce, offers)
-        gain = pods @ score
+        gain = dot(pods, score)
         for at, offer in enumerate(offers):
             lane = at + len(offers) * int(gain[at :: len(offers)].argmax())
             held = pods[lane] > 0
@@ -51,7 +51,7 @@ def cover(problem: Problem, left: Ints, value: Floats, scarce: Floats, rooms: Ro
         if not offers.size:
             break
         which, pods = _ideas(problem, cap, score, scarce, offers)
-        best = int(((pods @ score) / problem.cost[which]).argmax())
+        best = int((dot(pods, score) / problem.cost[which]).argmax())
         offer, held = int(which[best]), pods[best] > 0
         nodes = min(int(allowed[offer]), int((left[held] // pods[best, held]).min()))
         loads.append(Load(offer, pods[best], nodes))

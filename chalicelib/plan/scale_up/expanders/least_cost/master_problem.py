@@ -16,7 +16,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.highs import Solver
 from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import LEFT
 from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Pricer
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
-from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop, dot
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _SMOOTH = 0.5  # pods are priced at a mean of the old and new dual values, which oscillate strongly at first
@@ -106,7 +106,7 @@ class Master:
     def slim(self, prices: Prices, columns: int) -> Master:
         """Return a master problem with only the most promising columns, which is solved much faster."""
         slim = Master(self.problem)
-        own = [prices.cost[load.offer] - float(load.pods @ prices.value) for load in self.loads]
+        own = [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in self.loads]
         best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
         slim.add(self.loads[at] for at in sorted(best.tolist()))
         return slim
@@ -117,7 +117,7 @@ class Master:
         total, nodes, duals = self._solver.run()
         cost = problem.cost.copy()
         cost[self._limited] -= duals[asks : asks + len(self._limited)]
-        cost -= (duals[asks + len(self._limited) :] / self._scale) @ problem.amounts
+        cost -= dot(problem.amounts.T, duals[asks + len(self._limited) :] / self._scale)
         return Prices(total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost))
 
 

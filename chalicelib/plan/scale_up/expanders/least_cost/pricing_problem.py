@@ -29,7 +29,7 @@ class ColumnCounter:
 
     def __init__(self, problem: Problem, value: Floats, cap: Ints, scarce: Floats) -> None:
         free = np.maximum(problem.free, 1)
-        burden = (scarce / free) @ problem.need.T
+        burden = np.einsum("gr,ar->ga", scarce / free, problem.need)  # not @, see dot
         ratio = np.where((cap > 0) & (value > 0), value / np.maximum(burden, 1e-30), -1.0)
         wanted = int((ratio > 0).sum(axis=1).max(initial=0))
         many = min(_CANDIDATES, wanted)

@@ -12,7 +12,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.greedy import cover
 from chalicelib.plan.scale_up.expanders.least_cost.master_problem import Effort, Master, Prices, generate
 from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Pricer
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
-from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop, dot
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
@@ -61,7 +61,7 @@ def _buy(problem: Problem, master: Master, prices: Prices, rooms: Rooms, left: I
             break
         load = master.loads[at]
         pods = np.minimum(load.pods, left)
-        full = float(pods @ prices.value) >= 0.98 * float(load.pods @ prices.value)
+        full = float(dot(pods, prices.value)) >= 0.98 * float(dot(load.pods, prices.value))
         if pods.any() and rooms.allowed(load.offer) > 0 and (full or not loads):
             pods = _top_up(problem, load.offer, pods, left, prices.value)
             loads.append(_take(Load(load.offer, pods, 1), rooms, left))

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import msgspec
+import numpy as np
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.plan.tables.array_types import Ints
+from chalicelib.plan.tables.array_types import Floats, Ints
 
 Stop = Callable[[], bool]
+
+
+def dot(rows: Ints, weights: Floats) -> Floats:
+    """Return rows [..., K] weighted by weights [K], summed in the same order on every processor. BLAS, which `@` uses
+    for floats, sums as the processor likes, and the last digit decides between loads of equal value."""
+    total: Floats = np.einsum("...k,k->...", rows, weights)
+    return total
 
 
 class Trouble(OutscalerError):
