@@ -293,7 +293,7 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
     another namespace than its file says is named, because `-f` would delete another one."""
     from chalicelib.doctor.needed_rules import ALL_FILES, MANAGEMENT, WORKLOAD_FILE, needed_rules
 
-    tail = "--ignore-not-commands"
+    tail = "--ignore-not-found"
     account = f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
     whole = {file: f"kubectl delete -f infra/kubernetes/{file} {tail}" for file in ALL_FILES}
     whole[WORKLOAD_FILE] += "  # service account, roles, status"
