@@ -53,6 +53,7 @@ SPEED, FASTEST = 25.0, 40.0
 KILLS = 4
 WALL_LIMIT = 150.0
 """Seconds after which the demonstration is aborted, at SPEED or faster."""
+_SAMPLE = 0.5  # CPU seconds for which the share of a processor is measured
 WIDTH = 150
 """Columns if the output is not a terminal."""
 PLACE = ROOT / ".local"
@@ -65,11 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    present = time.time()
+    speed, present = args.speed or attainable_speed(time.perf_counter, time.process_time), time.time()
     setting = Setting(
         fixture.CLUSTER,
-        fixture.start(args.speed, present, _wall_limit(args.speed)),
-        args.speed,
+        fixture.start(speed, present, _wall_limit(speed)),
+        speed,
         args.place,
         warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"),
         present=present,
@@ -93,9 +94,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--speed",
         type=_speed,
-        default=SPEED,
         metavar="N",
-        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})",
+        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g}, less on a busy machine)",
     )
     parser.add_argument(
         "--kill-act",
@@ -130,6 +130,16 @@ def _within(text: str, least: float, most: float) -> float:
     if not least <= value <= most:
         raise argparse.ArgumentTypeError(f"{text!r}: write a number from {least:g} to {most:g}")
     return value
+
+
+def attainable_speed(wall: Callable[[], float], cpu: Callable[[], float]) -> float:
+    """Return the virtual seconds per second that this machine can keep now: SPEED times the share of a processor that a
+    process gets. Functions have time limits in virtual seconds, which a busy machine would use up with waiting.
+    wall, cpu: seconds, of which cpu counts those of this process."""
+    began, used = wall(), cpu()
+    while (spent := cpu() - used) < _SAMPLE:
+        pass
+    return max(1.0, round(SPEED * min(1.0, spent / (wall() - began))))
 
 
 def _wall_limit(speed: float) -> float:
