@@ -47,6 +47,13 @@ ALERTS: tuple[AlertRule, ...] = (
         "No metrics of any cluster: GET /metrics is not scraped, or no cluster has had a pass",
     ),
     AlertRule(
+        "OutscalerUnreadable",
+        "max by (cluster) (outscaler_unreadable) > 0",
+        "5m",
+        "critical",
+        "{{ $labels.cluster }}: its policy or one of its rows cannot be read, so no pass starts",
+    ),
+    AlertRule(
         "OutscalerNotSafe",
         "min by (cluster) (cluster_autoscaler_cluster_safe_to_autoscale) == 0",
         "15m",

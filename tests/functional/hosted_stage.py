@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from chalicelib.cli.main import main as outscaler
+from chalicelib.model.policy_permissions import IN_LAMBDA, deployment_of
 from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.alicloud.attached_account import AlicloudAccount
@@ -55,7 +56,7 @@ class HostedStage:
     """aws, hosted, kube: the account, its functions, the cluster's objects. pools: vendor -> the label of its pool."""
 
     def __init__(self, place: Path, stack: ExitStack, patch: pytest.MonkeyPatch, host: str) -> None:
-        self.clock, self._host, self._place, self._patch = Ahead(), host, place, patch
+        self.clock, self._host, self._place = Ahead(), host, place
         self.aws = stack.enter_context(LocalAws())
         self.aws.reset()
         stack.callback(self.aws.reset)  # the emulated account holds the zip of every function, gigabytes in all
@@ -93,13 +94,14 @@ class HostedStage:
     def _permit_endpoints(self) -> None:
         """Permits the endpoints as a deployment permits its own proxy: by a variable of every function."""
         hosts = ",".join(cloud.server.host for cloud in self.clouds.values())
-        self._patch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", hosts)
         functions = self.aws.client("lambda")
         for one in functions.list_functions()["Functions"]:
             variables = one["Environment"]["Variables"] | {"OUTSCALER_ALLOWED_ENDPOINTS": hosts}
             functions.update_function_configuration(
                 FunctionName=one["FunctionName"], Environment={"Variables": variables}
             )
+        store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
+        store.deployment_settings().publish(deployment_of(variables | {IN_LAMBDA: PREFIX}))
 
     # -- user actions
 

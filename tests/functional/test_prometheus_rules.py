@@ -220,6 +220,7 @@ def test_promtool_accepts_the_rules_and_every_expression_of_the_dashboard(tmp_pa
 
 CHANGES: Mapping[str, tuple[str, str]] = {
     "OutscalerPassLate": ('cluster_autoscaler_last_activity{cluster="shop",activity="main"}', "0x120"),
+    "OutscalerUnreadable": ('outscaler_unreadable{cluster="shop"}', "1x120"),
     "OutscalerNotSafe": ('cluster_autoscaler_cluster_safe_to_autoscale{cluster="shop"}', "0x120"),
     "OutscalerPodsUnhelped": (
         'cluster_autoscaler_unschedulable_pods_count{cluster="shop",type="unschedulable"}',

@@ -286,7 +286,7 @@ def test_first_refused_pod_is_not_debounced_and_those_right_after_it_are(desk: A
     ("reason", "waited", "delay"),
     [
         pytest.param("FailedScheduling", 0.0, 0, id="refused-now"),
-        pytest.param("FailedScheduling", 10.0, 0, id="refused-a-moment-ago"),
+        pytest.param("FailedScheduling", 8.0, 0, id="refused-a-moment-ago"),
         pytest.param("FailedScheduling", 12.0, 10, id="refused-again"),
         pytest.param("Evicted", 0.0, 10, id="another-reason"),
     ],
@@ -301,7 +301,7 @@ def test_only_a_new_refusal_begins_a_pass_at_once(desk: AppClient, reason: str, 
 def test_refused_prompt_request_leaves_the_next_one_prompt(desk: AppClient) -> None:
     name = desk.cluster(secret=BEARER)
     desk.outbox.full.add("reconcile")
-    body = unschedulable(desk, 10.0)
+    body = unschedulable(desk, 0.0)
     assert desk.post(name, body, {"Authorization": f"Bearer {BEARER}"}).status_code == 503
     desk.outbox.full.clear()
     desk.post(name, body, {"Authorization": f"Bearer {BEARER}"})

@@ -14,7 +14,7 @@ import pytest
 
 from tests.source_trees import ROOT, imported_names, sources, trees
 
-LONGEST, MEDIAN = 400, 150
+LONGEST, MEDIAN = 600, 150
 
 #: : Calls that create a mutable value.
 _MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})

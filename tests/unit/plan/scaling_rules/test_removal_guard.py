@@ -136,8 +136,8 @@ BAD = msgspec.structs.replace(GOOD, problems=("spec.rules[0].action: is missing"
         ({"objects": (msgspec.structs.replace(GOOD, disabled=True),)}, False),
         ({"objects": (GOOD,), "scale_up": ScaleUp(rules=False)}, False),
         ({"objects": (GOOD,), "scale_up": ScaleUp(unschedulable_pods=False)}, True),
-        # the threshold is not above the one for removals, so the rule is not in force
-        ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, False),
+        # the threshold is not above the one for removals: the rule is in force, with a note
+        ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, True),
         ({"objects": (horizontal("hna", cpu(above=70, groups=("nobody",))),)}, False),
     ],
 )
