@@ -24,7 +24,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=190,
+        timeout=600,
         check=False,
     )
 
