@@ -169,6 +169,21 @@ def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(other
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
+def test_pods_on_existing_nodes_keep_their_places_when_a_node_proves_necessary() -> None:
+    """All pods have a place, ten of ten; a node less was tried before, with other places on `n0` and `n1`."""
+    build = cluster().node("n0", "1", "64Gi", zone="b").node("n1", "2", "64Gi", zone="a")
+    build.group("g0", max=3, template=node("t", "3", "64Gi", zone="a"))
+    build.group("g2", max=1, template=node("t", "8", "64Gi", zone="a"))
+    build.pending(1, "500m", owner="o0", pod_anti_affinity=(near(ZONE, having(app="o1")),))
+    build.pending(1, "1", owner="o1", pod_affinity=(near(ZONE, having(app="o2")),))
+    build.pending(3, "900m", owner="o2", spread=(even(HOSTNAME_LABEL, having(app="o2")),))
+    build.pending(2, "900m", owner="o3")
+    build.pending(3, "3", owner="o4", pod_affinity=(near(ZONE, having(app="o1")),))
+    plan = build.plan()
+    assert growth(plan) == {"g0": (3, 5), "g2": (1, 2)}  # nodes and pods
+    assert len(expected(plan)) == 10
+
+
 @SIZES
 def test_placement_is_not_given_where_a_higher_priority_pod_will_go(others: int) -> None:
     """On the one new node the scheduler places `top` first, which excludes the two others from that host."""
