@@ -169,6 +169,20 @@ def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(other
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
+def test_nodes_that_likely_orders_leave_empty_are_not_bought() -> None:
+    """Two more nodes would take two pods in the best order. In others the pods without an anti-affinity fill the nodes
+    differently, and the nodes stay empty."""
+    build = cluster()
+    build.group("g0", max=8, template=node("t", "3", "64Gi", zone="b"))
+    build.group("g1", max=8, template=node("t", "8", "64Gi", zone="b"))
+    build.group("g2", max=5, template=node("t", "8", "64Gi", zone="a"))
+    build.pending(4, "300m", owner="o0", priority=5, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o0")),))
+    build.pending(6, "300m", owner="o1", priority=5, pod_anti_affinity=(near(ZONE, having(app="o0")),))
+    build.pending(3, "1500m", owner="o2", priority=0)
+    build.pending(5, "2500m", owner="o3", priority=0, pod_anti_affinity=(near(ZONE, having(app="o1")),))
+    assert growth(build.plan()) == {"g0": (4, 8), "g2": (1, 6)}  # nodes and pods
+
+
 def test_pods_on_existing_nodes_keep_their_places_when_a_node_proves_necessary() -> None:
     """All pods have a place, ten of ten; a node less was tried before, with other places on `n0` and `n1`."""
     build = cluster().node("n0", "1", "64Gi", zone="b").node("n1", "2", "64Gi", zone="a")
