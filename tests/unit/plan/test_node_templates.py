@@ -19,7 +19,7 @@ from chalicelib.plan.state.pods_by_node import Occupancy
 from chalicelib.plan.state.readiness import lacks_device
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
 
-SYSTEM = {"namespace": "kube-system"}  # pods there are believed to be what they claim
+SYSTEM: dict[str, Any] = {"namespace": "kube-system"}  # pods there are believed to be what they claim
 
 
 def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
