@@ -19,7 +19,7 @@ class ConnectProxy:
         targets = self.targets
 
         class Handler(socketserver.StreamRequestHandler):
-            timeout = 10
+            timeout = 600
 
             def handle(self) -> None:
                 target = self.rfile.readline().decode("latin-1").split(" ")[1]
@@ -27,7 +27,7 @@ class ConnectProxy:
                     pass
                 targets.append(target)
                 host, _, port = target.rpartition(":")
-                with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5) as far:
+                with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 600) as far:
                     self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                     _relay(self.connection, far)
 

@@ -2,7 +2,7 @@ r"""A server that sends scripted bytes with pauses, to test clients against beha
 
     with ByteScript(lambda: [b"HTTP/1.1 200 OK\r\n", *drip(b"X-Slow: yes\r\n", 0.01)]) as server:
         ...
-    assert server.closed.wait(5)
+    assert server.closed.wait(600)
 
 Each connection plays the script from its beginning after the headers of a request have arrived (with `greets`, at
 once). The end of the script closes the connection. A client that closes the connection ends the script.
@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 from infra.emulators.certificates import Pair, server_context
+
+_HANG = 600.0  # seconds of waiting; only a hang takes so long
 
 Part = bytes | float
 """Bytes to send, or seconds until the next part."""
@@ -70,7 +72,7 @@ class ByteScript:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(_HANG)
 
     def _serve(self) -> None:
         while not self._over.is_set():
@@ -86,7 +88,7 @@ class ByteScript:
     def _connection(self, connection: socket.socket) -> None:
         try:
             with self._wrapped(connection) as open_one:
-                open_one.settimeout(5)
+                open_one.settimeout(_HANG)
                 if not self._greets:
                     _head(open_one)
                 self._send_all(open_one)
@@ -125,4 +127,4 @@ def _hung_up(connection: socket.socket) -> bool:
     except BlockingIOError:
         return False
     finally:
-        connection.settimeout(5)
+        connection.settimeout(_HANG)

@@ -145,7 +145,7 @@ class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         reply = self.owner.answer(self._read())
         if reply.held is not None:
-            reply.held.wait(10)
+            reply.held.wait(600)  # seconds; only a hang takes so long
         if reply.hang_up:
             self.close_connection = True
             return

@@ -31,7 +31,7 @@ def passing_on(endpoint: str, admit: Admit) -> Iterator[str]:
             if not admit(self.command, self.path, self.headers, body):
                 self.close_connection = True
                 return
-            line = HTTPConnection(str(target.hostname), target.port, timeout=60)
+            line = HTTPConnection(str(target.hostname), target.port, timeout=600)
             line.request(self.command, self.path, body, dict(self.headers.items()))
             answer = line.getresponse()
             data = answer.read()

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.cli.main import main as outscaler
-from chalicelib.model.policy_permissions import IN_LAMBDA, deployment_of
 from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.alicloud.attached_account import AlicloudAccount
@@ -66,6 +66,7 @@ class HostedStage:
         authority = CertificateAuthority()
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
+        self.store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
         self.clouds: dict[str, Any] = self._accounts(authority.server(host))
         controllers = [cloud.attach(self.clock, self.kube) for cloud in self.clouds.values()]
         self.cluster = ClusterSimulation(self.kube, self.clock, more=controllers)
@@ -76,7 +77,6 @@ class HostedStage:
             cloud.start()
         self._permit_endpoints()
         self.hosted = stack.enter_context(Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem))
-        self.store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
 
     def _accounts(self, tls: Any) -> dict[str, Any]:
         return {
@@ -92,7 +92,8 @@ class HostedStage:
         }
 
     def _permit_endpoints(self) -> None:
-        """Permits the endpoints as a deployment permits its own proxy: by a variable of every function."""
+        """Permits the endpoints as a deployment permits its own proxy: by a variable of every function and in the
+        published settings, by which `apply` judges."""
         hosts = ",".join(cloud.server.host for cloud in self.clouds.values())
         functions = self.aws.client("lambda")
         for one in functions.list_functions()["Functions"]:
@@ -100,8 +101,10 @@ class HostedStage:
             functions.update_function_configuration(
                 FunctionName=one["FunctionName"], Environment={"Variables": variables}
             )
-        store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
-        store.deployment_settings().publish(deployment_of(variables | {IN_LAMBDA: PREFIX}))
+        rows = self.store.deployment_settings()
+        settings = rows.read()
+        assert settings is not None
+        rows.publish(msgspec.structs.replace(settings, endpoints=frozenset(hosts.split(","))))
 
     # -- user actions
 

@@ -65,7 +65,7 @@ class Stack:
         handler = self._resources[function]["Properties"]["Handler"]
         command = [sys.executable, "-I", "-S", str(_PROCESS), str(self._artifact.task), handler, str(file)]
         given = {**self.environment(function), **environment(self._aws.endpoint), "PATH": os.environ["PATH"]}
-        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         result: Json = json.loads(done.stdout.splitlines()[-1])
         return {**result, "log": done.stdout}

@@ -393,6 +393,6 @@ def test_deliberately_insecure_server_prints_no_warning(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ from tests.functional.artifact import artifact
 from tests.functional.forbidden_modules import unwanted
 from tests.functional.stack import HANDLERS
 
-FEWEST, MOST = 3, 40  # rounds
+FEWEST, MOST = 3, 120  # rounds
 AWAITED = ("app", "chalicelib.handlers.tick")  # they read policies before their first event
 
 

@@ -38,7 +38,7 @@ def test_bash_completes_commands_and_arguments(tmp_path: Path, capsys: Said) -> 
         call = f"""source {path}; COMP_WORDS=({words}); COMP_CWORD={len(before)}
             _shtab_outscaler "outscaler" "{last}" "x"
             printf '%s\\n' "${{COMPREPLY[@]}}" """
-        done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(["bash", "-c", call], capture_output=True, text=True, timeout=600, check=True)
         assert expected in done.stdout.split(), words
 
 

@@ -150,7 +150,7 @@ def _run(desk: tuple[LocalAws, Path], command: str, table: str = "") -> str:
     if words[0] == ".venv/bin/python":
         words[0] = sys.executable
     environment = os.environ | aws.env | {"PYTHONPATH": str(ROOT), "AWS_PAGER": ""}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

@@ -22,7 +22,7 @@ def test_line_is_logged_even_if_the_app_was_created_with_another_output() -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": ""},
         check=False,
     )

@@ -22,7 +22,7 @@ from infra.emulators.aws import LocalAws
 from infra.emulators.example_clusters import NOW, example
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 180.0
+PATIENCE = 600.0
 """Seconds that nothing takes, on a machine however busy."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 POLICY = """\

@@ -78,7 +78,7 @@ def test_artifact_renders_the_status_page() -> None:
         "sys.stdout.write(failed(Links('/api/ui'), 0.0, 401, '<no session>').body.decode())"
     )
     command = [sys.executable, "-I", "-S", "-c", code, str(artifact().task)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     assert "&lt;no session&gt;" in done.stdout
 

@@ -19,7 +19,7 @@ AGAIN = "python -m infra.demo.drains --record docs/recorded-drain.md"
 
 def _run() -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -98,7 +98,9 @@ def test_mode_shadow_records_what_would_have_been_done(tmp_path: Path, capsys: p
 
 
 def test_replay_gives_the_recorded_plan_byte_for_byte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file in files(folder):
+    recordings = files(folder)
+    assert recordings
+    for file in recordings:
         assert main(["replay", str(file), "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["same"], found["differs"], found["cluster"]) == (True, [], "shop")
@@ -373,7 +375,9 @@ def test_recorded_decision_names_no_secret_and_no_foreign_annotation(tmp_path: P
     with RecordingWorld(str(tmp_path)) as world:
         world.seed(odd)
         world.day()
-    for file in files(tmp_path):
+    recordings = files(tmp_path)
+    assert recordings
+    for file in recordings:
         _, decision = decode(file.read_bytes(), "file")
         text = msgspec.json.encode(decision).decode()
         assert [word for word in ("hush", "kubeconfig", "outscaler/shop/") if word in text] == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 
 from app import app
 from chalicelib.handlers.webhook import handler
-from chalicelib.model.timestamps import format_time
 from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
@@ -129,6 +130,15 @@ def test_signature_is_accepted_once(desk: AppClient) -> None:
     assert desk.post(name, BODY, shouted).status_code == 401
     desk.clock.advance(599)  # the latest time at which its timestamp may still be accepted
     assert desk.post(name, BODY, headers).status_code == 401
+
+
+def test_log_line_of_a_post_says_how_many_events_were_accepted_and_matched(desk: AppClient, log: io.StringIO) -> None:
+    ignored = GATHERED.replace(b"Evicted", b"Pulled")
+    name = desk.cluster()
+    body = b"[" + b",".join([GATHERED, ignored, ignored]) + b"]"
+    assert desk.post(name, body, desk.signed(name, body)).status_code == 202
+    [said] = [record for record in map(json.loads, log.getvalue().splitlines()) if record["message"] == "webhook"]
+    assert (said["cluster"], said["accepted"], said["matched"], said["woken"]) == (name, 3, 1, True)
 
 
 @pytest.mark.parametrize("secret", ["", "short", '{"hmac": ""}', '{"hmac": "short"}', '{"bearer": ', '{"token": "x"}'])
@@ -268,8 +278,8 @@ def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
 
 def unschedulable(desk: AppClient, waited: float, reason: str = "FailedScheduling") -> bytes:
     """An event about a pod that has waited for some seconds."""
-    time = format_time(desk.clock() - waited).encode()
-    return BODY.replace(b"FailedScheduling", reason.encode()).replace(b"2026-11-21T07:30:59.827226Z", time)
+    time = datetime.fromtimestamp(desk.clock() - waited, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return BODY.replace(b"FailedScheduling", reason.encode()).replace(b"2026-11-21T07:30:59.827226Z", time.encode())
 
 
 def test_first_refused_pod_is_not_debounced_and_those_right_after_it_are(desk: AppClient) -> None:

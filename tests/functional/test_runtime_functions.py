@@ -232,6 +232,7 @@ def test_no_unused_right_is_granted(played: tuple[HostedStage, Day]) -> None:
 def test_functions_log_to_the_log_groups_of_the_deployment(played: tuple[HostedStage, Day]) -> None:
     shop, _ = played
     logs = shop.aws.client("logs")
+    assert shop.hosted.processes.keys() == {shop.function(name) for name in FUNCTIONS}
     for name in shop.hosted.processes:
         events = logs.get_log_events(logGroupName=f"/aws/lambda/{name}", logStreamName="local")["events"]
         assert any('"service":"outscaler"' in one["message"] for one in events), name

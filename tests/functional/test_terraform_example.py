@@ -139,7 +139,11 @@ def test_terraform_readme_passes_required_values_and_names_existing_ones() -> No
 @WITHOUT
 def test_terraform_module_is_formatted() -> None:
     done = subprocess.run(
-        [str(TERRAFORM), "fmt", "-check", "-diff", str(MODULE)], capture_output=True, text=True, check=False, timeout=60
+        [str(TERRAFORM), "fmt", "-check", "-diff", str(MODULE)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -165,6 +169,6 @@ def test_terraform_validates_the_module_where_a_registry_is_reachable(tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,7 +59,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("kube/client", "urllib3"),
         ("handlers/read_api", "http"),
     ),
-    "The transport is used by the clients of the cluster's and the vendors' APIs, and by both webhooks; claims limit it": (
+    "The transport is used by the clients of the cluster's and the vendors' APIs, and by both webhooks": (
         ("record/journal", "chalicelib.net.http_exchange"),
         ("providers/exoscale/api", "chalicelib.net.http_session"),
     ),

@@ -127,7 +127,7 @@ class _HttpServer(ThreadingHTTPServer):
         """Run in the connection's own thread, because the TLS handshake must not block other connections."""
         connection = request
         if self._context is not None:
-            request.settimeout(10.0)
+            request.settimeout(600.0)
             connection = self._context.wrap_socket(request, server_side=True)
             connection.settimeout(None)
         with self._lock:

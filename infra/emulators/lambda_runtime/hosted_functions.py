@@ -22,7 +22,7 @@ from infra.emulators.iam import Statement, literal_statements
 from infra.emulators.lambda_events import failed_messages, schedule_event, sqs_event, sqs_record
 from infra.emulators.lambda_runtime.file_system import Folders
 from infra.emulators.lambda_runtime.permission_proxy import Door
-from infra.emulators.lambda_runtime.process import Configuration, Made, Process
+from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Made, Process
 from infra.emulators.moto_gaps.queue_clock import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]
@@ -56,7 +56,7 @@ class Hosted:
             one.name: _statements(aws.client("iam"), one.role) for one in self.configurations.values()
         }
         self.processes = {
-            name: Process(one, self.folders, self._access(name), self.clock, place / f"{name}.log")
+            name: Process(one, self.folders, self._access(name), self.clock, place / f"{name}.log", PATIENCE)
             for name, one in self.configurations.items()
         }
         self.made: dict[str, list[Made]] = {name: [] for name in self.configurations}

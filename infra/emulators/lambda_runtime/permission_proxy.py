@@ -161,7 +161,7 @@ class Door:
         self, method: str, path: str, headers: Message, body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         """Return the response of the emulated AWS."""
-        connection = http.client.HTTPConnection(self._behind, timeout=30)
+        connection = http.client.HTTPConnection(self._behind, timeout=600)
         try:
             kept = {name: value for name, value in headers.items() if name.lower() not in _HOP}
             connection.request(method, path, body, kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -18,6 +19,8 @@ from infra.emulators.lambda_runtime.runtime_api import RuntimeApi, RuntimeEvent,
 
 INIT = 10.0
 """Lambda's time limit in seconds for the start of a function."""
+PATIENCE = 600.0
+"""Wall seconds without an answer after which the emulation takes a process for hung."""
 _PATH = "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin"
 
 
@@ -50,9 +53,10 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """A function. access: its AWS credentials. clock: for its deadlines. log: a separate file.
+    """A function. access: its AWS credentials. clock: for its deadlines. log: a separate file. patience: wall seconds
+    after which it is killed, by default its timeout as in Lambda. On a busy machine a function may need longer.
 
-    init_seconds: start-up time of the newest process.
+    init_seconds: CPU time that the start of the newest process took, wall time where the system does not report it.
     """
 
     def __init__(
@@ -62,9 +66,11 @@ class Process:
         access: Mapping[str, str],
         clock: Callable[[], float],
         log: Path,
+        patience: float | None = None,
     ) -> None:
         self.configuration, self._folders, self._access = configuration, folders, dict(access)
         self._clock, self._log = clock, log
+        self._patience = configuration.timeout if patience is None else patience
         self._log.touch()
         self._api: RuntimeApi | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -107,8 +113,8 @@ class Process:
                 stdout=log,
                 stderr=log,
             )
-        said = self._wait(4 * INIT)  # the machine may be busy; the actual duration is reported
-        self.init_seconds = time.monotonic() - began
+        said = self._wait(PATIENCE)
+        self.init_seconds = _cpu_seconds(self._process.pid) or time.monotonic() - began
         if said is None or said.kind != "ready":
             self.stop()
             return f"init: {said.body if said else 'no answer'}"
@@ -129,7 +135,7 @@ class Process:
                 int((self._clock() + timeout) * 1000),
             )
         )
-        said = self._wait(timeout)
+        said = self._wait(self._patience)
         if said is None:
             status = self._process.poll() if self._process else None
             self.stop()
@@ -140,10 +146,10 @@ class Process:
             )
             return Made(None, error, self._read(began), cold)
         if said.kind == "response":
-            self._wait(timeout)  # it requests the next event, so all of its output has been written
+            self._wait(self._patience)  # it requests the next event, so all of its output has been written
             return Made(said.body, "", self._read(began), cold)
         if said.kind == "error":
-            self._wait(timeout)
+            self._wait(self._patience)
             return Made(None, f"{said.body['errorType']}: {said.body['errorMessage']}", self._read(began), cold)
         self.stop()
         return Made(None, f"the runtime ended: {said.body}", self._read(began), cold)
@@ -160,7 +166,7 @@ class Process:
         """End the process at once, as Lambda does."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10.0)
+            self._process.wait()
         if self._api is not None:
             self._api.stop()
         self._process, self._api = None, None
@@ -182,3 +188,12 @@ class Process:
         with self._log.open("rb") as file:
             file.seek(since)
             return file.read().decode(errors="replace")
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the CPU time that a process has used; 0 if the system does not report it."""
+    stat = Path(f"/proc/{pid}/stat")
+    if not stat.exists():
+        return 0.0
+    fields = stat.read_text().rpartition(")")[2].split()  # the name before it may contain blanks
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -34,7 +34,7 @@ class _VendorHandler(BaseHTTPRequestHandler):
     server_version, sys_version = "emulated", ""
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
-    timeout = 30
+    timeout = 600
     vendor: ClassVar[VendorServer[Any, Any]]
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so

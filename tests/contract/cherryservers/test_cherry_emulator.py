@@ -325,13 +325,13 @@ def test_cherry_emulator_behaves_the_same_over_http() -> None:
         server.add_token(TOKEN)
         one = cloud.add_server("workers").id
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        found = requests.get(f"{server.root}{SERVERS}", headers=headers, timeout=10)
+        found = requests.get(f"{server.root}{SERVERS}", headers=headers, timeout=600)
         assert (found.headers["X-Total-Count"], found.headers["Content-Type"][:16]) == ("1", "application/json")
-        gone = requests.delete(f"{server.root}/servers/{one}", headers=headers, timeout=10)
+        gone = requests.delete(f"{server.root}/servers/{one}", headers=headers, timeout=600)
         assert (gone.status_code, gone.content) == (204, b"")
         assert "Content-Type" not in gone.headers
         server.front.redirect = "http://elsewhere.example.invalid/v1/plans"
-        away = requests.get(f"{server.root}/plans", headers=headers, timeout=10, allow_redirects=False)
+        away = requests.get(f"{server.root}/plans", headers=headers, timeout=600, allow_redirects=False)
         assert (away.status_code, away.headers["Location"]) == (301, server.front.redirect)
         assert [call.status for call in server.log] == [200, 204, 301]
 

@@ -280,11 +280,11 @@ def _both(bench: ExoscaleBench, operation: Operation) -> list[type]:
     barrier = Barrier(2)
 
     def one() -> Outcome | ProviderError:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=600)
         return _ask(bench, operation)
 
     with ThreadPoolExecutor(2) as pool:
-        return [type(future.result(timeout=60)) for future in [pool.submit(one) for _ in range(2)]]
+        return [type(future.result(timeout=600)) for future in [pool.submit(one) for _ in range(2)]]
 
 
 def test_exoscale_exhausted_quota_has_its_class_in_every_error_form(bench: ExoscaleBench) -> None:

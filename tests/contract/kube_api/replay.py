@@ -83,7 +83,7 @@ class Replay:
             headers["Content-Type"] = asked["contentType"]
         sent = body if isinstance(body, str) else None if body is None else json.dumps(self._rewritten(body))
         answer = session.request(
-            asked["method"], self.server.url + asked["path"], params=query, headers=headers, data=sent, timeout=20
+            asked["method"], self.server.url + asked["path"], params=query, headers=headers, data=sent, timeout=600
         )
         found: Exchange = {"status": answer.status_code, "headers": dict(answer.headers)}
         if "stream" in exchange["response"]:
@@ -175,7 +175,7 @@ class Replay:
                 f"{self.server.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
                 headers=admin,
                 json=crd,
-                timeout=20,
+                timeout=600,
             )
             assert made.status_code == 201, made.text
 

@@ -22,7 +22,7 @@ def server() -> Iterator[ApiServer]:
 
 
 def _get(server: ApiServer, path: str) -> requests.Response:
-    return requests.get(server.url + path, headers=server.headers(), timeout=20)
+    return requests.get(server.url + path, headers=server.headers(), timeout=600)
 
 
 def test_kube_api_fault_meets_the_configured_number_of_requests(server: ApiServer) -> None:
@@ -43,13 +43,13 @@ def test_kube_api_connection_closed_late_has_executed_the_request(server: ApiSer
     for late in (False, True):
         server.faults.add(KubeFault(method="DELETE", close=True, late=late))
         with pytest.raises(requests.exceptions.ConnectionError):
-            requests.delete(server.url + "/api/v1/nodes/n0", headers=server.headers(), timeout=20)
+            requests.delete(server.url + "/api/v1/nodes/n0", headers=server.headers(), timeout=600)
         assert (server.store.peek("nodes", "n0") is None) == late
 
 
 def test_kube_api_requests_are_logged_without_headers(server: ApiServer) -> None:
     _get(server, "/api/v1/nodes?limit=1")
-    requests.get(server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=20)
+    requests.get(server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=600)
     assert [(each.method, each.path, each.user, each.status) for each in server.requests] == [
         ("GET", "/api/v1/nodes?limit=1", "admin", 200),
         ("GET", "/api/v1/nodes", "system:anonymous", 401),
@@ -142,9 +142,9 @@ def test_kube_api_roles_grant_where_they_are_bound(resource: str, space: str, al
         server.api.authority.admit(User(READER, "token-of-reader"), rules)
         headers = {"Authorization": "Bearer token-of-reader"}
         scope = f"/namespaces/{space}" if space else ""
-        listed = requests.get(f"{server.url}/api/v1{scope}/{resource}", headers=headers, timeout=20)
+        listed = requests.get(f"{server.url}/api/v1{scope}/{resource}", headers=headers, timeout=600)
         review = {"spec": {"resourceAttributes": {"verb": "list", "resource": resource, "namespace": space}}}
         path = f"{server.url}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        asked = requests.post(path, headers=headers, json=review, timeout=20)
+        asked = requests.post(path, headers=headers, json=review, timeout=600)
     assert (listed.status_code == 403) is not allowed
     assert asked.json()["status"]["allowed"] is allowed

@@ -23,7 +23,7 @@ def server() -> Iterator[ApiServer]:
 def _events(server: ApiServer, query: str, count: int) -> list[dict[str, Any]]:
     """Returns the first `count` events of a watch on nodes."""
     url = f"{server.url}/api/v1/nodes?watch=1&timeoutSeconds=20&{query}"
-    with requests.get(url, headers=server.headers(), stream=True, timeout=20) as answer:
+    with requests.get(url, headers=server.headers(), stream=True, timeout=600) as answer:
         lines = (line for line in answer.iter_lines(chunk_size=1) if line)
         return [json.loads(next(lines)) for _ in range(count)]
 
@@ -90,7 +90,7 @@ def test_kube_watch_gets_a_bookmark_two_seconds_before_its_end() -> None:
 def test_kube_watch_ends_when_the_server_stops() -> None:
     with running() as server:
         url = f"{server.url}/api/v1/nodes?watch=1&resourceVersion={server.store.version}"
-        answer = requests.get(url, headers=server.headers(), stream=True, timeout=20)
+        answer = requests.get(url, headers=server.headers(), stream=True, timeout=600)
         server.stop()
         with answer:
             assert answer.raw.read() == b""

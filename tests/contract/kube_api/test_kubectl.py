@@ -28,7 +28,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
                 [str(KUBECTL), *arguments],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=600,
                 check=False,
                 env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(Path(config))},
             )

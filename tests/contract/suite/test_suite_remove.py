@@ -96,11 +96,11 @@ def test_provider_two_concurrent_functions_remove_a_machine_once(yard: Operation
 
     def remove() -> Outcome | ProviderError:
         provider = yard.provider()
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=600)
         return yard.ask(lambda _: provider.remove(order))
 
     with ThreadPoolExecutor(2) as pool:
-        answers = [future.result(timeout=60) for future in [pool.submit(remove) for _ in range(2)]]
+        answers = [future.result(timeout=600) for future in [pool.submit(remove) for _ in range(2)]]
     assert {class_of(answer) for answer in answers} <= {"Done", "Pending", "Conflict", "Transient"}
     assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]

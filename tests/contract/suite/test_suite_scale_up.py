@@ -71,11 +71,11 @@ def test_provider_two_concurrent_functions_buy_once(yard: OperationDriver) -> No
 
     def grow() -> Outcome | ProviderError:
         provider = yard.provider()
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=600)
         return yard.ask(lambda _: provider.grow(order))
 
     with ThreadPoolExecutor(2) as pool:
-        answers = [future.result(timeout=60) for future in [pool.submit(grow) for _ in range(2)]]
+        answers = [future.result(timeout=600) for future in [pool.submit(grow) for _ in range(2)]]
     assert {class_of(answer) for answer in answers} <= {"Done", "Pending", "Conflict"}
     assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (4, 4)

@@ -2,12 +2,20 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import OperationKind, OperationState
+from chalicelib.model.policy import Policy
 from chalicelib.net.time_limit import time_left
 from chalicelib.operations.runner import BUDGET, REPORTED, STEP
 from chalicelib.providers import errors
 from chalicelib.providers.base import Provider
-from tests.functional.operations.harness import START, OperationHarness
+from infra.emulators.fake_provider import InMemoryProvider
+from tests.functional.operations.harness import POLICY, START, OperationHarness
+
+TWO_PROVIDERS = POLICY.replace(
+    "clusterapi: {{}}",
+    "clusterapi: {{}}\n    exoscale: {{zone: ch-gva-2, credentialsSecret: outscaler/{name}/exoscale}}",
+)
 
 
 def test_scale_up_is_bought_and_recorded_and_requests_a_new_plan(stage: OperationHarness) -> None:
@@ -25,6 +33,27 @@ def test_scale_up_is_bought_and_recorded_and_requests_a_new_plan(stage: Operatio
     assert (memory.groups["g"].last_add, memory.last_scale_up, memory.groups["g"].target) == (START, START, 4)
     assert memory.operations == ()
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
+
+
+def test_scale_up_opens_its_own_provider_and_no_other(stage: OperationHarness) -> None:
+    text = TWO_PROVIDERS.format(name=stage.name, mode="active")
+    current = stage.store.policies.current(stage.name)
+    assert current is not None
+    stage.store.policies.put(stage.name, text, "active", current.version)
+    opened: list[tuple[str, ...]] = []
+
+    def opening(policy: Policy, *_: object) -> tuple[InMemoryProvider, ...]:
+        opened.append(tuple(policy.providers))
+        if "exoscale" in policy.providers:
+            raise BadInput("spec.providers.exoscale.endpoint", "is not permitted", "remove it")
+        return (stage.provider,)
+
+    stage.replace(providers=opening)
+    stage.group(2)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
+    stage.play()
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
+    assert set(opened) == {("clusterapi",)}
 
 
 def test_second_scale_up_is_added_to_the_open_request(stage: OperationHarness) -> None:

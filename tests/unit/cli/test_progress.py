@@ -29,7 +29,7 @@ def shown(stream: io.StringIO, seconds: int) -> str:
 
     with progress("reading the\ncluster", stream, wait):
         if stream.isatty():
-            assert reached.wait(30)
+            assert reached.wait(600)
     return stream.getvalue()
 
 

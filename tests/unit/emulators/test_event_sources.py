@@ -21,7 +21,7 @@ from infra.emulators.live.shared_clock import Pact, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
 SPEED = 200.0  # a virtual minute is 0.3 s
-PATIENCE = 20.0
+PATIENCE = 600.0
 
 
 class EventSourcesFixture:

@@ -102,5 +102,5 @@ def test_emulation_schedule_that_cannot_invoke_its_function_reports_its_end() ->
         lambda name, error: ended.set(),
     )
     schedule.start()
-    assert ended.wait(5)
+    assert ended.wait(600)
     schedule.join()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
-from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, ClusterEvent
+from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, ClusterEvent, parse
 from tests.cases import each_row
 
 
@@ -58,6 +62,34 @@ _SCHEDULER = "system:kube-scheduler"
 )
 def test_event_filter_audit_events_that_trigger_a_pass(audit: Audit, matter: bool) -> None:
     assert is_relevant(ClusterEvent(AUDIT, audit=audit), ()) is matter
+
+
+@each_row(
+    ("sent", "matter"),
+    [
+        ({"spec": {"containers": []}}, True),  # the API server omits an empty nodeName
+        ({"spec": {"nodeName": ""}}, True),
+        ({"spec": {"nodeName": None}}, True),
+        ({"metadata": {"name": "web-1"}}, True),
+        ({"spec": {"nodeName": "n1"}}, False),
+        (None, False),  # level Metadata: whether the pod has a node is not known
+    ],
+)
+def test_event_filter_posted_audit_event_of_a_new_pod_triggers_a_pass(
+    sent: dict[str, Any] | None, matter: bool
+) -> None:
+    event = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "stage": "ResponseComplete",
+        "verb": "create",
+        "user": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "objectRef": {"resource": "pods", "namespace": "default", "name": "web-1", "apiVersion": "v1"},
+        "responseStatus": {"metadata": {}, "code": 201},
+        **({} if sent is None else {"requestObject": {"kind": "Pod", "apiVersion": "v1", **sent}}),
+    }
+    (signal,) = parse(msgspec.json.encode(event)).signals
+    assert is_relevant(signal, ()) is matter
 
 
 def test_event_filter_list_of_the_policy_replaces_the_default() -> None:

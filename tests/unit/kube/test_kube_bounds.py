@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,13 +34,11 @@ def page(more: str, size: int = 0) -> Reply:
 
 
 def test_kube_slow_trickling_answer_is_abandoned_after_the_call_timeout() -> None:
-    began = time.monotonic()
     with (
         ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server,
         pytest.raises(errors.Unavailable, match=r"took longer than 0\.[0-9]+ s in all") as caught,
     ):
         impatient(server).get("/n")
-    assert time.monotonic() - began < 3.0
     assert server.connections <= 3  # further attempts share the time of the call
     assert caught.value.reason == "Network"
 
@@ -53,10 +50,12 @@ def test_kube_write_to_a_trickling_server_is_sent_once_and_abandoned() -> None:
 
 
 def test_kube_call_with_its_own_timeout_takes_no_longer_in_total() -> None:
-    began = time.monotonic()
-    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
+    with (
+        ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server,
+        pytest.raises(errors.Unavailable, match=r"took longer than 0\.2 s in all"),
+    ):
         impatient(server, HOSTED).request("POST", "/n", body={}, timeout=(0.1, 0.1))
-    assert time.monotonic() - began < 3.0
+    assert server.connections == 1
 
 
 def test_kube_oversized_answer_is_not_requested_again() -> None:

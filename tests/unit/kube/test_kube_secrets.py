@@ -161,7 +161,7 @@ def test_eks_token_ignores_an_endpoint_of_the_environment(monkeypatch: pytest.Mo
 
 def test_eks_token_is_answered_by_sts() -> None:
     url = url_of(eks_token("prod", "eu-west-1").reveal())
-    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=10)  # moto answers instead of STS
+    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=600)  # moto answers instead of STS
     assert answer.status_code == 200
     assert "<Account>123456789012</Account>" in answer.text
 

@@ -156,6 +156,16 @@ def test_node_api_reads_pods_with_the_fields_that_drain_rules_need(there: There)
     assert (alike.daemonset, alike.enable_ds_eviction) == (True, "false")
 
 
+def test_node_api_pod_without_a_priority_has_priority_zero(there: There) -> None:
+    there.pod("a-plain")
+    there.pod("b-critical", {"priority": 2_000_000_000})
+    there.pod("c-below", {"priority": -1})
+    assert [pod.priority for pod in there.api.pods_on("n")] == [0, 2_000_000_000, -1]
+    single = there.api.pod("default", "b-critical")
+    assert single is not None
+    assert single.priority == 2_000_000_000
+
+
 def test_node_api_evicts_exactly_this_pod_with_the_given_grace(there: There) -> None:
     there.pod("p")
     (pod,) = there.api.pods_on("n")

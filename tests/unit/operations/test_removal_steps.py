@@ -253,13 +253,16 @@ def test_removal_with_an_unknown_step_restarts_and_succeeds() -> None:
 def test_removal_steps_return_their_next_time_and_never_sleep() -> None:
     fixture = OperationFixture()
     fixture.group(1)
-    operation = remove("g-1")
+    operation, steps = remove("g-1"), 0
     while True:
         before = fixture.now
         operation, outcome = fixture.step(operation)
         if not isinstance(outcome, InProgress):
             break
         assert fixture.now - before == outcome.after
+        steps += 1
+    assert isinstance(outcome, Succeeded)
+    assert steps >= 3
 
 
 def test_removal_accepted_by_a_slow_vendor_is_completed_past_the_deadline() -> None:

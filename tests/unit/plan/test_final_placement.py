@@ -169,6 +169,35 @@ def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(other
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
+def test_nodes_that_likely_orders_leave_empty_are_not_bought() -> None:
+    """Two more nodes would take two pods in the best order. In others the pods without an anti-affinity fill the nodes
+    differently, and the nodes stay empty."""
+    build = cluster()
+    build.group("g0", max=8, template=node("t", "3", "64Gi", zone="b"))
+    build.group("g1", max=8, template=node("t", "8", "64Gi", zone="b"))
+    build.group("g2", max=5, template=node("t", "8", "64Gi", zone="a"))
+    build.pending(4, "300m", owner="o0", priority=5, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o0")),))
+    build.pending(6, "300m", owner="o1", priority=5, pod_anti_affinity=(near(ZONE, having(app="o0")),))
+    build.pending(3, "1500m", owner="o2", priority=0)
+    build.pending(5, "2500m", owner="o3", priority=0, pod_anti_affinity=(near(ZONE, having(app="o1")),))
+    assert growth(build.plan()) == {"g0": (4, 8), "g2": (1, 6)}  # nodes and pods
+
+
+def test_pods_on_existing_nodes_keep_their_places_when_a_node_proves_necessary() -> None:
+    """All pods have a place, ten of ten; a node less was tried before, with other places on `n0` and `n1`."""
+    build = cluster().node("n0", "1", "64Gi", zone="b").node("n1", "2", "64Gi", zone="a")
+    build.group("g0", max=3, template=node("t", "3", "64Gi", zone="a"))
+    build.group("g2", max=1, template=node("t", "8", "64Gi", zone="a"))
+    build.pending(1, "500m", owner="o0", pod_anti_affinity=(near(ZONE, having(app="o1")),))
+    build.pending(1, "1", owner="o1", pod_affinity=(near(ZONE, having(app="o2")),))
+    build.pending(3, "900m", owner="o2", spread=(even(HOSTNAME_LABEL, having(app="o2")),))
+    build.pending(2, "900m", owner="o3")
+    build.pending(3, "3", owner="o4", pod_affinity=(near(ZONE, having(app="o1")),))
+    plan = build.plan()
+    assert growth(plan) == {"g0": (3, 5), "g2": (1, 2)}  # nodes and pods
+    assert len(expected(plan)) == 10
+
+
 @SIZES
 def test_placement_is_not_given_where_a_higher_priority_pod_will_go(others: int) -> None:
     """On the one new node the scheduler places `top` first, which excludes the two others from that host."""

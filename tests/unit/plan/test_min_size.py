@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.group import GroupOptions
+from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import Options, Policy
@@ -110,6 +110,50 @@ def test_groups_raised_to_their_minimums_share_one_limit_quota() -> None:
 def test_raise_to_the_minimum_counts_nodes_already_planned_in_the_pass() -> None:
     assert raised(small(), grown={"g": 1}) == {"g": 1}
     assert raised(small(), grown={"g": 2}) == {}
+
+
+def pooled(
+    sizes: dict[str, int], *, least: int, most: int = -1, elsewhere: int = 0, **groups: dict[str, Any]
+) -> ClusterBuilder:
+    """A vendor's pool of groups without minimums of their own. groups: further fields by group."""
+    build, pool = cluster(), Pool("p", "pool", min=least, max=most, elsewhere=elsewhere)
+    for name, size in sizes.items():
+        for at in range(size):
+            build.node(f"{name}-{at}", group=name)
+        build.group(name, pool=pool, **groups.get(name, {}))
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "lacks"),
+    [
+        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"rank": 1}), {"b": 3}, id="highest-rank-first"),
+        pytest.param(pooled({"b": 1, "a": 1}, least=5), {"a": 3}, id="equal-ranks-by-name"),
+        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"rank": 1, "max": 2}), {"a": 2, "b": 1}, id="best-is-full"),
+        pytest.param(pooled({"a": 3, "b": 2}, least=5), {}, id="at-its-minimum"),
+        pytest.param(pooled({"a": 1, "b": 1}, least=5, most=4), {"a": 2}, id="never-over-its-maximum"),
+        pytest.param(pooled({"a": 1, "b": 1}, least=5, elsewhere=2), {"a": 1}, id="counts-nodes-elsewhere"),
+        pytest.param(pooled({"a": 1, "b": 1}, least=6, b={"min": 3}), {"a": 2, "b": 2}, id="counts-own-minimums"),
+        pytest.param(pooled({"a": 1, "b": 1}, least=5, b={"error": "403"}), {}, id="unreadable-member"),
+        pytest.param(pooled({"a": 1}, least=5), {}, id="one-member-has-its-own-minimum"),
+    ],
+)
+def test_pool_below_its_minimum_is_raised_by_its_best_groups(build: ClusterBuilder, lacks: dict[str, int]) -> None:
+    assert raised(build) == lacks
+
+
+def test_pool_is_raised_to_its_minimum_where_every_group_enforces_its_own() -> None:
+    enforced = {"options": GroupOptions(enforce_min=True)}
+    both = pooled({"a": 1, "b": 1}, least=5, a=enforced, b=enforced)
+    one = pooled({"a": 1, "b": 1}, least=5, a=enforced)
+    assert raised(both, enforce_node_group_min_size=False) == {"a": 3}
+    assert raised(one, enforce_node_group_min_size=False) == {}
+
+
+def test_pool_raised_to_its_minimum_counts_nodes_already_planned_in_the_pass() -> None:
+    build = pooled({"a": 1, "b": 1}, least=5)
+    assert raised(build, grown={"b": 2}) == {"a": 1}
+    assert raised(build, grown={"b": 3}) == {}
 
 
 def test_raise_to_the_minimum_gives_a_zero_or_max_group_all_nodes_or_none() -> None:

@@ -124,7 +124,7 @@ def test_parts_of_a_segment_are_limited() -> None:
 def test_daemon_receives_a_document_with_its_header() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
         daemon.bind(("127.0.0.1", 0))
-        daemon.settimeout(5)
+        daemon.settimeout(600)
         xray_daemon.send(f"127.0.0.1:{daemon.getsockname()[1]}", b"{}")
         header, document = daemon.recv(1000).split(b"\n")
     assert (json.loads(header), document) == ({"format": "json", "version": 1}, b"{}")

@@ -65,7 +65,7 @@ def test_next_page_is_requested_before_anyone_takes_the_first() -> None:
 
     with HttpScript(answer) as server, ThreadPoolExecutor(4) as pool:
         reader = ListReader(client(server), NAMESPACES, pool, HOSTED)
-        assert asked.wait(10)  # nobody has taken the first page yet
+        assert asked.wait(600)  # nobody has taken the first page yet
         assert [part.first for part in reader] == [True, False]
 
 

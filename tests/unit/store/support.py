@@ -173,7 +173,7 @@ def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
     barrier = Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T | Exception:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=600)
         try:
             return call()
         except Exception as error:

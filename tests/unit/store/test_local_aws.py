@@ -34,7 +34,7 @@ def test_local_aws_serializes_only_dynamodb_requests(target: str, *, together: b
 
     def app(environ: object, start_response: object) -> list[bytes]:
         try:
-            met.wait(timeout=30 if together else 0.2)
+            met.wait(timeout=600 if together else 0.2)
         except BrokenBarrierError:
             return [b"alone"]
         return [b"together"]
@@ -53,7 +53,7 @@ def test_local_aws_client_disconnect_during_a_request_is_not_an_error(
     with LocalAws() as local:
         host, _, port = local.endpoint.removeprefix("http://").partition(":")
         before = set(threading.enumerate())
-        with socket.create_connection((host, int(port)), timeout=5) as cut:
+        with socket.create_connection((host, int(port)), timeout=600) as cut:
             cut.sendall(
                 b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\nContent-Length: 400\r\n\r\n{"
             )

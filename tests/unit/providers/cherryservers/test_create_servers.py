@@ -156,6 +156,31 @@ def test_cherry_orders_wait_for_the_rate_limit_and_report_a_long_wait() -> None:
     assert len(server.requests) == 2
 
 
+def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase() -> None:
+    """If an error was raised while the vendor still answers, a server would be bought and its answer lost."""
+    arrived, free = threading.Semaphore(0), threading.Event()
+
+    class Broken(Books):
+        def take(self, pace: RateLimit, calls: int) -> float:
+            if len(self.taken) < THREADS - 1:
+                return super().take(pace, calls)
+            for _ in self.taken:
+                arrived.acquire()
+            free.set()
+            raise ZeroDivisionError("an error that is none of the provider's")
+
+    def answer(seen: Seen) -> Reply:
+        arrived.release()
+        return Reply(**{**made(seen).__dict__, "held": free})
+
+    with HttpScript(answer) as server:
+        with pytest.raises(ZeroDivisionError):
+            open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
+        sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+        assert sending == []
+    assert len(server.requests) == THREADS - 1
+
+
 def test_cherry_orders_without_a_token_send_nothing() -> None:
     def unreadable(_: str) -> str:
         raise OutscalerError("the secret cannot be read now")

@@ -89,12 +89,13 @@ def test_huawei_template_labels_and_taints() -> None:
         k8s_tags={"team": "a", "os.name": "x"},
         taints=(
             Said("status", "x", "NoSchedule"),
+            Said("dedicated", "", "NoExecute"),
             Said("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
             Said("odd", "", "Sometimes"),
             Said("", "", ""),
         ),
     )
-    assert node.taints == (Taint("status", "NoSchedule", "x"),)
+    assert node.taints == (Taint("status", "NoSchedule", "x"), Taint("dedicated", "NoExecute", ""))
     assert node.labels | {"kubernetes.io/hostname": ""} == {
         "team": "a",
         "node.kubernetes.io/instance-type": FLAVOR,
