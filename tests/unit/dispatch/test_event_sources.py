@@ -19,7 +19,7 @@ TRUST = {
 }
 
 
-class Stage:
+class MappedFunctions:
     """A deployment with a disabled mapping for the queue of each of these providers."""
 
     def __init__(self, *providers: str) -> None:
@@ -51,7 +51,7 @@ class Stage:
 
 
 def test_queues_of_the_policys_providers_are_polled_and_no_others() -> None:
-    stage = Stage("alicloud", "clusterapi", "exoscale")
+    stage = MappedFunctions("alicloud", "clusterapi", "exoscale")
     assert stage.polled() == []
     assert switch_on(stage.table, ["exoscale", "alicloud"], stage.client) == []
     assert stage.polled() == ["alicloud", "exoscale"]
@@ -60,7 +60,7 @@ def test_queues_of_the_policys_providers_are_polled_and_no_others() -> None:
 
 
 def test_provider_without_a_function_or_a_queue_is_named_and_stops_no_other() -> None:
-    stage = Stage("exoscale")
+    stage = MappedFunctions("exoscale")
     stage.function("clusterapi")
     without_function, without_queue = switch_on(stage.table, ["exoscale", "clusterapi", "alicloud"], stage.client)
     waits = f"; its operations wait in their queue until make deploy STAGE={stage.stage} has run again"
@@ -71,6 +71,6 @@ def test_provider_without_a_function_or_a_queue_is_named_and_stops_no_other() ->
 
 @pytest.mark.parametrize("table", ["Outscaler-StateTable-1ABC", "outscaler-dev-policies", "x-outscaler-dev-state"])
 def test_mappings_of_a_deployment_that_the_table_does_not_name_are_left_alone(table: str) -> None:
-    stage = Stage("exoscale")
+    stage = MappedFunctions("exoscale")
     assert switch_on(table, ["exoscale"], stage.client) == []
     assert stage.polled() == []
