@@ -33,7 +33,7 @@ def test_page_of_200_groups_and_5000_nodes_takes_less_than_100_ms() -> None:
 def _best(store: Store, path: str) -> tuple[float, PageAnswer]:
     found = []
     for _ in range(5):
-        begun = time.perf_counter()
+        begun = time.process_time()
         answer = respond(store, PageRequest(path, {}), NOW, Links(), STRICT)
-        found.append((time.perf_counter() - begun, answer))
+        found.append((time.process_time() - begun, answer))
     return min(found, key=lambda each: each[0])
