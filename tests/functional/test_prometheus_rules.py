@@ -38,7 +38,7 @@ AFTER_A_FAILURE = {
         "node_group_backoff_status",
         "skipped_scale_events_count",
     )
-}
+} | {"outscaler_unreadable"}
 GROUP = "MachineDeployment/default/workers"
 
 Json = dict[str, Any]
