@@ -200,7 +200,8 @@ class Audit:
         self.bought[operation] = after - before
         process = self._process()
         seen = process.waiting if process else frozenset[str]()
-        if known.get("broken") and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
+        paused = process is not None and process.disturbed  # its request may have begun before the other executor
+        if known.get("broken") and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
             self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
         self._needed(group, after)
 

@@ -87,8 +87,9 @@ class FaultWorld(LocalWorld):
             self._runtime = None
         try:
             made = super().invoke(function, event)
-            if self.process.operation:
-                self.stalls.ended(self.process, killed=bool(made.killed_at))
+            # A paused process does not keep others from running.
+            lasted = 0.0 if outer is not None or self.process.disturbed else self.clock() - self.process.began
+            self.stalls.ended(self.process, lasted, killed=bool(made.killed_at))
         finally:
             self.process, self.invoker.current = outer, current
             if outer is not None:
@@ -120,7 +121,7 @@ class FaultWorld(LocalWorld):
             table.name,
             clock=self._skewed,
             client=client,
-            sleep=self._sleep,
+            sleep=self.clock.advance,
             chance=lambda: 0.5,
             region="us-east-1",
             table=type(table),
@@ -141,7 +142,7 @@ class FaultWorld(LocalWorld):
             connect=connect,
             deployment=base.deployment,
             owner=base.owner,
-            sleep=self._sleep,
+            sleep=self.clock.advance,
             chance=lambda: 0.5,
         )
         return dataclasses.replace(
@@ -161,10 +162,6 @@ class FaultWorld(LocalWorld):
 
     def _stored(self, operation: str) -> Operation | None:
         return self.store.operations.get(self.name, operation)
-
-    def _sleep(self, seconds: float) -> None:
-        self.stalls.slept += seconds
-        self.clock.advance(seconds)
 
     def _emit(self, line: str) -> None:
         self.metrics.append(msgspec.json.decode(line))

@@ -32,7 +32,7 @@ class Kill(msgspec.Struct, frozen=True):
 class Stalls:
     """operation: id -> the stored operation. messages: all that were sent. Instants are true epoch seconds.
 
-    slept: seconds that functions have waited so far: the emulation runs one at a time, so that others are late by them.
+    busy: seconds that functions have lasted so far: the emulation runs one at a time, so that others are late by them.
     skew: the largest error of a clock so far.
     """
 
@@ -48,20 +48,21 @@ class Stalls:
         self._fault, self._count = fault, count
         self._kills: dict[str, Kill] = {}
         self._disturbed: dict[str, float] = {}
-        self.slept = self.skew = 0.0
+        self.busy = self.skew = 0.0
 
     def disturb(self, operation: str) -> None:
         """Note another fault of this operation."""
         self._disturbed[operation] = self._now()
         self._kills.pop(operation, None)
 
-    def ended(self, process: Process, *, killed: bool) -> None:
-        """Judge the end of an invocation for an operation."""
+    def ended(self, process: Process, lasted: float, *, killed: bool) -> None:
+        """Judge the end of an invocation. lasted: seconds in which no other function could run."""
         name = process.operation
         if process.disturbed:
             self.disturb(name)
         self._judge(name, process.began)
-        if not killed or self._disturbed.get(name, 0.0) >= process.began:
+        self.busy += lasted
+        if not name or not killed or self._disturbed.get(name, 0.0) >= process.began:
             return
         if not any(_about(message) == name for message in self._messages()[process.first_message :]):
             self._kills.pop(name, None)
@@ -70,7 +71,7 @@ class Stalls:
         if found is None or not found.is_open:
             return
         due = now if found.status.state is OperationState.RUNNING else max(now, found.status.due_at)
-        self._kills[name] = Kill(found.status.attempt, now, due + LIMIT + 2.0 * self.skew - self.slept)
+        self._kills[name] = Kill(found.status.attempt, now, due + LIMIT + 2.0 * self.skew - self.busy)
 
     def check(self) -> None:
         """Report operations whose next step has not begun in time."""
@@ -81,7 +82,7 @@ class Stalls:
         kill = self._kills.get(name)
         if kill is None:
             return
-        found, late = self._operation(name), began > kill.until + self.slept
+        found, late = self._operation(name), began > kill.until + self.busy
         if late:
             self._fault(f"{name} was killed in attempt {kill.attempt}; {began - kill.at:.0f} s later there is no other")
         elif found is not None and found.is_open and found.status.attempt == kill.attempt:
