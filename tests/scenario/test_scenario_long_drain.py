@@ -107,7 +107,7 @@ def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: S
         began, ended = (world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"], world.clock())
         assert ended - began >= GRACE
         assert max(reported.durations) <= 1.0  # no invocation waits, so none comes near its 60 seconds
-        assert len(reported.durations) <= 30  # polling every 5 s for 10 minutes would be 120
+        assert len(reported.durations) <= 40  # polling every 5 s for 10 minutes would be 120; watches included
         assert set(reported.evictions()) >= set(reported.pods[reported.node])
         assert max(reported.evictions().values()) == 1
 
@@ -151,7 +151,7 @@ def test_duplicate_messages_of_a_drain_do_nothing_twice(drained: ScenarioDrainRe
 
     drained.removed_exactly_once()
     assert max(drained.evictions().values()) == 1
-    assert len(drained.durations) <= 60
+    assert len(drained.durations) <= 80  # watches included
 
 
 class _Skewed(ManualClock):
@@ -198,7 +198,7 @@ def test_functions_with_clocks_a_minute_apart_drain_exactly_once(
 
     drained.removed_exactly_once()
     assert max(drained.evictions().values()) == 1
-    assert len(drained.durations) <= 60
+    assert len(drained.durations) <= 80  # watches included
 
 
 def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: ScenarioDrainRecorder) -> None:

@@ -9,11 +9,11 @@ nothing:
     message                v                        v
     pass                   |— snapshot … |          |—
 
-So 1,000 events in a second cause one pass, and no event is lost: an event inside the window precedes the snapshot of
-the pass at its end, and the first event after it opens the next window. A first FailedScheduling does not wait for
-others: its pass begins at once (runtime/wakeup.py), and waits itself while pods still arrive. A message that arrives
-during a pass is not dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py
-queues it again.
+So 1,000 events in a second cause one or two passes, and no event is lost: an event inside the window precedes the
+snapshot of the pass at its end, and the first event after it opens the next window. A first FailedScheduling does not
+wait for others: its pass begins at once (runtime/wakeup.py), and waits itself while pods still arrive. A message that
+arrives during a pass is not dropped, because the snapshot of that pass may be older than the event:
+reconciler/reconciler.py queues it again.
 
 A signature counts once, and it is recorded last: a request that ended in 503 or 400 was not served, and the sender may
 repeat it byte for byte in every case (a function that is killed could not remove the record). A window whose message

@@ -18,7 +18,7 @@ from chalicelib.operations.steps.recheck import last_look
 
 POLL = 5.0
 LONGEST_POLL = 15.0
-LOOK_HOLDS = 30.0
+LOOK_HOLDS = 20.0
 """Seconds for which the last check is valid; a later deletion checks the machine again."""
 
 
