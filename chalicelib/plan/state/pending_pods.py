@@ -140,9 +140,10 @@ def _waiting_for_more(wanted: list[Pod], state: ClusterState) -> Reason | None:
         # What arrives after a growth gets a time of its own: a burst would cause one plan after another.
         wait, end = SETTLED_AFTER, max(oldest.created, _last_growth(state)) + SETTLED_AFTER
         end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
-    if end <= state.now:
+    left = round(end - state.now, 3)  # a pass that has waited may look a fraction of a millisecond early
+    if left <= 0:
         return None
-    age, left = max(0, int(state.now - oldest.created)), round(end - state.now, 3)
+    age = max(0, int(state.now - oldest.created))
     return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=left)
 
 

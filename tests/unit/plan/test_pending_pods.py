@@ -150,6 +150,7 @@ def test_young_pods_are_not_yet_counted_as_pending(age: float, flag: float, anno
     [
         pytest.param((1.0,), 0, True, id="all-very-new"),
         pytest.param((1.0, 1.9), 0, True, id="still-arriving"),
+        pytest.param((1.0996, 1.9), 0, False, id="a-pass-that-waited-looks-a-fraction-early"),
         pytest.param((1.2, 1.9), 0, False, id="no-longer-arriving"),
         pytest.param((1.0, 3.0), 0, False, id="one-is-older"),
         pytest.param((20.0,), 1, True, id="gpu-pods-wait-longer"),
