@@ -63,7 +63,7 @@ def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
         {"cluster": f"k8s-cluster-{CLUSTER}", "pool": f"k8s-nodepool-{POOL}"},
     ],
 )
-def test_cherry_server_with_tags_as_the_guide_writes_them_is_reported_and_not_counted(tags: dict[str, str]) -> None:
+def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(tags: dict[str, str]) -> None:
     cloud = FakeCloud()
     (number,) = cloud.add()
     cloud.change(number, tags=tags)
