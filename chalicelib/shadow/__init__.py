@@ -2,5 +2,5 @@
 
 Here: what the other autoscaler did, the state before it acted, our plan for that state, verdicts, figures and the gate
 for mode active. All of it is pure. Not here: the reading and writing of the rows (reconciler, store) and the command
-(cli/shadow.py).
+(command/commands/shadow.py).
 """

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from chalicelib.cli.ui_server import PageServer
+from chalicelib.command.ui_server import PageServer
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.page.pages import respond
 from chalicelib.store import Store

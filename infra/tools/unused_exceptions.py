@@ -18,9 +18,9 @@ class UnusedException(msgspec.Struct, frozen=True):
 
 EXCEPTIONS = (
     UnusedException("app.py", ("dont_write_bytecode",), "a setting of the interpreter"),
-    UnusedException("chalicelib/cli/main.py", ("FINDING",), "one exit code of several that are set together"),
+    UnusedException("chalicelib/command/main.py", ("FINDING",), "one exit code of several that are set together"),
     UnusedException(
-        "chalicelib/cli/ui_server.py",
+        "chalicelib/command/ui_server.py",
         (
             "daemon_threads",
             "request_queue_size",

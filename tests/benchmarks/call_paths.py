@@ -32,7 +32,7 @@ from infra.emulators.local_world import LocalWorld
 
 ROOT = f"{Path(__file__).resolve().parents[2] / 'chalicelib'}/"
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("cli", "handlers"),
+    ("command", "handlers"),
     ("reconciler",),
     ("operations",),
     ("runtime",),

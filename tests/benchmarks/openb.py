@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
@@ -24,7 +25,6 @@ from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer
 from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
-from chalicelib.snapshot.saved_cluster import read
 from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.doctor.budgets import check_overlaps
-from chalicelib.doctor.cluster_state import (
+from chalicelib.command.doctor.budgets import check_overlaps
+from chalicelib.command.doctor.cluster_state import (
     check_expander,
     check_provider_ids,
     check_simulation,
     check_startup_taints,
 )
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.drains import check_drains
-from chalicelib.doctor.node_templates import check_architectures, check_templates
-from chalicelib.doctor.other_autoscalers import check_traces
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.drains import check_drains
+from chalicelib.command.doctor.node_templates import check_architectures, check_templates
+from chalicelib.command.doctor.other_autoscalers import check_traces
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node

@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import BUSY, NOW, generate
 from tests.reference_data import needs_shared
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chalicelib.command.replayed_plan import replay
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode
-from chalicelib.replay.replayed_plan import replay
-from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import LARGE, MIDDLE, NOW, SMALL, Input, generate
 from tests.reference_data import needs_shared
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.finding import Finding
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Finding
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import BadInput

@@ -22,8 +22,8 @@ from unittest import mock
 import msgspec
 import yaml
 
-from chalicelib.cli.kubeconfig import TYPE
-from chalicelib.cli.main import main
+from chalicelib.command.commands.kubeconfig import TYPE
+from chalicelib.command.main import main
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from infra.emulators.kube.auth import RbacRule, User

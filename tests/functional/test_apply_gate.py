@@ -10,7 +10,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.server import ApiServer

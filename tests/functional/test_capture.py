@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli.capture import CaptureProgress
-from chalicelib.cli.kubeconfig_files import kubeconfig_of
-from chalicelib.cli.main import main
+from chalicelib.command.commands.capture import CaptureProgress
+from chalicelib.command.kubeconfig_files import kubeconfig_of
+from chalicelib.command.main import main
+from chalicelib.command.saved import capture_folder
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
-from chalicelib.snapshot import capture_folder
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

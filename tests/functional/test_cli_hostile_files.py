@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.net.bounded_files import content
 from tests.functional.saved_cluster import shop
 

@@ -11,9 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.cli import history_follow
-from chalicelib.cli.journal_lines import JournalFilter
-from chalicelib.cli.main import main
+from chalicelib.command import history_follow
+from chalicelib.command.journal_lines import JournalFilter
+from chalicelib.command.main import main
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
 from chalicelib.model.pause import PausedPart
 from chalicelib.model.policy_permissions import STRICT

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.model.timestamps import parse_time
 from chalicelib.snapshot.listed_resources import RESOURCES
 from infra.emulators.certificates import CertificateAuthority

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.timestamps import format_time
 from chalicelib.store import Store

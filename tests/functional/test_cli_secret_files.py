@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from infra.emulators.alicloud.attached_account import SECRET_NAME, AlicloudAccount
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer

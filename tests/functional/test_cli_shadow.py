@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.shadow.causes import UNKNOWN
 from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, match_id
 from chalicelib.shadow.tally import add

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.cli.completion import SHELLS
-from chalicelib.cli.main import COMMANDS, main
+from chalicelib.command.commands.completion import SHELLS
+from chalicelib.command.main import COMMANDS, main
 
 Said = pytest.CaptureFixture[str]
 

@@ -18,7 +18,7 @@ import boto3
 import msgspec
 import pytest
 
-from chalicelib.cli.main import main as outscaler
+from chalicelib.command.main import main as outscaler
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment, deployment_of
 from chalicelib.policy.load import digest

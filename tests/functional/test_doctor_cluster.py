@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.doctor.budgets import check_budgets, check_overlaps
-from chalicelib.doctor.cluster_state import (
+from chalicelib.command.doctor.budgets import check_budgets, check_overlaps
+from chalicelib.command.doctor.cluster_state import (
     check_apis,
     check_expander,
     check_provider_ids,
@@ -19,9 +19,9 @@ from chalicelib.doctor.cluster_state import (
     check_simulation,
     check_startup_taints,
 )
-from chalicelib.doctor.drains import check_drains
-from chalicelib.doctor.kubeconfigs import check_address, check_clocks, check_ends, check_login
-from chalicelib.doctor.node_templates import check_architectures, check_templates
+from chalicelib.command.doctor.drains import check_drains
+from chalicelib.command.doctor.kubeconfigs import check_address, check_clocks, check_ends, check_login
+from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node

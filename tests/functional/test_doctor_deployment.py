@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.deployment_checks import check_secrets, check_volume
-from chalicelib.doctor.secret_forms import FORMS
-from chalicelib.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
-from chalicelib.doctor.webhook import check_webhook
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.deployment_checks import check_secrets, check_volume
+from chalicelib.command.doctor.secret_forms import FORMS
+from chalicelib.command.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
+from chalicelib.command.doctor.webhook import check_webhook
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.notification import NoticeWebhook, Notifications
 from chalicelib.model.pod import Pod
@@ -110,7 +110,7 @@ def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: li
 
 
 def test_DOC_24_a_quota_that_may_not_be_read_is_unknown() -> None:
-    from chalicelib.doctor.registry import examine
+    from chalicelib.command.doctor.registry import examine
 
     given = asked("", snapshot=Snapshot("prod", NOW), providers=(("exoscale", AccountWithQuota(1, readable=False)),))
     assert [str(each.severity) for each in examine(given, ["quota"])] == ["unknown"]

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.doctor.finding import Severity
-from chalicelib.doctor.needed_rules import ALL_FILES, needed_rules
-from chalicelib.doctor.permissions import (
+from chalicelib.command.doctor.finding import Severity
+from chalicelib.command.doctor.needed_rules import ALL_FILES, needed_rules
+from chalicelib.command.doctor.permissions import (
     check_admission,
     check_permissions,
     check_superfluous,
     rule_yaml,
 )
-from chalicelib.doctor.registry import examine
+from chalicelib.command.doctor.registry import examine
 from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.faults import KubeFault
 from tests.cases import each_row

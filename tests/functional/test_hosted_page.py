@@ -15,9 +15,8 @@ from botocore.httpsession import URLLib3Session
 from chalice.test import HTTPResponse as PageResponse
 from urllib3 import HTTPResponse
 
-from chalicelib.aws import signed_request
-from chalicelib.cli import hosted_ui
-from chalicelib.cli.main import main
+from chalicelib.command import hosted_ui, signed_request
+from chalicelib.command.main import main
 from chalicelib.handlers.hosted_page import base_of
 from chalicelib.handlers.page_session import (
     COOKIE,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from tests.functional.import_runs import ALICLOUD, GIVEN, Said, container, imported, manifest, workload, written
 from tests.functional.test_cli_hostile_files import HOSTILE
 

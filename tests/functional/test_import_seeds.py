@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.policy.load import load
 from chalicelib.providers.exoscale.provider import Exoscale
 from chalicelib.providers.exoscale.settings import read_settings

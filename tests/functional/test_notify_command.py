@@ -9,10 +9,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
+from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.serialize import dump
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from tests.functional.test_notifications import CHAT, HOOK, NAME, NOW, TOPIC

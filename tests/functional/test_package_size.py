@@ -19,9 +19,9 @@ import pytest
 from botocore.exceptions import EndpointVariantError
 from botocore.regions import EndpointResolver
 
+from chalicelib.command.option_overrides import with_options
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
-from chalicelib.policy.option_overrides import with_options
 from infra.aws.botocore_data import SERVICES, without_texts
 from infra.aws.unneeded_files import is_left_out, twins
 from tests.functional.artifact import artifact

@@ -19,14 +19,14 @@ from moto import mock_aws
 
 from chalicelib import __version__
 from chalicelib.aws.object_bucket import BucketFailure, ObjectBucket
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
+from chalicelib.command.replayed_plan import replay
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.replay import recorded_decision
 from chalicelib.replay.decision_place import reader, writer
 from chalicelib.replay.planner_inputs import reduced
 from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode, key_from
-from chalicelib.replay.replayed_plan import replay
 from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld

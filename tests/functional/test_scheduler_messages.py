@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from chalicelib.command.saved import saved_cluster
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
@@ -26,7 +27,6 @@ from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.tables.node_table import ResourceColumns
 from chalicelib.reasons.text import text
-from chalicelib.snapshot import saved_cluster
 from tests.reference_data import SHARED, needs_shared
 
 BUSY = SHARED / "data" / "captures" / "shop-busy"

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.cli.main import main
-from chalicelib.cli.policy_files import load_document
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.finding import Severity
-from chalicelib.doctor.permissions import check_permissions, check_superfluous
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Severity
+from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
+from chalicelib.command.main import main
+from chalicelib.command.policy_files import load_document
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule, granted

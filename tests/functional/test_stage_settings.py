@@ -13,7 +13,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import IN_LAMBDA, Deployment, deployment_of, published

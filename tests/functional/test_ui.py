@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from chalicelib.cli.main import main
-from chalicelib.cli.ui_server import AT_ONCE, PageServer
+from chalicelib.command.main import main
+from chalicelib.command.ui_server import AT_ONCE, PageServer
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.cli.main import main
-from chalicelib.cli.policy_files import load_document
-from chalicelib.cli.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
+from chalicelib.command.commands.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
+from chalicelib.command.main import main
+from chalicelib.command.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from tests.functional.import_runs import ALICLOUD, Said, container, imported, manifest, workload, written
 
 FOREIGN = {

@@ -20,11 +20,11 @@ from functools import cache
 
 import msgspec
 
+from chalicelib.command.option_overrides import with_options
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
-from chalicelib.policy.option_overrides import with_options
 from tests.property.clusters import POLICY, RandomCluster, make
 from tests.property.objects import NOW
 from tests.property.plan_check import UNSURE, Trial

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import memory_file
+from chalicelib.command import memory_file
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.timestamps import format_time
 from tests.property import objects

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.saved import saved_cluster
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot import saved_cluster
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = Any

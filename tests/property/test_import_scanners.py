@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.command.importers.command_line import Word, read_command_line
+from chalicelib.command.importers.commented_flags import commented_flags
+from chalicelib.command.importers.container_input import Environment
+from chalicelib.command.importers.placeholders import remedy_for, template_problems
+from chalicelib.command.importers.programs import invocations_of_script, invocations_of_words
+from chalicelib.command.importers.public_values import public_config
+from chalicelib.command.importers.read_autoscaler import read_autoscaler
+from chalicelib.command.importers.shell_words import split_script
+from chalicelib.command.importers.unit_file import read_unit
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import parse_duration, parse_quantity
 from chalicelib.policy.cron_values import CRON
 from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.importers.command_line import Word, read_command_line
-from chalicelib.policy.importers.commented_flags import commented_flags
-from chalicelib.policy.importers.container_input import Environment
-from chalicelib.policy.importers.placeholders import remedy_for, template_problems
-from chalicelib.policy.importers.programs import invocations_of_script, invocations_of_words
-from chalicelib.policy.importers.public_values import public_config
-from chalicelib.policy.importers.read_autoscaler import read_autoscaler
-from chalicelib.policy.importers.shell_words import split_script
-from chalicelib.policy.importers.unit_file import read_unit
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Scalar
 from chalicelib.providers.cherryservers import gcfg, go_template

@@ -7,10 +7,10 @@ import contextlib
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from chalicelib.command.option_overrides import with_options
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.option_overrides import with_options
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 yamlish = st.text(alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.command.json_schema import json_schema
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.compiled import compiled
-from chalicelib.policy.json_schema import json_schema
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import named_by
 from chalicelib.providers.alicloud.settings import read_settings as alicloud

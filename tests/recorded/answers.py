@@ -19,7 +19,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.cli.main import main as command
+from chalicelib.command.main import main as command
 from chalicelib.dispatch import messages
 from infra.emulators.aws import create_table
 from tests.recorded import state

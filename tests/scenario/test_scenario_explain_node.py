@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli import memory_file
-from chalicelib.cli.main import main
+from chalicelib.command import memory_file
+from chalicelib.command.main import main
 from chalicelib.model.timestamps import format_time
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from chalicelib.cli.main import COMMANDS, OUTPUTS
-from chalicelib.doctor.registry import CHECKS, subjects
+from chalicelib.command.doctor.registry import CHECKS, subjects
+from chalicelib.command.main import COMMANDS, OUTPUTS
 from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
 
 COMMAND = {command.name: command for command in COMMANDS}
@@ -20,7 +19,7 @@ COMMAND = {command.name: command for command in COMMANDS}
 def options_of(command: str) -> set[str]:
     """Returns the flags of a command."""
     parser = argparse.ArgumentParser()
-    importlib.import_module(COMMAND[command].module).add_arguments(parser)
+    COMMAND[command].load().add_arguments(parser)
     return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
 
 
@@ -55,7 +54,7 @@ class _StrictParser(argparse.ArgumentParser):
 def parse_command(words: list[str]) -> argparse.Namespace:
     """Parses a command line as `outscaler` does. Raises ValueError."""
     parser = _StrictParser(allow_abbrev=False, add_help=False)
-    importlib.import_module(COMMAND[words[0]].module).add_arguments(parser)
+    COMMAND[words[0]].load().add_arguments(parser)
     parser.add_argument("-o", "--output", choices=OUTPUTS)
     parser.add_argument("--help", action="store_true")
     return parser.parse_args(words[1:])

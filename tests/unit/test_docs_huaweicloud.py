@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from chalicelib.command.importers.cce_addon import read_addon
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
-from chalicelib.policy.importers.cce_addon import read_addon
 from chalicelib.policy.load import load
 from chalicelib.providers import errors
 from chalicelib.providers.http import VendorResponse

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.vendor_checks import check_permissions
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.vendor_checks import check_permissions
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Policy as OutscalerPolicy

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.registry import CHECKS, examine
-from chalicelib.doctor.vendor_checks import VENDOR_CHECKS
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.registry import CHECKS, examine
+from chalicelib.command.doctor.vendor_checks import VENDOR_CHECKS
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.node_groups import read_node_groups

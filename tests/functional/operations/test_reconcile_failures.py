@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli.main import main
+from chalicelib.command.main import main
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.handlers import read_api
 from chalicelib.kube.errors import ClusterError, Unavailable

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import shlex
 from typing import Any
 
 import msgspec
 import pytest
 
-from chalicelib.cli.main import COMMANDS
+from chalicelib.command.main import COMMANDS
 from chalicelib.model.memory import Backoff, BreakerState, FailedRemoval, GroupMemory, Memory
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
@@ -147,12 +146,12 @@ def test_every_condition_has_a_known_type_and_a_next_command() -> None:
 
 
 def test_command_of_each_condition_is_one_that_the_command_line_accepts() -> None:
-    modules = {command.name: command.module for command in COMMANDS}
+    by_name = {command.name: command for command in COMMANDS}
     found = {each.command for changes, _ in CASES.values() for each in conditions(facts(**changes))}
     assert len(found) > 5
     for name, command, *rest in map(shlex.split, found):
         parser = argparse.ArgumentParser(exit_on_error=False)
-        importlib.import_module(modules[command]).add_arguments(parser)
+        by_name[command].load().add_arguments(parser)
         assert (name, bool(parser.parse_args(rest))) == ("outscaler", True)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.cli import plan_output
-from chalicelib.cli.tables import Table
+from chalicelib.command import plan_output
+from chalicelib.command.tables import Table
 from chalicelib.model.plan import Plan, PodPlacement, UnschedulablePods
 from tests.builders import ClusterBuilder, cluster, node
 

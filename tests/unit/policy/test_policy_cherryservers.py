@@ -6,11 +6,11 @@ import base64
 
 import pytest
 
+from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.serialize import dump
 from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.settings import KNOWN, CherryBounds, read_settings

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.command.serialize_policy import dump
 from chalicelib.model.policy import (
     GroupPolicy,
     KubernetesAccess,
@@ -22,7 +23,6 @@ from chalicelib.model.policy import (
 )
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
 from chalicelib.policy.load import load
-from chalicelib.policy.serialize import dump
 from infra.tools.policy_reference import EXAMPLE, reference
 from tests.unit.policy.policy_documents import ARCHITECTURE
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.serialize import dump
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, read_settings
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers

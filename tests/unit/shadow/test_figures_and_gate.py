@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.command.shadow_figures import Figures, figures
+from chalicelib.command.shadow_gate import gate, is_open
 from chalicelib.shadow.causes import UNKNOWN, Situation, cause
-from chalicelib.shadow.figures import Figures, figures
-from chalicelib.shadow.gate import gate, is_open
 from chalicelib.shadow.records import (
     GROWTH,
     KEPT,

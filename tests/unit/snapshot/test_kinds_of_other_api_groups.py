@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.saved_cluster import read
 
 _TEMPLATE = {
     "metadata": {"labels": {"app": "x"}},

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.saved_cluster import read
 from tests.functional.saved_cluster import node, save
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib.command.saved.saved_cluster import read
 from chalicelib.model.pod import PodClass, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.model.snapshot import PriorityConfig, Snapshot
 from chalicelib.model.storage import Claim, PersistentVolume, StorageCapacity, StorageClass
 from chalicelib.policy import priority_configmap
-from chalicelib.snapshot.saved_cluster import read
 
 ZONE = "topology.kubernetes.io/zone"
 GI = 2**30

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.memory_file import read, write
+from chalicelib.command.memory_file import read, write
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationSpec, OperationStatus
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document

@@ -1,0 +1,1 @@
+"""The subcommands of `outscaler`, a module each: add_arguments(parser) and run(args) -> exit code."""

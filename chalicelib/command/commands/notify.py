@@ -1,0 +1,148 @@
+"""`outscaler notify test|open|dead CLUSTER`: sends a test message to each destination, or shows what is remembered.
+
+The test is sent with the caller's own AWS credentials and not by the deployment's function. It shows that destinations,
+secrets and filters are right; the function's rights are part of the deployment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from chalicelib.command.deployment_settings import settings_of
+from chalicelib.command.output import emit
+from chalicelib.command.store_access import add_table_argument, open_store, stored_policy, table_name
+from chalicelib.command.tables import Table
+from chalicelib.model.errors import BadInput
+from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.timestamps import format_time
+from chalicelib.policy.load import load
+
+if TYPE_CHECKING:
+    from chalicelib.notify.notices import NoticeMessage, NoticeState
+    from chalicelib.store import Store
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add WHAT, CLUSTER and --table."""
+    parser.add_argument(
+        "what",
+        choices=tuple(_KINDS),
+        help="test: send a test message to each destination; open: conditions that are open or wait to be; dead: "
+        "messages that could not be delivered",
+    )
+    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command. Returns 0, and 1 where a destination did not accept the test message."""
+    return _KINDS[args.what](open_store(args), args)
+
+
+def _test(store: Store, args: argparse.Namespace) -> int:
+    from chalicelib.aws.secrets_manager import SecretsManagerReader
+    from chalicelib.notify.channels import channels_of, stack_of
+    from chalicelib.notify.conditions import NoticeCondition
+    from chalicelib.notify.delivery import attempt
+    from chalicelib.notify.notices import ONCE, NoticeMessage
+
+    settings = load(stored_policy(store, args.name).text, place=args.name)[0].notifications
+    if settings is None or not settings.destinations:
+        raise BadInput(args.name, "its policy has no destinations", "write spec.notifications, and apply the policy")
+    now = time.time()
+    condition = NoticeCondition(
+        "notifications.test",
+        "notifications.test",
+        NoticeSeverity.INFO,
+        f"a test message of outscaler notify test {args.name}; nothing is wrong",
+        command=f"outscaler notify open {args.name}",
+    )
+    message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
+    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=settings_of(store).deployment, topics=None)
+    channels = channels_of(runtime, stack_of(table_name(args)))(args.name)
+    done, problems = attempt(message, settings, channels, now)
+    data = {
+        "name": args.name,
+        "id": message.id,
+        "destinations": {name: problems.get(name) for name in settings.destinations},
+    }
+    rows = tuple((name, "accepted" if done[name] else "refused", problems.get(name, "")) for name in done)
+    emit(args.output, data, lambda: [Table(("destination", "result", "problem"), rows)])
+    return 1 if problems else 0
+
+
+def _open(store: Store, args: argparse.Namespace) -> int:
+    state = _state(store, args)
+    found = sorted(state.notices.values(), key=lambda each: (not each.opened_at, each.since))
+    data = {
+        "name": args.name,
+        "conditions": [
+            {
+                "type": each.condition.type,
+                "severity": each.condition.severity.value,
+                "message": each.condition.message,
+                "since": format_time(each.since),
+                "openedAt": format_time(each.opened_at) if each.opened_at else None,
+            }
+            for each in found
+        ],
+        "unsent": len(state.messages),
+    }
+    rows = tuple(
+        (
+            each.condition.type,
+            each.condition.severity.value,
+            format_time(each.since),
+            "yes" if each.opened_at else "not yet",
+            each.condition.message,
+        )
+        for each in found
+    )
+    emit(
+        args.output,
+        data,
+        lambda: [
+            Table(("type", "severity", "since", "sent", "message"), rows, empty="no condition is open"),
+            *([f"{len(state.messages)} messages wait for delivery"] if state.messages else []),
+        ],
+    )
+    return 0
+
+
+def _dead(store: Store, args: argparse.Namespace) -> int:
+    found = _state(store, args).dead
+    rows = tuple(
+        (each.condition.type, format_time(each.at), ", ".join(each.left), each.condition.message) for each in found
+    )
+    emit(
+        args.output,
+        {"name": args.name, "messages": [_message_data(each) for each in found]},
+        lambda: [Table(("type", "at", "not delivered to", "message"), rows, empty="no message is lost")],
+    )
+    return 0
+
+
+def _message_data(message: NoticeMessage) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "type": message.condition.type,
+        "state": message.state,
+        "at": format_time(message.at),
+        "attempts": message.attempts,
+        "notDeliveredTo": list(message.left),
+        "message": message.condition.message,
+    }
+
+
+def _state(store: Store, args: argparse.Namespace) -> NoticeState:
+    from chalicelib.notify.run import load_state
+
+    stored_policy(store, args.name)
+    return load_state(store.notices().load(args.name)[0])
+
+
+_KINDS: dict[str, Callable[[Store, argparse.Namespace], int]] = {"test": _test, "open": _open, "dead": _dead}

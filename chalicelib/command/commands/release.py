@@ -1,0 +1,116 @@
+"""`outscaler release CLUSTER`: overrides the circuit breaker for a limited time after a review, or releases a claim
+permanently.
+
+The circuit breaker (spec.maxDisruption) stops all removals once a plan would remove too large a part of the cluster at
+once. Only an operator's override lets removals continue. The override expires by itself, so that it cannot be left on
+by mistake.
+
+A claim (store/group_ownership.py) reserves a node group for one cluster. --claim releases it, and the next cluster that
+plans an operation on the group takes ownership.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.command.argument_types import duration
+from chalicelib.command.breaker_view import brake_data
+from chalicelib.command.name_lookup import near
+from chalicelib.command.operator_journal import Facts, note
+from chalicelib.command.output import emit
+from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.timestamps import format_time
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+SHORTEST, LONGEST = 60.0, 86400.0  # seconds; a longer override amounts to a policy without the limit
+_LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, such as 20m"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add CLUSTER, --for and --table."""
+    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    parser.add_argument(
+        "--for",
+        type=duration(SHORTEST, LONGEST, _LIMITS),
+        default=3600.0,
+        dest="lasts",
+        metavar="DURATION",
+        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)",
+    )
+    parser.add_argument(
+        "--claim",
+        default="",
+        metavar="GROUP",
+        help="release CLUSTER's claim on this node group, by its id, and leave the circuit breaker as it is",
+    )
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Store the override and return 0; it applies from the next pass on."""
+    store = open_store(args)
+    if args.claim:
+        return _give_back(store, args)
+    stored_policy(store, args.name)
+    memory, now = store.memory.look(args.name), time.time()
+    until = now + args.lasts
+    store.breaker_overrides.release(args.name, until)
+    was_on = brake_data(memory, now)["on"]
+    note(store, args.name, "release", {"until": format_time(until), "was_on": was_on})
+    data = {
+        "name": args.name,
+        "wasOn": was_on,
+        **brake_data(msgspec.structs.replace(memory, released_until=until), now),
+    }
+    emit(
+        args.output,
+        data,
+        lambda: [
+            (
+                f"{args.name}: the circuit breaker is released until {data['releasedUntil']}; "
+                f"it was {'tripped' if was_on else 'not tripped'}"
+            )
+        ],
+    )
+    return 0
+
+
+def _claims_like(claim: str, own: list[str]) -> str:
+    if close := near(claim, own):
+        return f"did you mean {', '.join(close[:3])}?"
+    return f"its claims: {', '.join(own[:5])}; outscaler get claims lists them" if own else "it has no claims"
+
+
+def _give_back(store: Store, args: argparse.Namespace) -> int:
+    """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
+    it."""
+    place = f"--claim {args.claim}"
+    every = store.group_ownership.all()
+    found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
+    if not found:
+        holder = next((each.owner for each in every if args.claim in (each.key, each.group)), "")
+        raise BadInput(
+            place,
+            f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
+            _claims_like(args.claim, [each.key for each in every if each.owner == args.name]),
+        )
+    if len(found) > 1:
+        raise BadInput(
+            place, f"means {len(found)} claims: {', '.join(each.key for each in found)}", "write one of these"
+        )
+    claim = found[0]
+    if why_not := store.group_ownership.give_back(args.name, (claim.provider, claim.key)):
+        raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
+    facts: Facts = {"claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
+    note(store, args.name, "claim-released", facts)
+    data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
+    emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
+    return 0

@@ -1,0 +1,195 @@
+"""Checks of the kubeconfig that the functions will use: its address, its login, the end of its token, and clocks."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.timestamps import format_time, parse_time
+from chalicelib.net.forbidden_addresses import address_of
+from chalicelib.net.safe_yaml import parsed
+
+DAY = 86400.0
+TOKEN_SOON, CERTIFICATE_SOON = 7 * DAY, 30 * DAY
+"""Seconds before its end at which a credential is a warning."""
+CLOCK_WARNING, CLOCK_ERROR = 30.0, 300.0
+"""Seconds of difference between clocks. Vendors refuse signatures at 15 minutes, the webhook at 5."""
+# Two times in a row are a certificate's validity (RFC 5280, 4.1.2.5): UTCTime or GeneralizedTime.
+_VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d|\x18\x0f)(\d{12}Z|\d{14}Z)")
+_INSIDE = (".local", ".svc", ".internal", ".cluster.local")
+_DAMAGED: tuple[type[Exception], ...] = (yaml.YAMLError, *MALFORMED)
+_DAMAGED_TOKEN: tuple[type[Exception], ...] = (binascii.Error, ValueError, *MALFORMED)
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    exp: float | None = None
+    bound: dict[str, Any] | None = msgspec.field(default=None, name="kubernetes.io")
+
+
+def private_address(server: str) -> str:
+    """Return why a function outside the cluster's network cannot reach that URL; "" if it may."""
+    host = urlsplit(server).hostname or ""
+    address = address_of(host)
+    private = address is not None and (address.is_private or address.is_loopback or address.is_link_local)
+    if private or host == "localhost" or host.endswith(_INSIDE):
+        return f"the API server {server} has a private address: functions outside its network cannot reach it"
+    return ""
+
+
+def check_address(context: DoctorContext) -> Sequence[Finding]:
+    """DR01: an address that functions cannot reach."""
+    found: list[Finding] = []
+    if context.vpc:
+        return found
+    for client in (context.workload, context.management):
+        if client is not None and (problem := private_address(client.server()[0])):
+            fix = "publish the API server for the functions, or run them in its VPC and say so with --vpc"
+            found.append(Finding(id="DR01", severity=Severity.ERROR, subject="kubeconfig", message=problem, fix=fix))
+    return found
+
+
+def check_login(context: DoctorContext) -> Sequence[Finding]:
+    """DR02: a login that needs a program, or files of the workstation."""
+    user, cluster = _current(context.kubeconfig_text)
+    problems = []
+    if isinstance(plugin := user.get("exec"), Mapping):
+        problems.append(f"exec plugin {str(plugin.get('command', ''))[:60]}")
+    if isinstance(provider := user.get("auth-provider"), Mapping):
+        problems.append(f"auth provider {str(provider.get('name', ''))[:60]}")
+    files = ("client-certificate", "client-key", "tokenFile")
+    problems += [f"the file of {key}" for key in files if user.get(key)]
+    problems += ["the file of certificate-authority"] if cluster.get("certificate-authority") else []
+    if not problems:
+        return ()
+    return (
+        Finding(
+            id="DR02",
+            severity=Severity.ERROR,
+            subject="kubeconfig",
+            message=f"the kubeconfig uses {', '.join(problems)}, which functions do not have",
+            fix="outscaler kubeconfig makes one with the token of a service account",
+            evidence={"uses": problems},
+        ),
+    )
+
+
+def check_ends(context: DoctorContext) -> Sequence[Finding]:
+    """DR03: a token or client certificate that ends. The token's signature is not verified."""
+    user, _ = _current(context.kubeconfig_text)
+    now = context.clock()
+    found: list[Finding] = []
+    token = user.get("token")
+    if isinstance(token, str) and token:
+        found.extend(_token_end(token, now))
+    data = user.get("client-certificate-data")
+    if isinstance(data, str) and data:
+        found.extend(_certificate_end(data, now))
+    return found
+
+
+def _token_end(token: str, now: float) -> Iterator[Finding]:
+    claims = _claims(token)
+    if claims is None:
+        text = "the token is not a JWT: its end is not known"
+        yield Finding(id="DR03", severity=Severity.INFO, subject="kubeconfig", message=text, fix="nothing to do")
+        return
+    bound = [kind for kind in ("pod", "node") if kind in (claims.bound or {})]
+    if bound:
+        yield _end(f"the token is bound to a {bound[0]} and ends with it", Severity.ERROR)
+    if claims.exp is not None:
+        yield from _ending("the token", claims.exp, now, TOKEN_SOON)
+
+
+def _claims(token: str) -> _Claims | None:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims)
+    except _DAMAGED_TOKEN:
+        return None
+
+
+def _certificate_end(data: str, now: float) -> Iterator[Finding]:
+    try:
+        blocks = ssl.PEM_cert_to_DER_cert(base64.b64decode(data, validate=True).decode("ascii"))
+    except (binascii.Error, ValueError):
+        return
+    if match := _VALIDITY.search(blocks):
+        digits = match[1].decode()
+        year = digits[:-11] if len(digits) == 15 else f"{'19' if digits[0] >= '5' else '20'}{digits[:2]}"
+        rest = digits[-11:]
+        end = f"{year}-{rest[:2]}-{rest[2:4]}T{rest[4:6]}:{rest[6:8]}:{rest[8:10]}Z"
+        yield from _ending("the client certificate", parse_time(end), now, CERTIFICATE_SOON)
+
+
+def _ending(what: str, ends: float, now: float, soon: float) -> Iterator[Finding]:
+    left = ends - now
+    if left <= 0:
+        yield _end(f"{what} ended {format_time(ends)}", Severity.ERROR)
+    elif left <= DAY:
+        yield _end(f"{what} ends {format_time(ends)}, in {left / 3600:.0f} h", Severity.ERROR)
+    elif left <= soon:
+        yield _end(f"{what} ends {format_time(ends)}, in {left / DAY:.0f} days", Severity.WARNING)
+
+
+def _end(message: str, severity: Severity) -> Finding:
+    fix = "kubectl apply -f infra/kubernetes/token-secret.yaml, then outscaler kubeconfig and store it again"
+    return Finding(id="DR03", severity=severity, subject="kubeconfig", message=message, fix=fix)
+
+
+def check_clocks(context: DoctorContext) -> Sequence[Finding]:
+    """DR06: the clock of the API server against this computer's."""
+    server = context.cluster.server_time()
+    if server is None:
+        text = "the API server does not state its time"
+        return (Finding(id="DR06", severity=Severity.UNASKED, subject="clock", message=text, fix="nothing to do"),)
+    difference = abs(server - context.clock())
+    if difference < CLOCK_WARNING:
+        return ()
+    severity = Severity.ERROR if difference > CLOCK_ERROR else Severity.WARNING
+    return (
+        Finding(
+            id="DR06",
+            severity=severity,
+            subject="clock",
+            message=f"the clocks of the API server and of this computer differ by {difference:.0f} s",
+            fix="synchronise both with NTP; signatures are refused at 5 to 15 minutes",
+            evidence={"seconds": round(difference)},
+        ),
+    )
+
+
+def _current(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the user and the cluster of the current context; empty where the text has none."""
+    try:
+        document = parsed(text)
+    except _DAMAGED:
+        document = None
+    if not isinstance(document, dict):
+        return {}, {}
+    context = _named(document, "contexts", document.get("current-context"), "context")
+    return (
+        _named(document, "users", context.get("user"), "user"),
+        _named(document, "clusters", context.get("cluster"), "cluster"),
+    )
+
+
+def _named(document: Mapping[str, Any], section: str, name: object, key: str) -> Mapping[str, Any]:
+    entries = document.get(section)
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(key), dict):
+            found: Mapping[str, Any] = entry[key]
+            return found
+    return {}

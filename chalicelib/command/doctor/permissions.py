@@ -1,0 +1,271 @@
+"""Checks of RBAC: every verb that Outscaler uses in a cluster is asked for with a SelfSubjectAccessReview.
+
+A review stores nothing, and every authenticated user may create one. SelfSubjectRulesReviews are not used for the rows,
+because they do not tell a Role's rule from a ClusterRole's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.needed_rules import (
+    EVERYWHERE,
+    MANAGEMENT,
+    NAMESPACED,
+    WORKLOAD,
+    NeededRule,
+    RoleFile,
+    capi_namespaces,
+    needed_rules,
+)
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import ClusterError
+from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.snapshot.listed_resources import RESOURCES
+
+_REVIEWS = "/apis/authorization.k8s.io/v1"
+_OPTIONAL = {each.plural: each.weakens for each in RESOURCES if not each.required}
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class _GrantedRule(msgspec.Struct, frozen=True, rename="camel"):
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+    resource_names: tuple[str, ...] | None = None
+
+
+class _GrantedRules(msgspec.Struct, frozen=True, rename="camel"):
+    resource_rules: tuple[_GrantedRule, ...] | None = None
+
+
+class _RulesReview(msgspec.Struct, frozen=True):
+    status: _GrantedRules = _GrantedRules()
+
+
+def check_permissions(context: DoctorContext) -> Sequence[Finding]:
+    """DR04: rules that are missing, one finding each."""
+    acts = permitted(context.policy).act
+    found: list[Finding] = []
+    rules = needed_rules(context.policy)
+    for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management)):
+        for rule in (each for each in rules if each.place == place):
+            if client is None:
+                why = dict(context.unreachable).get(place, "no kubeconfig is given")
+                found.append(_unasked(f"{place} cluster: {why}"))
+                break
+            found.extend(_missing(client, rule, acts=acts))
+    return found
+
+
+def _missing(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iterator[Finding]:
+    asked = [
+        (resource, verb, name) for resource in rule.resources for verb in rule.verbs for name in rule.names or ("",)
+    ]
+    lacking: list[tuple[str, str]] = []
+    for resource, verb, name in asked:
+        try:
+            if not _is_allowed(client, rule.group, resource, verb, rule.namespace, name):
+                lacking.append((resource, verb))
+        except ClusterError as error:
+            yield _unasked(f"{resource}: {verb} could not be asked for: {error.message}")
+            return
+    if not lacking:
+        return
+    words = _grouped(lacking)
+    where = f" in namespace {rule.namespace}" if rule.namespace else ""
+    yield Finding(
+        id="DR04",
+        severity=_severity(rule, [resource for resource, _ in lacking], acts=acts),
+        subject="rbac",
+        message=f"{words} is not allowed{where} in the {rule.place} cluster; needed for {rule.needed_for}",
+        fix=f"{_remedy(rule)}\n{rule_yaml(rule)}",
+        evidence={"missing": [f"{resource} {verb}" for resource, verb in dict.fromkeys(lacking)], "place": rule.place},
+    )
+
+
+def _remedy(rule: NeededRule) -> str:
+    """Return how to get the role that grants a rule, in one line; the rule itself follows it."""
+    role = (
+        f"Role {rule.source.role} in namespace {rule.namespace}"
+        if rule.namespace
+        else f"ClusterRole {rule.source.role}"
+    )
+    text = f"{_applied(rule.source)}, which grants in {role}:"
+    if rule.source.file != EVERYWHERE:
+        return text
+    return (
+        f"set namespace in providers.clusterapi and apply infra/kubernetes/{NAMESPACED}; only where the namespaces "
+        f"cannot be named: {text}"
+    )
+
+
+def _applied(source: RoleFile) -> str:
+    path = f"infra/kubernetes/{source.file}"
+    if not source.edits:
+        return f"kubectl apply -f {path}"
+    words = " and ".join(f"{needed} in place of {given}" for given, needed in source.edits)
+    return f"write {words} into {path}, then kubectl apply -f it"
+
+
+def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
+    """Return `nodes, pods: list; nodes: patch`: resources with the same verbs together."""
+    verbs: dict[str, list[str]] = {}
+    for resource, verb in dict.fromkeys(lacking):
+        verbs.setdefault(resource, []).append(verb)
+    together: dict[str, list[str]] = {}
+    for resource, missing in verbs.items():
+        together.setdefault(", ".join(missing), []).append(resource)
+    return "; ".join(f"{', '.join(resources)}: {missing}" for missing, resources in together.items())
+
+
+def rule_yaml(rule: NeededRule) -> str:
+    """Return the rule as an entry of a role, in one line."""
+    names = f", resourceNames: [{', '.join(rule.names)}]" if rule.names else ""
+    resources, verbs = ", ".join(rule.resources), ", ".join(rule.verbs)
+    return f'- {{apiGroups: ["{rule.group}"], resources: [{resources}]{names}, verbs: [{verbs}]}}'
+
+
+def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Severity:
+    """Optional lists make verdicts less certain. Rights to change count once the policy is active."""
+    if not rule.required or (rule.acts and not acts):
+        return Severity.WARNING
+    listed = rule.verbs == ("list",) and rule.place == WORKLOAD
+    return Severity.WARNING if listed and all(each in _OPTIONAL for each in resources) else Severity.ERROR
+
+
+def _is_allowed(client: KubeClient, group: str, resource: str, verb: str, namespace: str, name: str) -> bool:
+    plural, _, subresource = resource.partition("/")
+    attributes = {
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace,
+        "name": name,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = client.request("POST", f"{_REVIEWS}/selfsubjectaccessreviews", body=body)
+    return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+_DANGEROUS = (
+    ("", "pods", "delete"),
+    ("", "pods", "create"),
+    ("", "nodes", "delete"),
+    ("", "secrets", "list"),
+    ("", "secrets", "get"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
+)
+
+
+def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
+    """DR05: rights that nothing here uses."""
+    return (*_dangerous(context), *_too_wide(context))
+
+
+def _too_wide(context: DoctorContext) -> Iterator[Finding]:
+    """Rights to Cluster API's objects of all namespaces, where the policy names some."""
+    clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
+    removals = [each for each in needed_rules(context.policy) if each.source.file == NAMESPACED and each.acts]
+    for rule in removals[-1:]:
+        client = clients[rule.place]
+        if client is None or not _is_allowed(client, rule.group, rule.resources[0], rule.verbs[-1], "", ""):
+            return
+        names = ", ".join(capi_namespaces(context.policy))
+        yield Finding(
+            id="DR05",
+            severity=Severity.INFO,
+            subject="rbac",
+            message=f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}",
+            fix=f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}",
+            evidence={"superfluous": [f"{rule.verbs[-1]} {rule.resources[0]}"]},
+        )
+
+
+def _dangerous(context: DoctorContext) -> Sequence[Finding]:
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "kube-system"},
+    }
+    answer = context.cluster.request("POST", f"{_REVIEWS}/selfsubjectrulesreviews", body=body)
+    granted = msgspec.json.decode(answer, type=_RulesReview).status.resource_rules or ()
+    found = [
+        f"{verb} {resource}"
+        for group, resource, verb in _DANGEROUS
+        if any(_covers(rule, group, resource, verb) for rule in granted)
+    ]
+    if not found:
+        return ()
+    message = f"may also: {', '.join(found)} in kube-system; nothing of it is used"
+    return (
+        Finding(
+            id="DR05",
+            severity=Severity.INFO,
+            subject="rbac",
+            message=message,
+            fix="use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig",
+            evidence={"superfluous": found},
+        ),
+    )
+
+
+def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
+    wanted = ((group, rule.api_groups), (resource, rule.resources), (verb, rule.verbs))
+    return not rule.resource_names and all(bool({word, "*"} & set(granted or ())) for word, granted in wanted)
+
+
+def check_admission(context: DoctorContext) -> Sequence[Finding]:
+    """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
+    if not context.probe:
+        text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
+        return (_unasked(text, "--probe-writes asks with dry runs, which may call webhooks"),)
+    nodes = context.seen.nodes
+    if not nodes:
+        return (_unasked("there is no node for a dry run of a taint"),)
+    name = nodes[0].name
+    path = f"/api/v1/nodes/{path_segment(name)}"
+    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in nodes[0].taints]
+    taints = [each for each in taints if each["key"] != TO_BE_DELETED]
+    taints.append({"key": TO_BE_DELETED, "value": "0", "effect": "NoSchedule"})
+    try:
+        context.cluster.request(
+            "PATCH",
+            path,
+            query={"dryRun": "All"},
+            body={"spec": {"taints": taints}},
+            content_type="application/merge-patch+json",
+        )
+    except ClusterError as error:
+        return (
+            Finding(
+                id="DR04",
+                severity=Severity.ERROR if permitted(context.policy).act else Severity.WARNING,
+                subject="rbac",
+                message=f"a dry run of a taint on node {name} is refused: {error.message}",
+                fix=f"permit the taint {TO_BE_DELETED} by this account in the admission policy",
+                evidence={"node": name},
+            ),
+        )
+    return ()
+
+
+def _unasked(text: str, fix: str = "correct the connection, and repeat the command") -> Finding:
+    return Finding(id="DR04", severity=Severity.UNASKED, subject="rbac", message=text, fix=fix)

@@ -1,0 +1,110 @@
+"""Output model of `outscaler explain`, shared by the commands about pods, nodes and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.command.plan_output import assumptions
+from chalicelib.command.tables import Block, Table
+from chalicelib.model.plan import Plan
+from chalicelib.model.quantity import format_amount
+from chalicelib.model.reason import Reason
+from chalicelib.model.snapshot import MissingData
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import sentence
+
+# Prefixes by which a gap states what it weakens (snapshot/live_cluster.py).
+_REMOVALS_ONLY, _GROWTH_ONLY = ("BlockedByPod",), ("scale-up:", "expander")
+
+
+class ExplainContext(msgspec.Struct, frozen=True):
+    """A cluster and the plan for it."""
+
+    case: PlanInputs
+    decided: PlannedCase
+
+    @property
+    def plan(self) -> Plan:
+        """Return the plan."""
+        return self.decided.plan
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """One explanation. says: sentences; facts: (name, value) pairs; tables: related tables; data: the JSON fields after
+    the common ones."""
+
+    kind: str
+    name: str
+    says: tuple[str, ...]
+    data: dict[str, Any]
+    facts: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
+
+
+def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
+    """Return kind, name, cluster, at, assumed and says, then the explanation's own fields, then the plan's notes and
+    the gaps that weaken the explanation."""
+    plan = scene.plan
+    return {
+        "kind": answer.kind,
+        "name": answer.name,
+        "cluster": plan.cluster,
+        "at": format_time(plan.at),
+        "assumed": list(scene.case.assumed),
+        "says": list(answer.says),
+        **answer.data,
+        "notes": [coded(note) for note in plan.notes],
+        "gaps": [msgspec.to_builtins(gap) for gap in answer.gaps],
+    }
+
+
+def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
+    """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
+    said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
+    rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in answer.gaps)
+    blocks: list[Block] = [
+        *said,
+        "\n".join(answer.says),
+        Table(("property", "value"), answer.facts),
+        *answer.tables,
+        Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in scene.plan.notes), title="Notes"),
+        Table(("could not be read", "why", "less certain decisions"), rows, title="Missing data"),
+    ]
+    return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
+
+
+def coded(reason: Reason) -> dict[str, Any]:
+    """Return a machine-readable reason: its code, its sentence and its numbers."""
+    return {"code": reason.code.value, "message": sentence(reason), "params": dict(reason.params)}
+
+
+def amounts(named: Mapping[str, int]) -> str:
+    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`."""
+    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(named.items())) or "nothing"
+
+
+def sentences(reasons: Iterable[Reason]) -> str:
+    """Join several reasons for one table cell."""
+    return "; ".join(sentence(reason) for reason in reasons)
+
+
+def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[MissingData, ...]:
+    """Return the gaps that make an explanation less certain: gaps of a relevant kind, and gaps about the pod itself or
+    about pods on the node.
+
+    removal: True for an explanation of node removals, where drain rules are relevant and scale-up rules are not; False
+    for the reverse.
+    """
+    beside = _GROWTH_ONLY if removal else _REMOVALS_ONLY
+
+    def matters(gap: MissingData) -> bool:
+        if gap.affected_decisions:
+            return not all(each.startswith(beside) for each in gap.affected_decisions)
+        return gap.kind != "Pod" or not gap.name or gap.name == name or (bool(node) and gap.node == node)
+
+    return tuple(gap for gap in plan.gaps if matters(gap))

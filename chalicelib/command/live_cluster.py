@@ -1,0 +1,221 @@
+"""Reads the live cluster for `plan` and `explain` with the operator's own kubeconfigs.
+
+A command on a workstation may not read the deployment's secrets. A file on the command line replaces each kubeconfig
+that the policy keeps in Secrets Manager, and `--secret NAME=FILE` replaces the vendors' credentials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.command.deployment_settings import on_this_machine, settings_here
+from chalicelib.command.kubeconfig_files import read_kubeconfig
+from chalicelib.command.kubeconfig_plugins import plugin_logins
+from chalicelib.command.policy_files import load_document, read_document
+from chalicelib.command.policy_files import place_of as place_of_document
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.secret import place_of
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.net.bounded_files import text
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import KubeClient
+    from chalicelib.model.group import NodeGroup
+    from chalicelib.model.node import Node
+    from chalicelib.model.snapshot import MissingData
+    from chalicelib.providers.base import Provider
+
+    GroupReader = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
+
+_CLUSTER_API = "clusterapi"
+
+
+class OpenedCluster(msgspec.Struct, frozen=True):
+    """Connections of a policy, by files of the command line. providers: empty where the policy has none."""
+
+    policy: Policy
+    kube: KubeClient
+    providers: tuple[Provider, ...]
+
+    def read(self, now: float, groups: GroupReader | None = None) -> Snapshot:
+        """Return a snapshot. groups: reads the node groups, None for the providers. Raises ClusterError."""
+        from chalicelib.policy.horizontal_node_autoscaler import obeyed
+        from chalicelib.snapshot.live_cluster import read_live_cluster
+        from chalicelib.snapshot.node_groups import read_node_groups
+
+        return read_live_cluster(
+            self.policy.name,
+            self.kube,
+            groups or (lambda nodes: read_node_groups(self.providers, nodes)),
+            now,
+            namespace=self.policy.options.namespace,
+            rules=obeyed(self.policy),
+        )
+
+
+def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
+    BadInput."""
+    from chalicelib.command.saved import saved_cluster
+
+    if args.node_groups is not None:
+        opened = open_cluster(args, policy, providers=False)
+        return opened.read(now, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()))
+    if not policy.providers:
+        raise BadInput(
+            "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
+        )
+    return open_cluster(args, policy).read(now)
+
+
+def open_cluster(
+    args: argparse.Namespace, policy: Policy, *, providers: bool = True, deployment: Deployment | None = None
+) -> OpenedCluster:
+    """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
+    --secret. deployment: what policies may name, None for what is known without AWS. Raises BadInput."""
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
+    from chalicelib.policy.read_credentials import observing
+    from chalicelib.providers.registry import providers as for_policy
+    from chalicelib.providers.services import ProviderServices
+
+    read_secret = secret_files(args.secret)
+
+    def connected(access: KubernetesAccess) -> KubeClient:
+        by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
+        return _connected(access, args.secret, "--context" if by_line else POLICY_CONTEXT)
+
+    policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
+    kube = connected(policy.kubernetes)
+    if not providers:
+        return OpenedCluster(policy, kube, ())
+    services = ProviderServices(connect=connected, deployment=on_this_machine(deployment or settings_here().deployment))
+    return OpenedCluster(policy, kube, tuple(for_policy(observing(policy), kube, read_secret, time.time, services)))
+
+
+def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
+    """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
+    BadInput."""
+    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), (), "--context")
+
+
+def add_management_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add where the objects of Cluster API are, for roles that may read one namespace only."""
+    parser.add_argument(
+        "--management-namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the namespace of Cluster API's objects; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", help="a policy document that names the namespaces, or - for standard input"
+    )
+
+
+def management_namespaces(args: argparse.Namespace, policy: Policy | None) -> tuple[str, ...]:
+    """Return the namespaces of Cluster API's objects: ("",) for all, () where the policy has none. Raises BadInput."""
+    from chalicelib.command.doctor.needed_rules import capi_namespaces
+
+    if args.management_namespace or policy is None:
+        return tuple(args.management_namespace) or ("",)
+    return capi_namespaces(policy)
+
+
+def policy_of(args: argparse.Namespace) -> Policy | None:
+    """Return the policy of --policy, None where it is not given. Raises BadInput, OSError."""
+    if not args.policy:
+        return None
+    return load_document(read_document(args.policy), place_of_document(args.policy))[0]
+
+
+def connected_management(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
+    """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
+    where the policy has none, or where it is the workload cluster. Raises BadInput."""
+    from chalicelib.command.doctor.needed_rules import management_access
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
+
+    if args.management_kubeconfig is not None:
+        return connected_by_file(args.management_kubeconfig, "")
+    access = management_access(by_hand(policy, args.kubeconfig, args.context or "", None))
+    return None if access is None else _connected(access, args.secret, POLICY_CONTEXT)
+
+
+def _connected(access: KubernetesAccess, secrets: Sequence[str], context_place: str) -> KubeClient:
+    from chalicelib.kube.connect import connect
+
+    return connect(
+        access,
+        secret_files(secrets),
+        clock=time.time,
+        files=True,
+        context_place=context_place,
+        plugins=plugin_logins(time.time),
+        read_file=read_kubeconfig,
+    )
+
+
+def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
+    """Return the policy with its connections replaced by the kubeconfig files of the command line.
+
+    kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's objects, None to keep the
+    policy's setting. Raises BadInput where the policy has no provider that uses a management cluster.
+    """
+    access = msgspec.structs.replace(
+        policy.kubernetes,
+        kubeconfig_secret="",
+        kubeconfig_file=str(kubeconfig),
+        context=context,
+        eks_cluster="",
+        region="",
+    )
+    settings = policy.providers.get(_CLUSTER_API)
+    if settings is None and management is not None:
+        raise BadInput(
+            "--management-kubeconfig", f"belongs to the provider {_CLUSTER_API}, and the policy has none", "take it out"
+        )
+    if settings is None:
+        return msgspec.structs.replace(policy, kubernetes=access)
+    if management is not None:
+        secrets = {"kubeconfigSecret", "observeSecret", "context"}
+        kept = {key: value for key, value in settings.items() if key not in secrets}
+        settings = {**kept, "kubeconfigFile": str(management)}
+    elif not policy.kubernetes.has_own_way:
+        # The in-cluster kubeconfig connects to both clusters, and the file replaces it for both.
+        settings = {key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"}
+    return msgspec.structs.replace(policy, kubernetes=access, providers={**policy.providers, _CLUSTER_API: settings})
+
+
+def secret_files(given: Sequence[str]) -> Callable[[str], str]:
+    """Return a reader of secrets that come from files. given: `NAME=FILE` each; raises BadInput for any other form.
+
+    The reader raises BadInput for any other secret and for a file that cannot be read; it never quotes a secret.
+    """
+    files: dict[str, Path] = {}
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path):
+            raise BadInput("--secret", "is not NAME=FILE", "write it like outscaler/prod/alicloud=key.json")
+        files[name] = Path(path)
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise BadInput(
+                place_of(name),
+                "is not read from here",
+                f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig",
+            )
+        try:
+            return text(files[name])
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadInput(f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file") from None
+
+    return read

@@ -1,0 +1,220 @@
+"""Reads the inputs of `plan` and `explain`: a cluster from files or live, a policy, a memory, an instant and
+hypothetical changes. Both commands have the same arguments, so that `explain` explains what `plan` shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.command import memory_file, whatif
+from chalicelib.command.deployment_settings import on_this_machine, settings_here
+from chalicelib.command.group_bounds import with_bounds
+from chalicelib.command.live_cluster import live
+from chalicelib.command.output import warn
+from chalicelib.command.policy_files import read_document
+from chalicelib.command.progress import progress
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timestamps import parse_time
+from chalicelib.net.bounded_files import content
+
+_LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
+
+
+class PlanInputs(msgspec.Struct, frozen=True):
+    """All inputs of a plan. assumed: one sentence per assumption; read: seconds that reading took."""
+
+    snapshot: Snapshot
+    policy: Policy
+    memory: Memory
+    now: float
+    seed: int
+    unneeded_for: float | None
+    assumed: tuple[str, ...]
+    read: float
+
+
+class PlannedCase(msgspec.Struct, frozen=True):
+    """A plan, the memory after it, and the seconds that planning took."""
+
+    plan: Plan
+    memory: Memory
+    timings: dict[str, float]
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False, stored: bool = False) -> None:
+    """Add the input arguments and the what-if arguments. folder: whether a positional `folder` may replace
+    --snapshot. stored: whether --cluster may name a cluster of the table instead."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    if folder:
+        source.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
+    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+    if stored:
+        source.add_argument(
+            "--cluster", metavar="NAME", help="the last decision about this cluster, from the deployment's table"
+        )
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument(
+        "--management-kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="the cluster that Cluster API's objects are in, if the policy has one of its own",
+    )
+    parser.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="a file that replaces a secret of the policy (a vendor's credentials); may be repeated",
+    )
+    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
+    parser.add_argument("--memory", metavar="FILE", type=Path, help="a memory file that --save-memory wrote")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option, as in the policy; may be repeated",
+    )
+    parser.add_argument(
+        "--now", metavar="RFC3339", help="the time to plan for (default: DIR/captured-at, otherwise now)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the expander random")
+    parser.add_argument(
+        "--assume-unneeded-for",
+        metavar="DURATION",
+        help="treat every unneeded node as unneeded for so long, to see the removals",
+    )
+    whatif.add_arguments(parser)
+
+
+def read(args: argparse.Namespace) -> PlanInputs:
+    """Read all inputs; raises BadInput."""
+    of_a_live_cluster = (
+        ("--context", args.context),
+        ("--management-kubeconfig", args.management_kubeconfig),
+        ("--secret", args.secret or None),
+    )
+    for argument, given in of_a_live_cluster:
+        if args.snapshot is not None and given is not None:
+            raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
+    now = _now(args)
+    policy = _policy(args, now)
+    memory = memory_file.read(args.memory) if args.memory is not None else Memory()
+    unneeded_for = _duration(args.assume_unneeded_for)
+    started = time.perf_counter()
+    with progress("reading the cluster"):
+        snapshot = _snapshot(args, policy, now)
+    took = time.perf_counter() - started
+    _warn_of_rules(snapshot)
+    snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
+    return PlanInputs(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
+
+
+def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
+    """Make the plan for a case, or for the same case under another policy."""
+    from chalicelib.plan.planner import plan_cluster
+
+    started = time.perf_counter()
+    with progress("planning"):
+        plan, memory = plan_cluster(
+            case.snapshot,
+            policy or case.policy,
+            case.memory,
+            case.now,
+            case.seed,
+            assume_unneeded_for=case.unneeded_for,
+        )
+    return PlannedCase(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
+
+
+def _policy(args: argparse.Namespace, now: float) -> Policy:
+    """Return the policy with its schedules applied at that instant."""
+    from chalicelib.command.option_overrides import with_options
+    from chalicelib.dispatch.mode_guard import permitted
+    from chalicelib.policy.admission import Admission, Purpose
+    from chalicelib.policy.load import load
+    from chalicelib.schedules.apply import apply_schedules
+
+    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
+    if args.policy is not None:
+        policy, warnings = load(
+            read_document(str(args.policy)),
+            place=args.policy.name,
+            admission=Admission(on_this_machine(settings_here().deployment), Purpose.PLANNED),
+        )
+        for warning in warnings:
+            warn(warning)
+        policy = apply_schedules(policy, now)
+        if not permitted(policy).plan:
+            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
+    return with_options(policy, args.option, warn=warn)
+
+
+def _warn_of_rules(snapshot: Snapshot) -> None:
+    """Warn of ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own
+    notes list the refused objects."""
+    for each in snapshot.rule_objects or ():
+        for warning in () if each.problems else each.warnings:
+            warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
+
+
+def _now(args: argparse.Namespace) -> float:
+    if args.now is not None:
+        return _instant(args.now, "--now")
+    captured = args.snapshot / "captured-at" if args.snapshot else None
+    if captured is not None and captured.is_file():
+        return _instant(content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured))
+    return time.time()
+
+
+def _instant(text: str, place: str) -> float:
+    try:
+        return parse_time(text)
+    except BadInput as error:
+        raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
+
+
+def _duration(text: str | None) -> float | None:
+    """Return --assume-unneeded-for in seconds; None if it is not given."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except BadInput as error:
+        raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
+    if seconds < 0:
+        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
+    return seconds
+
+
+def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.command.saved import saved_cluster
+    from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
+
+    if args.snapshot is not None:
+        snapshot = saved_cluster.read(
+            args.snapshot,
+            node_groups=args.node_groups,
+            cluster=policy.name,
+            taken_at=now,
+            namespace=policy.options.namespace,
+        )
+        if policy.scale_up.horizontal_node_autoscalers is False:
+            read = tuple(gap for gap in snapshot.gaps if gap.kind != RULE_OBJECT)
+            snapshot = msgspec.structs.replace(snapshot, rule_objects=(), gaps=read)
+    else:
+        snapshot = live(args, policy, now)
+        if args.node_groups is None:  # the providers have applied the policy's bounds already
+            return snapshot
+    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)

@@ -1,0 +1,1 @@
+"""Clusters saved as files: capture, reading, and drafts of their node groups."""

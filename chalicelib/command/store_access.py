@@ -1,0 +1,160 @@
+"""Opens the store for commands that need AWS, and finds the clusters and their node groups in it. The store is imported
+only by these commands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Collection
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from chalicelib.command.name_lookup import unknown
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import state_table
+
+if TYPE_CHECKING:
+    from chalicelib.command.login_profile import Login
+    from chalicelib.store import Store, StoredPolicy
+
+
+def add_table_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --table NAME and --policy-table NAME for the commands that need AWS."""
+    parser.add_argument(
+        "--table",
+        default="",
+        metavar="NAME",
+        help="DynamoDB table (default: $OUTSCALER_TABLE, else the state table of the deployment $OUTSCALER_PREFIX)",
+    )
+    parser.add_argument(
+        "--policy-table",
+        default="",
+        metavar="NAME",
+        help="DynamoDB table of the policies "
+        "(default: $OUTSCALER_POLICY_TABLE, else the name of the other table and -policies)",
+    )
+
+
+def open_store(args: argparse.Namespace) -> Store:
+    """Open the store on --table and --policy-table, or on the tables that the environment names. Raises BadInput if
+    neither names them, NewerSchema if a newer release has written the tables.
+
+    A given --table is never combined with the environment's policy table, which belongs to a different state table."""
+    table = table_name(args)
+    from chalicelib.store import Store
+    from chalicelib.store.errors import NewerSchema, StoreError
+
+    login = _kept(args)
+    policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
+    if login is not None:
+        policy_table = args.policy_table or login.policy_table
+        _use_region(login.region)
+    store = Store(table, clock=time.time, policy_table=policy_table)
+    try:
+        store.schema.check()
+    except NewerSchema:
+        raise
+    except StoreError:
+        pass  # a caller without access to the state table may continue; requests that need it fail by themselves
+    return store
+
+
+def table_name(args: argparse.Namespace) -> str:
+    """Return the state table's name; raises BadInput if it is not configured."""
+    login = _kept(args)
+    table = str(args.table) or state_table(os.environ) or (login.table if login is not None else "")
+    if not table:
+        raise BadInput(
+            "--table",
+            "is not given, and OUTSCALER_TABLE is not set",
+            "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
+            "or run outscaler login STACK once",
+        )
+    return table
+
+
+def _kept(args: argparse.Namespace) -> Login | None:
+    """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
+    if args.table or state_table(os.environ):
+        return None
+    from chalicelib.command.login_profile import load_login
+
+    return load_login()
+
+
+def _use_region(region: str) -> None:
+    """Use the deployment's region where the environment names none. botocore reads one of both variables only."""
+    if not os.environ.get("AWS_DEFAULT_REGION") and (wanted := os.environ.get("AWS_REGION") or region):
+        os.environ["AWS_DEFAULT_REGION"] = wanted
+
+
+def not_moved(store: Store) -> str:
+    """Return a sentence about policies that are stored in the old place and are not used; "" where there are none."""
+    from chalicelib.store.policy_migration import not_used
+
+    names = store.moving.not_moved(store.policies.all_current())
+    if not names:
+        return ""
+    return f"{not_used(names)}; run outscaler migrate"
+
+
+def stored_policy(store: Store, name: str) -> StoredPolicy:
+    """Return a cluster's policy in force; raises BadInput with the nearest name for a cluster that has none."""
+    stored = store.policies.current(name)
+    if stored is not None:
+        return stored
+    names = store.policies.names()
+    near = get_close_matches(name, names, n=1)
+    if near:
+        remedy = f"did you mean {near[0]}?"
+    else:
+        remedy = f"known: {', '.join(names[:10])}" if names else "store one with outscaler apply"
+    raise BadInput(name, "no such cluster", remedy)
+
+
+def check_group(
+    store: Store,
+    cluster: str,
+    group: str,
+    further: Collection[str] = (),
+    *,
+    place: str = "--group",
+    otherwise: str = "",
+) -> None:
+    """Raise BadInput with the nearest names for a node group that no pass of the cluster has seen.
+
+    further: names that are accepted, too. place: the argument. otherwise: what to do about a group that is still to
+    come.
+    """
+    known = {*seen_groups(store, cluster), *further}
+    if group in known:
+        return
+    if known:
+        error = unknown(group, known, place, "node group")
+        raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
+    named = ", ".join(_named_in_policy(store, cluster)[:10])
+    raise BadInput(
+        place,
+        f"no pass of {cluster} has seen a node group yet, so that {group!r} cannot be checked",
+        f"{f'its policy names {named}; ' if named else ''}repeat it after the first pass{otherwise}",
+    )
+
+
+def seen_groups(store: Store, cluster: str) -> frozenset[str]:
+    """Return the ids of the node groups that passes have seen; none before the first pass."""
+    from chalicelib.command.stored_decision import load_decision
+
+    decision, _ = load_decision(store, cluster)
+    planned = {each.group for each in decision.plan.groups} if decision is not None else set()
+    return frozenset(planned | store.memory.look(cluster).groups.keys())
+
+
+def _named_in_policy(store: Store, cluster: str) -> list[str]:
+    from chalicelib.policy.load import load
+
+    try:
+        policy, _ = load(stored_policy(store, cluster).text, place=cluster)
+    except BadInput:
+        return []
+    return [each.id for each in policy.node_groups]

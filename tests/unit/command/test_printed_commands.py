@@ -1,0 +1,115 @@
+"""Every command that a text of the program tells people to type is one that the program takes."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import pytest
+
+from chalicelib.command.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[3]
+PLACES = ("chalicelib", "infra/aws", "infra/demo")
+BY_NAME = {command.name: command for command in COMMANDS}
+NAMES = "|".join(map(re.escape, sorted(BY_NAME, key=len, reverse=True)))
+PRINTED = re.compile(rf"(?P<before>[^`]{{0,12}})\boutscaler (?P<command>{NAMES})\b(?P<rest>[^;,()`\n]*)")
+TO_TYPE = re.compile(r"(Next: |\brun |\bwrite |&& |bin/)\Z")
+ENDS = re.compile(r" (&&|then|and|or|#|\d?>) | …")
+VERB = re.compile(
+    r"(again|asks|ends|is|keeps|lifts|lists|makes|opens|plans|reads|refuses|removes|says|shows|stops|to|what|writes)\Z"
+)
+"""The first word of the rest of a sentence whose subject is the command."""
+OF_ALL = {"clusters", "claims"}
+
+
+class Printed(NamedTuple):
+    """A command in a text. typed: the text says to type it, so that its arguments must be complete."""
+
+    place: str
+    words: tuple[str, ...]
+    typed: bool
+
+
+class RefusingParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The string constants and f-strings of a module, without docstrings. A value in an f-string is the text `NAME`."""
+    inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield (
+                node.lineno,
+                "".join(str(part.value) if isinstance(part, ast.Constant) else "NAME" for part in node.values),
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (inner | docs):
+            yield node.lineno, node.value
+
+
+def printed() -> list[Printed]:
+    found = []
+    for place in PLACES:
+        for path in sorted((ROOT / place).rglob("*.py")):
+            for line, text in texts(ast.parse(path.read_text("utf-8"))):
+                for hit in PRINTED.finditer(text):
+                    rest = ENDS.split(f"{hit['rest']} ")[0].rstrip(" .:'\"")
+                    with contextlib.suppress(ValueError):  # a quotation mark of the sentence
+                        words = tuple(itertools.takewhile(lambda word: not VERB.match(word), shlex.split(rest)))
+                        typed = bool(TO_TYPE.search(hit["before"]))
+                        found.append(Printed(f"{path.relative_to(ROOT)}:{line}", (hit["command"], *words), typed))
+    return found
+
+
+def taken(words: tuple[str, ...]) -> bool:
+    """Whether the program takes a command that begins like these words and has all of their options. What follows the
+    last option may be the rest of a sentence."""
+    parser = RefusingParser(allow_abbrev=False)
+    BY_NAME[words[0]].load().add_arguments(parser)
+    parser.add_argument("-o", "--output")
+    last = max((at for at, word in enumerate(words) if word.startswith("--")), default=0)
+    return any(_parsed(parser, words[1:end]) for end in range(last + 1, len(words) + 1))
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: tuple[str, ...]) -> bool:
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            given = parser.parse_args(arguments)
+    except SystemExit:
+        return True  # --help
+    except ValueError:
+        return False
+    return getattr(given, "what", "") not in {"policy", "operations", "groups", "nodes", "pods", "brake"} or given.name
+
+
+COMMANDS_IN_TEXTS = printed()
+COMPLETE = [each for each in COMMANDS_IN_TEXTS if each.typed or len(each.words) > 1]
+
+
+def test_texts_of_the_program_name_commands() -> None:
+    assert len(COMMANDS_IN_TEXTS) > 60
+    assert len(COMPLETE) > 40
+    assert {"uninstall", "get", "apply", "explain", "plan"} <= {each.words[0] for each in COMPLETE}
+
+
+@pytest.mark.parametrize("command", COMPLETE, ids=lambda command: f"{command.place} {' '.join(command.words)[:40]}")
+def test_command_in_a_text_is_one_that_the_program_takes(command: Printed) -> None:
+    assert taken(command.words), f"{command.place}: outscaler {shlex.join(command.words)}"
+
+
+@pytest.mark.parametrize(
+    "words", [("uninstall", "--yes"), ("pause", "NAME"), ("get", "groups", "--tabel"), ("doctor", "--policy")]
+)
+def test_incomplete_or_misspelt_command_is_noticed(words: tuple[str, ...]) -> None:
+    assert not taken(words)
