@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace, policy: Policy, before: Policy | None, deployment: Deployment) -> GateResult:
+def check(args: argparse.Namespace, policy: Policy, old_policy: Policy | None, deployment: Deployment) -> GateResult:
     """Return what was accepted. deployment: what the functions permit policies to name. Raises InputErrors with the
     doctor's errors where no reason accepts them."""
-    if not permitted(policy).act or (before is not None and permitted(before).act):
+    if not permitted(policy).act or (old_policy is not None and permitted(old_policy).act):
         return GateResult()
     from chalicelib.command.doctor.registry import examine
 

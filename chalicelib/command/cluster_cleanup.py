@@ -89,16 +89,16 @@ class ClusterCleanup:
 
     def __init__(
         self,
-        cluster: KubeClient,
+        kube: KubeClient,
         *,
         soft: bool,
         foreign: bool,
-        management: KubeClient | None = None,
+        management_client: KubeClient | None = None,
         group: str = "",
         namespaces: Sequence[str] = ("",),
         tokens: bool = True,
     ) -> None:
-        self._cluster, self._management = cluster, management or cluster
+        self._cluster, self._management = kube, management_client or kube
         self._soft, self._foreign = _SOFT if soft else _NO_MARKS, foreign
         self._keys = CapiAnnotations(group) if group else CapiAnnotations()
         self._namespaces, self._ids = namespaces, IDS if tokens else ()

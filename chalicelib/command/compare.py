@@ -56,11 +56,11 @@ def names_of(settings: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(setting.partition("=")[0].strip() for setting in settings))
 
 
-def differing(first: Policy, second: Policy) -> tuple[str, ...]:
+def differing(first_policy: Policy, second_policy: Policy) -> tuple[str, ...]:
     """Return the names of the options in which two policies differ."""
     from chalicelib.policy.options import ROWS
 
-    return tuple(name for name in ROWS if _shown(first, name) != _shown(second, name))
+    return tuple(name for name in ROWS if _shown(first_policy, name) != _shown(second_policy, name))
 
 
 def as_document(pair: Pair) -> dict[str, Any]:
@@ -173,14 +173,14 @@ def _change(group: dict[str, Any], at: int) -> str:
     return ", ".join(parts) or "-"
 
 
-def cost(case: PlanInputs, policy: Policy, plan: Plan) -> Cost:
+def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has none, the providers'
     prices."""
     from chalicelib.plan.scale_up.expanders.node_prices import node_price
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
-    state = build_cluster_state(case.snapshot, policy, case.memory, case.now)
-    nodes = {node.name: node for node in case.snapshot.nodes}
+    state = build_cluster_state(inputs.snapshot, policy, inputs.memory, inputs.now)
+    nodes = {node.name: node for node in inputs.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
     asked = {name: facts.group.price for name, facts in state.groups.items()}

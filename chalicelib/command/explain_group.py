@@ -18,12 +18,12 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
 
-def answer(scene: ExplainContext, name: str) -> Explanation:
+def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an unknown or ambiguous
     name."""
     from chalicelib.plan.what_if import owned_by
 
-    snapshot, plan = scene.case.snapshot, scene.plan
+    snapshot, plan = context.case.snapshot, context.plan
     name = _id(name, snapshot)
     verdict = named(name, {each.group: each for each in plan.groups}, "explain group", "node group")
     grown = next((each for each in plan.scale_ups if each.group == name), None)
@@ -35,10 +35,12 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     says = [_growth(verdict, grown)]
     mine = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
     rules = [each for each in plan.rules if each.pool in mine]
-    following = rule_output.following(rules, scene.case.policy, scene.decided.memory, scene.case.now) if rules else {}
+    following = (
+        rule_output.following(rules, context.case.policy, context.decided.memory, context.case.now) if rules else {}
+    )
     if gone:
         says.append(f"{len(gone)} of its nodes would be removed: {', '.join(removal.node for removal in gone)}.")
-    known = scene.decided.memory.groups.get(name, GroupMemory())
+    known = context.decided.memory.groups.get(name, GroupMemory())
     data: dict[str, Any] = {
         "verdict": "grows"
         if grown is not None
@@ -55,7 +57,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         "upcoming": verdict.upcoming,
         "nodes": nodes,
         **_option(verdict),
-        **_memory(known, scene.case.now),
+        **_memory(known, context.case.now),
         **(
             {
                 "growth": {
@@ -81,7 +83,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         name,
         tuple(says),
         data,
-        _facts(verdict, known, scene.case.now),
+        _facts(verdict, known, context.case.now),
         (
             Table(
                 ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
@@ -92,7 +94,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
                 title="Pods that it does not help",
             ),
             rule_output.rules_table(rules, following),
-            Table(("node", "result"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
+            Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"),
         ),
         weakening(plan, removal=False),
     )
@@ -108,14 +110,14 @@ def _id(name: str, snapshot: Snapshot) -> str:
     return called[0]
 
 
-def _growth(verdict: GroupVerdict, grown: ScaleUp | None) -> str:
+def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
-    if grown is not None:
-        asked = [f"{len(grown.pods)} pod{'' if len(grown.pods) == 1 else 's'}"] * bool(grown.pods)
-        asked += list(filter(None, [rule_output.causes(grown)]))
-        least = not asked and grown.to_size <= verdict.min
+    if scale_up is not None:
+        asked = [f"{len(scale_up.pods)} pod{'' if len(scale_up.pods) == 1 else 's'}"] * bool(scale_up.pods)
+        asked += list(filter(None, [rule_output.causes(scale_up)]))
+        least = not asked and scale_up.to_size <= verdict.min
         what = f"to its minimum, {verdict.min}" if least else f"for {' and '.join(asked) or '0 pods'}"
-        return f"{start} grows {grown.from_size} -> {grown.to_size} (max {grown.max}) {what}."
+        return f"{start} grows {scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}) {what}."
     if verdict.skipped is not None:
         return f"{start} is not grown: {sentence(verdict.skipped)}."
     if verdict.option_nodes:
@@ -144,12 +146,15 @@ def _option(verdict: GroupVerdict) -> dict[str, Any]:
     return found
 
 
-def _memory(known: GroupMemory, now: float) -> dict[str, Any]:
+def _memory(group_memory: GroupMemory, now: float) -> dict[str, Any]:
     """Return the remembered state of the group that is still in force."""
     found: dict[str, Any] = {}
-    if known.request is not None:
-        found["waitingFor"] = {"nodes": known.request.increase, "expectedAt": format_time(known.request.expected_at)}
-    failed = known.backoff
+    if group_memory.request is not None:
+        found["waitingFor"] = {
+            "nodes": group_memory.request.increase,
+            "expectedAt": format_time(group_memory.request.expected_at),
+        }
+    failed = group_memory.backoff
     if failed is not None and failed.until >= now:
         found["backoff"] = {
             "until": format_time(failed.until),
@@ -161,8 +166,8 @@ def _memory(known: GroupMemory, now: float) -> dict[str, Any]:
     return found
 
 
-def _facts(verdict: GroupVerdict, known: GroupMemory, now: float) -> tuple[tuple[str, str], ...]:
-    kept = _memory(known, now)
+def _facts(verdict: GroupVerdict, group_memory: GroupMemory, now: float) -> tuple[tuple[str, str], ...]:
+    kept = _memory(group_memory, now)
     waiting, failed = kept.get("waitingFor"), kept.get("backoff")
     facts = (
         ("provider", verdict.provider),
@@ -181,8 +186,8 @@ def _facts(verdict: GroupVerdict, known: GroupMemory, now: float) -> tuple[tuple
     return tuple((name, value) for name, value in facts if value)
 
 
-def _fate(scene: ExplainContext, node: str) -> str:
-    plan = scene.plan
+def _fate(context: ExplainContext, node: str) -> str:
+    plan = context.plan
     if any(removal.node == node for removal in plan.removals):
         return "removed now"
     stays = next((each for each in plan.unremovable if each.node == node), None)

@@ -24,11 +24,11 @@ from chalicelib.reasons.text import sentence
 _BRAKES = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
 
-def answer(scene: ExplainContext, name: str) -> Explanation:
+def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a node, including one that is still being created. Raises BadInput for an unknown name."""
     from chalicelib.plan.what_if import owned_by
 
-    snapshot, plan = scene.case.snapshot, scene.plan
+    snapshot, plan = context.case.snapshot, context.plan
     coming = {promise.node: promise.node for promise in plan.promises if promise.node}
     nodes = {node.name: node for node in snapshot.nodes}
     named(name, {**coming, **{node: node for node in nodes}}, "explain node", "node")
@@ -44,7 +44,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         )
     group = next((each for each in snapshot.groups if owned_by(each, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
-    says, data = fate(scene, node.name)
+    says, data = fate(context, node.name)
     if expected:
         says = (*says, f"{len(expected)} pending pods are expected on it.")
     to: dict[str, str] = data.get("destinations", {})
@@ -54,7 +54,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         "unschedulable": node.unschedulable,
         "allocatable": dict(sorted(node.allocatable.items())),
         "taints": [str(taint) for taint in node.taints],
-        **_filled(scene, node, group),
+        **_filled(context, node, group),
         "pods": [pod.key for pod in pods],
         "expected": expected,
     }
@@ -63,15 +63,15 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         name,
         says,
         data,
-        _facts(scene, node, data),
-        (_pods(scene, pods, to), _expected(expected)),
+        _facts(context, node, data),
+        (_pods(context, pods, to), _expected(expected)),
         weakening(plan, removal=True, node=name),
     )
 
 
-def fate(scene: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say whether the node is removed, could be removed, or stays."""
-    plan = scene.plan
+    plan = context.plan
     removal = next((each for each in plan.removals if each.node == name), None)
     if removal is not None:
         evicting = len(removal.evict)
@@ -86,7 +86,7 @@ def fate(scene: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, A
     open_ = next(
         (
             each
-            for each in scene.case.memory.operations
+            for each in context.case.memory.operations
             if each.is_open and any(target.node == name for target in each.spec.targets)
         ),
         None,
@@ -107,12 +107,12 @@ def fate(scene: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, A
     return tuple(says), data
 
 
-def _held(stays: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
+def _held(verdict: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
     """Return what blocks the removal, until when, and the advice."""
-    helps, until = remedy(stays.reason, cluster), due(stays.reason)
+    helps, until = remedy(verdict.reason, cluster), due(verdict.reason)
     data = {
-        "reason": coded(stays.reason),
-        **({"holds": stays.pod} if stays.pod else {}),
+        "reason": coded(verdict.reason),
+        **({"holds": verdict.pod} if verdict.pod else {}),
         **({"until": format_time(until)} if until else {}),
         **({"remedy": helps} if helps else {}),
     }
@@ -137,13 +137,13 @@ def _is_ready(node: Node) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _filled(scene: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
+def _filled(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """Return the node's requested share and the threshold that applies to it (docs/reference/scale-down.md
     "Utilization")."""
     from chalicelib.plan.scale_down.utilization import Usage
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
-    case, own, options = scene.case, group.options if group else GroupOptions(), scene.case.policy.options
+    case, own, options = context.case, group.options if group else GroupOptions(), context.case.policy.options
     ignore = own.ignore_daemonsets_utilization
     usage = Usage(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
     used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
@@ -163,8 +163,8 @@ def _filled(scene: ExplainContext, node: Node, group: NodeGroup | None) -> dict[
     }
 
 
-def _facts(scene: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    known, now = scene.decided.memory.nodes.get(node.name), scene.case.now
+def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    known, now = context.decided.memory.nodes.get(node.name), context.case.now
     since = known.unneeded_since if known is not None else 0.0
     used, operation = data.get("utilization"), data.get("operation")
     facts = (
@@ -180,7 +180,9 @@ def _facts(scene: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tup
         ("until", data.get("until", "")),
         (
             "brake",
-            brake_line(brake_data(scene.decided.memory, now)) if data.get("reason", {}).get("code") in _BRAKES else "",
+            brake_line(brake_data(context.decided.memory, now))
+            if data.get("reason", {}).get("code") in _BRAKES
+            else "",
         ),
         ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
         ("given up after", operation.get("deadline", "") if operation else ""),
@@ -188,11 +190,11 @@ def _facts(scene: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tup
     return tuple((name, value) for name, value in facts if value)
 
 
-def _pods(scene: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
+def _pods(context: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
     """Return the node's pods and, if it is to be removed, their destinations."""
-    snapshot = scene.case.snapshot
+    snapshot = context.case.snapshot
     rows = tuple(
-        (pod.key, amounts(snapshot.cls(pod).requests), _owner(scene, pod), *([to.get(pod.key, "-")] if to else []))
+        (pod.key, amounts(snapshot.cls(pod).requests), _owner(context, pod), *([to.get(pod.key, "-")] if to else []))
         for pod in pods
     )
     return Table(
@@ -203,8 +205,8 @@ def _pods(scene: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
     )
 
 
-def _owner(scene: ExplainContext, pod: Pod) -> str:
-    owner = scene.case.snapshot.cls(pod).owner
+def _owner(context: ExplainContext, pod: Pod) -> str:
+    owner = context.case.snapshot.cls(pod).owner
     return f"{owner.kind}/{owner.name}" if owner is not None else "none"
 
 

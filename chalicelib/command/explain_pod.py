@@ -23,10 +23,10 @@ class PodPart(msgspec.Struct, frozen=True):
     tables: tuple[Table, ...] = ()
 
 
-def answer(scene: ExplainContext, name: str) -> Explanation:
+def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one namespace. Raises
     BadInput."""
-    snapshot, plan = scene.case.snapshot, scene.plan
+    snapshot, plan = context.case.snapshot, context.plan
     known = {pod.key: pod for pod in snapshot.pods}
     if name not in known:
         unreadable = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
@@ -41,7 +41,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     pod = namespaced(name, known, "explain pod", "pod")
     cls = snapshot.cls(pod)
     parts = [
-        part for part in (_runs(scene, pod, cls), pending(scene, pod.key, bound=bool(pod.node))) if part is not None
+        part for part in (_runs(context, pod, cls), pending(context, pod.key, bound=bool(pod.node))) if part is not None
     ]
     if not parts:
         parts = [PodPart(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
@@ -56,7 +56,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         pod.key,
         tuple(part.says for part in parts),
         data,
-        _facts(scene, pod, cls),
+        _facts(context, pod, cls),
         tuple(table for part in parts for table in part.tables),
         weakening(plan, removal=bool(pod.node), name=pod.key),
     )
@@ -65,16 +65,16 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
 # -- a bound pod -------------------------------------------------------------------------------------------------------
 
 
-def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> PodPart | None:
+def _runs(context: ExplainContext, pod: Pod, pod_class: PodClass) -> PodPart | None:
     """Say where the pod runs and what happens to its node."""
     if not pod.node:
         return None
-    plan, node = scene.plan, pod.node
+    plan, node = context.plan, pod.node
     says = f"Pod {pod.key} runs on node {node}" + (" and is being deleted" if pod.deleted else "")
     data: dict[str, Any] = {"verdict": "runs", "node": node}
     removal = next((each for each in plan.removals if each.node == node), None)
     if removal is not None:
-        goes, to = _goes(removal, pod, cls)
+        goes, to = _goes(removal, pod, pod_class)
         return PodPart(
             f"{says}. The node would be removed now ({removal.kind}): {goes}.",
             {**data, "nodeVerdict": "removed", **({"destination": to} if to else {})},
@@ -91,20 +91,22 @@ def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> PodPart | None:
     return PodPart(f"{says}. The node stays: {why}{sentence(stays.reason)}.", data)
 
 
-def _goes(removal: Removal, pod: Pod, cls: PodClass) -> tuple[str, str]:
+def _goes(removal: Removal, pod: Pod, pod_class: PodClass) -> tuple[str, str]:
     to = removal.destinations.get(pod.key, "")
     if pod.key in removal.evict:
         return (f"the pod is evicted, and there is room for it on {to}" if to else "the pod is evicted"), to
-    return ("it goes with its node" if cls.is_daemonset or cls.mirror else "the pod is not evicted for it"), ""
+    return (
+        "it goes with its node" if pod_class.is_daemonset or pod_class.mirror else "the pod is not evicted for it"
+    ), ""
 
 
 # -- a pending pod -----------------------------------------------------------------------------------------------------
 
 
-def pending(scene: ExplainContext, key: str, *, bound: bool) -> PodPart | None:
+def pending(context: ExplainContext, key: str, *, bound: bool) -> PodPart | None:
     """Return what the scale-up part of the plan says about the pod `namespace/name`, from the first of these sources
     that knows it. bound: whether it runs on a node."""
-    plan = scene.plan
+    plan = context.plan
     subject = f"Pod {key}" if not bound else "It will want another node, and"
     ignored = next((each for each in plan.ignored if key in each.pods), None)
     if ignored is not None:
@@ -115,11 +117,11 @@ def pending(scene: ExplainContext, key: str, *, bound: bool) -> PodPart | None:
     left = next((each for each in plan.unschedulable if key in each.pods), None)
     if left is not None:
         return _nowhere(plan, left, subject)
-    return _promised(scene, key, subject)
+    return _promised(context, key, subject)
 
 
-def _promised(scene: ExplainContext, key: str, subject: str) -> PodPart | None:
-    plan = scene.plan
+def _promised(context: ExplainContext, key: str, subject: str) -> PodPart | None:
+    plan = context.plan
     promise = by_pod(plan).get(key)
     grown = next((each for each in plan.scale_ups if key in each.pods), None)
     contest = competing(promise.one_place_among) if promise is not None else ""
@@ -142,7 +144,7 @@ def _promised(scene: ExplainContext, key: str, subject: str) -> PodPart | None:
         )
     if key in plan.fits_existing:
         node = promise.node if promise is not None else ""
-        there = any(each.name == node for each in scene.case.snapshot.nodes)
+        there = any(each.name == node for each in context.case.snapshot.nodes)
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not there else ""
         return PodPart(
@@ -169,24 +171,28 @@ def _could_have_been(plan: Plan, chosen: str) -> Table:
     return Table(("group", "best option, or why not"), rows, title="Other groups")
 
 
-def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> PodPart:
+def _nowhere(plan: Plan, unschedulable: UnschedulablePods, subject: str) -> PodPart:
     by_reason: dict[str, list[str]] = {}
-    for group, reasons in left.reasons.items():
+    for group, reasons in unschedulable.reasons.items():
         by_reason.setdefault(sentences(reasons), []).append(group)
-    alike = len(left.pods) - 1
+    alike = len(unschedulable.pods) - 1
     others = f", like {alike} other{'' if alike == 1 else 's'} of its class" if alike else ""
     skipped = {each.group: coded(each.skipped) for each in plan.groups if each.skipped is not None}
-    why = "" if left.reasons else ": there are no node groups"
+    why = "" if unschedulable.reasons else ": there are no node groups"
     return PodPart(
         f"{subject} gets no node{others}{why}.",
         {
             "verdict": "unschedulable",
-            "alike": len(left.pods),
-            "reasons": {group: [text(reason) for reason in reasons] for group, reasons in left.reasons.items()},
-            "details": {group: [coded(reason) for reason in reasons] for group, reasons in left.reasons.items()},
+            "alike": len(unschedulable.pods),
+            "reasons": {
+                group: [text(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()
+            },
+            "details": {
+                group: [coded(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()
+            },
             "skipped": skipped,
-            "nodes": left.nodes,
-            "against": {text(reason): count for reason, count in left.against},
+            "nodes": unschedulable.nodes,
+            "against": {text(reason): count for reason, count in unschedulable.against},
         },
         (
             Table(
@@ -196,7 +202,7 @@ def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> PodPart:
             ),
             Table(
                 ("nodes", "why not"),
-                tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
+                tuple((f"{count} of {unschedulable.nodes}", text(reason)) for reason, count in unschedulable.against),
                 title="Existing nodes after the other placements",
             ),
         ),
@@ -206,36 +212,36 @@ def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> PodPart:
 # -- the pod itself ----------------------------------------------------------------------------------------------------
 
 
-def _about(pod: Pod, cls: PodClass) -> dict[str, Any]:
+def _about(pod: Pod, pod_class: PodClass) -> dict[str, Any]:
     return {
         "namespace": pod.namespace,
         "name": pod.name,
-        "requests": dict(sorted(cls.requests.items())),
-        "owner": f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else None,
-        "priority": cls.priority,
+        "requests": dict(sorted(pod_class.requests.items())),
+        "owner": f"{pod_class.owner.kind}/{pod_class.owner.name}" if pod_class.owner is not None else None,
+        "priority": pod_class.priority,
         "phase": pod.phase,
-        "scheduler": cls.scheduler,
+        "scheduler": pod_class.scheduler,
         "schedulerSays": pod.scheduled_message,
     }
 
 
-def _facts(scene: ExplainContext, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]:
-    group = _group_of(scene, pod.node)
+def _facts(context: ExplainContext, pod: Pod, pod_class: PodClass) -> tuple[tuple[str, str], ...]:
+    group = _group_of(context, pod.node)
     said = "" if pod.node else pod.scheduled_message
     facts = (
-        ("requests", amounts(cls.requests)),
-        ("owner", f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else "none"),
-        ("priority", str(cls.priority or "")),
+        ("requests", amounts(pod_class.requests)),
+        ("owner", f"{pod_class.owner.kind}/{pod_class.owner.name}" if pod_class.owner is not None else "none"),
+        ("priority", str(pod_class.priority or "")),
         ("node group", group),
         ("the scheduler says", said),
     )
     return tuple((name, value) for name, value in facts if value)
 
 
-def _group_of(scene: ExplainContext, node: str) -> str:
+def _group_of(context: ExplainContext, node: str) -> str:
     from chalicelib.plan.what_if import owned_by
 
-    found = next((each for each in scene.case.snapshot.nodes if each.name == node), None)
+    found = next((each for each in context.case.snapshot.nodes if each.name == node), None)
     if found is None:
         return ""
-    return next((group.id for group in scene.case.snapshot.groups if owned_by(group, found)), "")
+    return next((group.id for group in context.case.snapshot.groups if owned_by(group, found)), "")

@@ -79,10 +79,10 @@ def pod_keys(plan: Plan) -> frozenset[str]:
     return frozenset(key for pods in lists for key in pods) | {each.pod for each in plan.unremovable if each.pod}
 
 
-def _pod(scene: ExplainContext, name: str) -> Explanation:
-    plan = scene.plan
+def _pod(context: ExplainContext, name: str) -> Explanation:
+    plan = context.plan
     key = namespaced(name, {each: each for each in pod_keys(plan)}, "explain pod", "pod of the last decision")
-    part = explain_pod.pending(scene, key, bound=False)
+    part = explain_pod.pending(context, key, bound=False)
     if part is not None:
         gaps = weakening(plan, removal=False, name=key)
         return Explanation("pod", key, (part.says,), part.data, tables=part.tables, gaps=gaps)
@@ -103,10 +103,10 @@ def _bound(plan: Plan, key: str) -> tuple[str, dict[str, Any]]:
     return says, {"verdict": "runs", "node": blocked.node, "nodeVerdict": "stays", "nodeReason": why}
 
 
-def _node(scene: ExplainContext, name: str) -> Explanation:
-    plan = scene.plan
+def _node(context: ExplainContext, name: str) -> Explanation:
+    plan = context.plan
     named(name, {each: each for each in node_names(plan)}, "explain node", "node of the last decision")
-    says, data = explain_node.fate(scene, name)
+    says, data = explain_node.fate(context, name)
     return Explanation("node", name, says, data, gaps=weakening(plan, removal=True, node=name))
 
 

@@ -46,33 +46,35 @@ class Explanation(msgspec.Struct, frozen=True):
     gaps: tuple[MissingData, ...] = ()
 
 
-def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
+def as_document(explanation: Explanation, context: ExplainContext) -> dict[str, Any]:
     """Return kind, name, cluster, at, assumed and says, then the explanation's own fields, then the plan's notes and
     the gaps that weaken the explanation."""
-    plan = scene.plan
+    plan = context.plan
     return {
-        "kind": answer.kind,
-        "name": answer.name,
+        "kind": explanation.kind,
+        "name": explanation.name,
         "cluster": plan.cluster,
         "at": format_time(plan.at),
-        "assumed": list(scene.case.assumed),
-        "says": list(answer.says),
-        **answer.data,
+        "assumed": list(context.case.assumed),
+        "says": list(explanation.says),
+        **explanation.data,
         "notes": [coded(note) for note in plan.notes],
-        "gaps": [msgspec.to_builtins(gap) for gap in answer.gaps],
+        "gaps": [msgspec.to_builtins(gap) for gap in explanation.gaps],
     }
 
 
-def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
+def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
     """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
-    said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
-    rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in answer.gaps)
+    said: list[Block] = [assumptions(context.case.assumed)] if context.case.assumed else []
+    rows = tuple(
+        (gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in explanation.gaps
+    )
     blocks: list[Block] = [
         *said,
-        "\n".join(answer.says),
-        Table(("property", "value"), answer.facts),
-        *answer.tables,
-        Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in scene.plan.notes), title="Notes"),
+        "\n".join(explanation.says),
+        Table(("property", "value"), explanation.facts),
+        *explanation.tables,
+        Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in context.plan.notes), title="Notes"),
         Table(("could not be read", "why", "less certain decisions"), rows, title="Missing data"),
     ]
     return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]

@@ -31,7 +31,7 @@ _OVERLAP = 120.0  # seconds; a function writes no entry that is older than this
 def follow(
     store: Store,
     name: str,
-    chosen: JournalFilter,
+    journal_filter: JournalFilter,
     limit: int,
     output: str,
     sleep: Callable[[float], None],
@@ -40,9 +40,9 @@ def follow(
     """Print the last `limit` lines, oldest first, then each new one. output: `json` prints one object per line. rounds:
     how often the table is read; None: until the process is interrupted. Returns 0."""
     shown: set[bytes] = set()
-    since, first = chosen.since, True
+    since, first = journal_filter.since, True
     while rounds is None or rounds > 0:
-        wanted = msgspec.structs.replace(chosen, since=since)
+        wanted = msgspec.structs.replace(journal_filter, since=since)
         try:
             entries = selected(store, name, wanted, limit if first else _AT_ONCE)
         except StoreError as error:

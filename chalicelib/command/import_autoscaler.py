@@ -31,12 +31,12 @@ class Printed(msgspec.Struct, frozen=True):
     skip_unknown: bool = False
 
 
-def import_autoscaler(read: AutoscalerInput, wanted: Wanted, printed: Printed) -> int:
+def import_autoscaler(autoscaler: AutoscalerInput, wanted: Wanted, printed: Printed) -> int:
     """Print the document and its report. Return 1 with strict where something is not here, else 0. Raises InputErrors
     for unknown words and mistakes."""
     import yaml
 
-    found = convert(read, wanted, skip_unknown=printed.skip_unknown)
+    found = convert(autoscaler, wanted, skip_unknown=printed.skip_unknown)
     document = yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     table = [*_table(found.rows), *_summary(found, _lacking(document))]
     print("\n".join(table), file=sys.stderr)
@@ -73,16 +73,18 @@ def _table(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _summary(found: Converted, lacking: Sequence[str]) -> list[str]:
+def _summary(converted: Converted, lacking: Sequence[str]) -> list[str]:
     """Return the number of rows by verdict, a line for all that is missing with its remedy, and the next command."""
-    counted: Counter[Verdict] = Counter(row.verdict for row in found.rows)
+    counted: Counter[Verdict] = Counter(row.verdict for row in converted.rows)
     del counted[Verdict.READ]
     counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])
-    rows = incomplete(found.rows)
+    rows = incomplete(converted.rows)
     missing = [*lacking, *(": ".join(filter(None, (row.verdict, row.word, row.text))) for row in rows)]
-    if found.secrets:
-        missing.append(f"create the secrets {', '.join(found.secrets)}: rows `{Verdict.TO_STORE}` have the commands")
-    file = f"{found.name}.yaml"
+    if converted.secrets:
+        missing.append(
+            f"create the secrets {', '.join(converted.secrets)}: rows `{Verdict.TO_STORE}` have the commands"
+        )
+    file = f"{converted.name}.yaml"
     return [
         f"{counts}; {'missing:' if missing else 'nothing is missing.'}",
         *(f"- {one_line(text)}" for text in missing),

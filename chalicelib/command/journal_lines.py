@@ -34,15 +34,15 @@ class JournalFilter(msgspec.Struct, frozen=True):
         )
 
 
-def selected(store: Store, name: str, chosen: JournalFilter, limit: int) -> tuple[JournalEntry, ...]:
+def selected(store: Store, name: str, journal_filter: JournalFilter, limit: int) -> tuple[JournalEntry, ...]:
     """Return the newest entries that the filter selects, newest first, at most `limit`. SEARCHED entries are read at
     most."""
     found: list[JournalEntry] = []
     before: float | None = None
     for _ in range(SEARCHED // _PAGE):
         page = store.journal.recent(name, _PAGE if before is not None else max(limit, 1), before=before)
-        found += [entry for entry in page if chosen(entry)]
-        if len(found) >= limit or not page or page[-1].at < chosen.since:
+        found += [entry for entry in page if journal_filter(entry)]
+        if len(found) >= limit or not page or page[-1].at < journal_filter.since:
             break
         before = page[-1].at
     return tuple(found[:limit])

@@ -48,7 +48,11 @@ def with_options(
     check_options(Read({**_as_read(policy), **in_force}), (), report)
     for chain, told in ((policy.options.expander, before), (options.expander, report)):
         check_prices(
-            chain, listed=policy.prices is not None, unpriced=without_prices(policy.providers), path=(), report=told
+            chain,
+            listed=policy.prices is not None,
+            unpriced=without_prices(policy.providers),
+            path=(),
+            diagnostics=told,
         )
     report.check()
     for text in report.warnings():

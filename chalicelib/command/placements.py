@@ -11,17 +11,17 @@ from chalicelib.model.plan import Contest, Plan, PodPlacement, UnschedulablePods
 _NAMED, _ROWS, _NODES = 3, 4, 10
 
 
-def as_data(promise: PodPlacement) -> dict[str, Any]:
+def as_data(placement: PodPlacement) -> dict[str, Any]:
     """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […], "group": …, "number":
     …}; each with its certainty."""
-    place = {"node": promise.node} if promise.node else {"group": promise.group, "number": promise.number}
-    return {"pods": list(promise.pods), **place, **sureness(promise)}
+    place = {"node": placement.node} if placement.node else {"group": placement.group, "number": placement.number}
+    return {"pods": list(placement.pods), **place, **sureness(placement)}
 
 
-def sureness(entry: PodPlacement | UnschedulablePods) -> dict[str, Any]:
+def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
     """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places."""
-    contest = entry.one_place_among
-    answer: dict[str, Any] = {"promised": isinstance(entry, PodPlacement) and entry.promised}
+    contest = placement.one_place_among
+    answer: dict[str, Any] = {"promised": isinstance(placement, PodPlacement) and placement.promised}
     if contest is not None and contest.places:
         answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
     return answer

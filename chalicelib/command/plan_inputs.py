@@ -121,21 +121,21 @@ def read(args: argparse.Namespace) -> PlanInputs:
     return PlanInputs(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
 
 
-def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
+def decided(inputs: PlanInputs, policy: Policy | None = None) -> PlannedCase:
     """Make the plan for a case, or for the same case under another policy."""
     from chalicelib.plan.planner import plan_cluster
 
     started = time.perf_counter()
     with progress("planning"):
         plan, memory = plan_cluster(
-            case.snapshot,
-            policy or case.policy,
-            case.memory,
-            case.now,
-            case.seed,
-            assume_unneeded_for=case.unneeded_for,
+            inputs.snapshot,
+            policy or inputs.policy,
+            inputs.memory,
+            inputs.now,
+            inputs.seed,
+            assume_unneeded_for=inputs.unneeded_for,
         )
-    return PlannedCase(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
+    return PlannedCase(plan, memory, {"decode": inputs.read, "plan": time.perf_counter() - started})
 
 
 def _policy(args: argparse.Namespace, now: float) -> Policy:

@@ -72,14 +72,16 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
     }
 
 
-def _unschedulable(verdict: UnschedulablePods) -> dict[str, Any]:
+def _unschedulable(unschedulable: UnschedulablePods) -> dict[str, Any]:
     return {
-        "pods": list(verdict.pods),
-        "reasons": {group: [text(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
-        "details": {group: [sentence(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
-        "nodes": verdict.nodes,
-        "against": {text(reason): count for reason, count in verdict.against},
-        **placements.sureness(verdict),
+        "pods": list(unschedulable.pods),
+        "reasons": {group: [text(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()},
+        "details": {
+            group: [sentence(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()
+        },
+        "nodes": unschedulable.nodes,
+        "against": {text(reason): count for reason, count in unschedulable.against},
+        **placements.sureness(unschedulable),
     }
 
 

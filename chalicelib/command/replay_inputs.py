@@ -47,11 +47,11 @@ def inputs_of(decision: RecordedDecision) -> PlanInputs:
     )
 
 
-def same_prices(recorded: Policy, other: Policy) -> tuple[Policy, Policy]:
+def same_prices(recorded_policy: Policy, other_policy: Policy) -> tuple[Policy, Policy]:
     """Return both policies with the same prices, so that their costs can be compared: the other policy's, if it has
     any."""
-    prices = other.prices if other.prices is not None else recorded.prices
-    return msgspec.structs.replace(recorded, prices=prices), msgspec.structs.replace(other, prices=prices)
+    prices = other_policy.prices if other_policy.prices is not None else recorded_policy.prices
+    return msgspec.structs.replace(recorded_policy, prices=prices), msgspec.structs.replace(other_policy, prices=prices)
 
 
 def read_policy(file: Path) -> OtherPolicy:

@@ -61,8 +61,8 @@ def _settings(name: str, settings: dict[str, str]) -> dict[str, Any]:
     return {key: shows.get(key, str)(value) for key, value in settings.items()}
 
 
-def _notifications(settings: Notifications | None) -> dict[str, Any]:
-    return show_section(NOTIFICATIONS, settings) if settings is not None else {}
+def _notifications(notifications: Notifications | None) -> dict[str, Any]:
+    return show_section(NOTIFICATIONS, notifications) if notifications is not None else {}
 
 
 def _metrics(metrics: Metrics) -> str:

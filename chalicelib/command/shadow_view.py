@@ -131,19 +131,21 @@ def next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[
     return HAND_OVER[0].removeprefix("1. ")
 
 
-def _headline(name: str, found: Figures) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in found.growths.items())
-    only = f"only ours {found.only_ours}" + (f" -> look at {found.only_ours_open}" if found.only_ours_open else "")
-    parts = (
-        f"growth {_number(found.growth_agreement)}{f' ({counts})' if counts else ''}",
-        f"unneeded overlap {_number(found.unneeded_overlap)}",
-        f"missed {found.missed}",
-        only,
-        *((f"lead {found.lead:g}s",) if found.lead is not None else ()),
-        *((f"cost {found.cost_ratio:.2f}",) if found.cost_ratio is not None else ()),
+def _headline(name: str, figures: Figures) -> str:
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in figures.growths.items())
+    only = f"only ours {figures.only_ours}" + (
+        f" -> look at {figures.only_ours_open}" if figures.only_ours_open else ""
     )
-    acts = f"{found.compared_growths} growths, {found.compared_removals} removals by Cluster Autoscaler"
-    return f"{name}, {_days(found.days)}: {acts}.   {'   '.join(parts)}\n"
+    parts = (
+        f"growth {_number(figures.growth_agreement)}{f' ({counts})' if counts else ''}",
+        f"unneeded overlap {_number(figures.unneeded_overlap)}",
+        f"missed {figures.missed}",
+        only,
+        *((f"lead {figures.lead:g}s",) if figures.lead is not None else ()),
+        *((f"cost {figures.cost_ratio:.2f}",) if figures.cost_ratio is not None else ()),
+    )
+    acts = f"{figures.compared_growths} growths, {figures.compared_removals} removals by Cluster Autoscaler"
+    return f"{name}, {_days(figures.days)}: {acts}.   {'   '.join(parts)}\n"
 
 
 def _row(match: Match, accepted: Mapping[str, float]) -> tuple[str, ...]:

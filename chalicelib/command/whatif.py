@@ -97,10 +97,16 @@ def _of_added(names: Sequence[str]) -> str:
     return f"pending as well: {len(names)} pods, {names[0]} to {names[-1]}"
 
 
-def _of_loss(loss: RemovedNode) -> str:
-    text = f"node {loss.node} is gone" + (f", and {loss.group} is smaller by one" if loss.group else "")
-    text += f"; {len(loss.again)} of its pods want a node again"
-    return f"{text}, {len(loss.lost)} will not come back: {', '.join(loss.lost[:3])}" if loss.lost else text
+def _of_loss(removed_node: RemovedNode) -> str:
+    text = f"node {removed_node.node} is gone" + (
+        f", and {removed_node.group} is smaller by one" if removed_node.group else ""
+    )
+    text += f"; {len(removed_node.again)} of its pods want a node again"
+    return (
+        f"{text}, {len(removed_node.lost)} will not come back: {', '.join(removed_node.lost[:3])}"
+        if removed_node.lost
+        else text
+    )
 
 
 # -- --group ---------------------------------------------------------------------------------------------------------

@@ -50,8 +50,8 @@ def _step(event: SQSEvent) -> dict[str, Any]:
 
     context = cast(_Context, event.context)
 
-    def work(body: str, rt: Runtime) -> None:
-        handle(body, rt, context.get_remaining_time_in_millis() / 1000.0)
+    def work(body: str, runtime: Runtime) -> None:
+        handle(body, runtime, context.get_remaining_time_in_millis() / 1000.0)
 
     return each_record(event.to_dict(), work)
 

@@ -60,56 +60,56 @@ def base_of(path: str, route: str) -> str:
     return (before if _BASE.match(before) else "") + ROOT
 
 
-def session(name: str, rt: Runtime) -> HttpResponse:
+def session(name: str, runtime: Runtime) -> HttpResponse:
     """Handle POST /ui/session and POST /clusters/{name}/session, whose callers IAM has checked: {"link": the path that
     opens the page, "validFor": seconds}. name: the only cluster that the session shows, "" for all."""
-    keys = keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
+    keys = keys_of(runtime.read_secret(runtime.page_key)) if runtime.page_key else ()
     if not keys:
         raise HttpError(404, "the hosted page is not enabled in this deployment")
     if name and not cluster_name_ok(name):
         raise HttpError(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
-    grant = new_grant(rt.clock(), LINK_FOR, (name,) if name else None)
-    code = written(grant, LINK, rt.store.table.name, keys[0])
+    grant = new_grant(runtime.clock(), LINK_FOR, (name,) if name else None)
+    code = written(grant, LINK, runtime.store.table.name, keys[0])
     return HttpResponse(200, {"link": f"{ROOT}/open/{code}", "validFor": LINK_FOR})
 
 
-def open_link(code: str, request: LinkRequest, base: str, rt: Runtime) -> PageAnswer:
+def open_link(code: str, request: LinkRequest, base: str, runtime: Runtime) -> PageAnswer:
     """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. It replaces a session that
     shows other clusters only if the person chose so on the page that this request returns otherwise, because somebody
     else may have sent the link. base: the path of the page as the browser sees it."""
-    return _as_page(lambda: _opened(code, request, base, rt), base, rt)
+    return _as_page(lambda: _opened(code, request, base, runtime), base, runtime)
 
 
-def _opened(code: str, request: LinkRequest, base: str, rt: Runtime) -> PageAnswer:
-    keys = _keys(rt)
-    link = checked(code, LINK, rt.store.table.name, keys, rt.clock())
+def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> PageAnswer:
+    keys = _keys(runtime)
+    link = checked(code, LINK, runtime.store.table.name, keys, runtime.clock())
     if link is None:
-        return _refused(base, rt)
-    current = _grant(request.cookies, rt)
+        return _refused(base, runtime)
+    current = _grant(request.cookies, runtime)
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
-        return _choice(current, link, base, rt)
-    if not rt.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
-        return _refused(base, rt)
-    grant = new_grant(rt.clock(), SESSION_FOR, link.clusters)
-    cookie = written(grant, SESSION, rt.store.table.name, keys[0])
+        return _choice(current, link, base, runtime)
+    if not runtime.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
+        return _refused(base, runtime)
+    grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
+    cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
     return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
 
 
-def _choice(current: PageGrant, link: PageGrant, base: str, rt: Runtime) -> PageAnswer:
+def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
     """Return the page that asks whether a link replaces the session. The link is not used yet."""
     from chalicelib.page.links import Links
     from chalicelib.page.pages import page_of
 
     values = {
         "title": "Another session is open",
-        "current": _extent(current),
-        "offered": _extent(link),
-        "stay": _start(current, base),
+        "current": _extent(current_grant),
+        "offered": _extent(link_grant),
+        "stay": _start(current_grant, base),
         "replace": f"?replace={_REPLACE}",
     }
-    return page_of("replace.html", Links(base), rt.clock(), 409, values)
+    return page_of("replace.html", Links(base), runtime.clock(), 409, values)
 
 
 def _start(grant: PageGrant, base: str) -> str:
@@ -120,43 +120,43 @@ def _extent(grant: PageGrant) -> str:
     return "all clusters" if grant.clusters is None else f"cluster {', '.join(grant.clusters)}"
 
 
-def show(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:
+def show(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
     """Handle GET /ui and the pages below. path: of the page, without the base. cookies: the header Cookie."""
-    return _as_page(lambda: _shown(path, query, cookies, base, rt), base, rt)
+    return _as_page(lambda: _shown(path, query, cookies, base, runtime), base, runtime)
 
 
-def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:
-    grant = _grant(cookies, rt)
+def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
+    grant = _grant(cookies, runtime)
     if grant is None:
-        return _refused(base, rt)
+        return _refused(base, runtime)
     from chalicelib.page.links import Links
     from chalicelib.page.pages import PageRequest, respond
 
-    refuse_newer_schema(rt)
+    refuse_newer_schema(runtime)
     permitted = None if grant.clusters is None else frozenset(grant.clusters)
-    return respond(rt.store, PageRequest(path, query, permitted), rt.clock(), Links(base), rt.deployment)
+    return respond(runtime.store, PageRequest(path, query, permitted), runtime.clock(), Links(base), runtime.deployment)
 
 
-def _grant(cookies: str, rt: Runtime) -> PageGrant | None:
+def _grant(cookies: str, runtime: Runtime) -> PageGrant | None:
     if len(cookies) > _LONGEST_COOKIES:
         return None
     # http.cookies drops every cookie where one of another page is malformed.
     pairs = (part.strip().partition("=") for part in cookies.split(";"))
     text = next((value for name, _, value in pairs if name == COOKIE), "")
-    return checked(text, SESSION, rt.store.table.name, _keys(rt), rt.clock()) if text else None
+    return checked(text, SESSION, runtime.store.table.name, _keys(runtime), runtime.clock()) if text else None
 
 
-def _keys(rt: Runtime) -> tuple[bytes, ...]:
+def _keys(runtime: Runtime) -> tuple[bytes, ...]:
     """Return the keys for callers without credentials: none where the secret cannot be read, because the error names
     the account."""
     try:
-        return keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
+        return keys_of(runtime.read_secret(runtime.page_key)) if runtime.page_key else ()
     except BadInput as bad:
         logger.error("the key of the hosted page cannot be read", **failure(bad))
         return ()
 
 
-def _as_page(work: Callable[[], PageAnswer], base: str, rt: Runtime) -> PageAnswer:
+def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> PageAnswer:
     """Return the page; status 503 where AWS does not respond."""
     try:
         return work()
@@ -166,17 +166,17 @@ def _as_page(work: Callable[[], PageAnswer], base: str, rt: Runtime) -> PageAnsw
 
         logger.error("page failed", **failure(error))
         line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
-        return failed(Links(base), rt.clock(), 503, line)
+        return failed(Links(base), runtime.clock(), 503, line)
 
 
-def _refused(base: str, rt: Runtime) -> PageAnswer:
+def _refused(base: str, runtime: Runtime) -> PageAnswer:
     from chalicelib.page.links import Links
     from chalicelib.page.pages import failed
 
-    if not rt.page_key:
-        return failed(Links(base), rt.clock(), 404, "There is no such page.")
+    if not runtime.page_key:
+        return failed(Links(base), runtime.clock(), 404, "There is no such page.")
     line = "This page needs a session: outscaler ui --hosted opens one."
-    return failed(Links(base), rt.clock(), 401, line)
+    return failed(Links(base), runtime.clock(), 401, line)
 
 
 def _plain(status: int, headers: Mapping[str, str]) -> PageAnswer:

@@ -35,11 +35,11 @@ class HttpError(OutscalerError):
         self.status, self.line = status, line
 
 
-def refuse_newer_schema(rt: Runtime) -> None:
+def refuse_newer_schema(runtime: Runtime) -> None:
     """Raise HttpError (503) that names the release that wrote the table, for routes whose callers may read
     everything."""
     try:
-        rt.store.schema.check()
+        runtime.store.schema.check()
     except NewerSchema as newer:
         raise HttpError(503, str(newer)) from newer
 

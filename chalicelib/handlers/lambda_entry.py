@@ -124,10 +124,10 @@ def _about(body: Any) -> dict[str, Any]:
     return {"cluster": cluster, **operation}
 
 
-def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], here: Runtime) -> bool:
+def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], runtime: Runtime) -> bool:
     try:
-        with here.tracing.message(record.get("attributes", {}).get("AWSTraceHeader", "")):
-            work(record["body"], here)
+        with runtime.tracing.message(record.get("attributes", {}).get("AWSTraceHeader", "")):
+            work(record["body"], runtime)
     except OutscalerError as error:
         logger.error("message failed", message_id=record["messageId"], **_about(record["body"]), **failure(error))
         return False

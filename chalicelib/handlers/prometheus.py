@@ -35,17 +35,17 @@ _LABELS = {metric.name: frozenset(metric.labels) for metric in METRICS} | {
 Labels = tuple[tuple[str, str], ...]
 
 
-def metrics(rt: Runtime) -> HttpResponse:
+def metrics(runtime: Runtime) -> HttpResponse:
     """Handle GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has had a pass."""
-    refuse_newer_schema(rt)
-    known = rt.store.policies.all_current()
+    refuse_newer_schema(runtime)
+    known = runtime.store.policies.all_current()
     names = [stored.name for stored in known]
-    paused = _paused(rt)
-    passed, ledgers = rt.store.scan_states.passed_by(names), rt.store.journal.ledgers(names)
+    paused = _paused(runtime)
+    passed, ledgers = runtime.store.scan_states.passed_by(names), runtime.store.journal.ledgers(names)
     values: dict[str, dict[str, float]] = {}
     for stored in known:
         name = stored.name
-        policy, unreadable = in_force_or_problem(stored, rt.clock(), rt.deployment)
+        policy, unreadable = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
         permission = permitted(policy) if policy is not None else None
         last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
         problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
@@ -97,11 +97,11 @@ def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
     return tuple(pair for pair in labels if pair[0] != "le"), bound
 
 
-def _paused(rt: Runtime) -> Mapping[str, object] | None:
+def _paused(runtime: Runtime) -> Mapping[str, object] | None:
     """Return the clusters with a pause in force, with a StoreError for one whose pauses cannot be read; None where none
     can be read, which hides no other metric."""
     try:
-        return rt.store.pauses.all_current()
+        return runtime.store.pauses.all_current()
     except StoreError as error:
         logger.error("pauses not read", **failure(error))
         return None

@@ -42,26 +42,26 @@ def healthz() -> HttpResponse:
     return HttpResponse(200, {"status": "ok"})
 
 
-def clusters(rt: Runtime) -> HttpResponse:
+def clusters(runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, problem,
     openOperations}]}, by name. problem: why the policy cannot be used, null where it can. Where policies are stored in
     a place that is not used, also "problems": a line each."""
-    refuse_newer_schema(rt)
-    known = rt.store.policies.all_current()
-    left = rt.store.moving.not_moved(known)
+    refuse_newer_schema(runtime)
+    known = runtime.store.policies.all_current()
+    left = runtime.store.moving.not_moved(known)
     problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
-    return HttpResponse(200, {"clusters": [_row(stored, rt) for stored in known], **problems})
+    return HttpResponse(200, {"clusters": [_row(stored, runtime) for stored in known], **problems})
 
 
-def cluster(name: str, rt: Runtime) -> HttpResponse:
+def cluster(name: str, runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters/{name}: its summary and policy, groups, open operations, cooldowns, circuit breaker, nodes
     with timers."""
-    refuse_newer_schema(rt)
-    stored = _stored(name, rt)
-    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
-    line, memory = _line(stored, policy, problem, rt), Memory()
+    refuse_newer_schema(runtime)
+    stored = _stored(name, runtime)
+    policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
+    line, memory = _line(stored, policy, problem, runtime), Memory()
     try:
-        memory = rt.store.memory.look(name)
+        memory = runtime.store.memory.look(name)
     except RowUnreadable as error:
         line |= {"problem": str(error)}
     return HttpResponse(
@@ -70,10 +70,10 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
             {
                 **line,
                 "policy": policy_summary(policy) if policy else {"error": problem},
-                "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
+                "groups": [group(key, memory.groups[key], runtime.clock()) for key in sorted(memory.groups)],
                 "operations": [operation(one) for one in memory.operations],
-                "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
-                "brake": brake(memory, rt.clock()),
+                "cooldowns": cooldowns(memory, policy.options, runtime.clock()) if policy else {},
+                "brake": brake(memory, runtime.clock()),
                 "timers": timers(memory),
             },
             stored.text,
@@ -82,45 +82,45 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
     )
 
 
-def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> HttpResponse:
+def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
 
     limit: 1 to 100, default 20. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
     """
-    refuse_newer_schema(rt)
+    refuse_newer_schema(runtime)
     unknown = sorted(set(parameters) - {"limit", "before", "full"})
     if unknown:
         raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")
     full = _flag(parameters, "full")
     limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
     before = _before(parameters)
-    stored = _stored(name, rt)
-    entries = rt.store.journal.recent(name, limit, before=before)
-    policy, _ = in_force_or_problem(stored, rt.clock(), rt.deployment)
+    stored = _stored(name, runtime)
+    entries = runtime.store.journal.recent(name, limit, before=before)
+    policy, _ = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
     shown = {"decisions": [_decision(entry, full=full) for entry in entries]}
     return HttpResponse(200, without_secrets(shown, stored.text, policy))
 
 
-def _stored(name: str, rt: Runtime) -> StoredPolicy:
-    stored = rt.store.policies.current(name) if cluster_name_ok(name) else None
+def _stored(name: str, runtime: Runtime) -> StoredPolicy:
+    stored = runtime.store.policies.current(name) if cluster_name_ok(name) else None
     if stored is None:
         raise HttpError(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
     return stored
 
 
-def _row(stored: StoredPolicy, rt: Runtime) -> Any:
-    policy, problem = in_force_or_problem(stored, rt.clock(), rt.deployment)
-    return without_secrets(_line(stored, policy, problem, rt), stored.text, policy)
+def _row(stored: StoredPolicy, runtime: Runtime) -> Any:
+    policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
+    return without_secrets(_line(stored, policy, problem, runtime), stored.text, policy)
 
 
-def _line(stored: StoredPolicy, policy: Policy | None, problem: str, rt: Runtime) -> dict[str, Any]:
+def _line(stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime) -> dict[str, Any]:
     """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
-    now = rt.clock()
+    now = runtime.clock()
     permission = permitted(policy) if policy is not None else None
     pace, opened = ScanState(), None
     interval = policy.scan_interval if policy is not None else None
     try:
-        pace, opened = rt.store.scan_states.due(stored.name), len(rt.store.operations.look(stored.name))
+        pace, opened = runtime.store.scan_states.due(stored.name), len(runtime.store.operations.look(stored.name))
     except RowUnreadable as error:
         interval, problem = None, problem or str(error)
     return {

@@ -64,23 +64,23 @@ def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
     }
 
 
-def operation(one: Operation) -> dict[str, Any]:
+def operation(operation: Operation) -> dict[str, Any]:
     """Return one open operation and its progress."""
     return {
-        "id": one.spec.id,
-        "kind": one.spec.kind.value,
-        "provider": one.spec.provider,
-        "group": one.spec.group,
-        "from": one.spec.from_size,
-        "to": one.spec.to_size,
-        "nodes": [target.node for target in one.spec.targets],
-        "state": one.status.state.value,
-        "step": one.status.step,
-        "attempt": one.status.attempt,
-        "plan": one.spec.plan,
-        "createdAt": instant(one.spec.created_at),
-        "dueAt": instant(one.status.due_at),
-        "deadline": instant(one.spec.deadline),
+        "id": operation.spec.id,
+        "kind": operation.spec.kind.value,
+        "provider": operation.spec.provider,
+        "group": operation.spec.group,
+        "from": operation.spec.from_size,
+        "to": operation.spec.to_size,
+        "nodes": [target.node for target in operation.spec.targets],
+        "state": operation.status.state.value,
+        "step": operation.status.step,
+        "attempt": operation.status.attempt,
+        "plan": operation.spec.plan,
+        "createdAt": instant(operation.spec.created_at),
+        "dueAt": instant(operation.status.due_at),
+        "deadline": instant(operation.spec.deadline),
     }
 
 

@@ -75,20 +75,20 @@ class KubeClient:
 
     def __init__(
         self,
-        login: CredentialProvider,
+        provider: CredentialProvider,
         *,
         sleep: Callable[[float], None],
         jitter: Callable[[], float],
         dial: Dial = open_connection,
-        patience: ReadBounds | None = None,
+        bounds: ReadBounds | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
-        self._patience, self._monotonic = patience or AT_A_TERMINAL, monotonic
+        self._login, self._sleep, self._jitter, self._dial = provider, sleep, jitter, dial
+        self._patience, self._monotonic = bounds or AT_A_TERMINAL, monotonic
         self._lists_began: float | None = None
         self._looked_again = False
         self._lock = threading.Lock()
-        credential = login.current()
+        credential = provider.current()
         self._line, self._identity = dial(credential), identity_of(credential)
 
     def request(
@@ -249,26 +249,28 @@ class KubeClient:
         return left
 
     def _persist(
-        self, call: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
+        self, request: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
     ) -> T:
         """Make one call, with reads repeated as the module says. read turns the body into the result or raises
         DecodeError. within: seconds for all of it, where they are fewer than the limits allow."""
         until = self._monotonic() + min(within, self._patience.call)
         for attempt in range(1, attempts + 1):
-            total = min(call.total, self._patience.exchange, until - self._monotonic())
+            total = min(request.total, self._patience.exchange, until - self._monotonic())
             try:
-                body = self._named(structs.replace(call, total=total, longest=self._patience.body))
+                body = self._named(structs.replace(request, total=total, longest=self._patience.body))
             except (Unavailable, TooManyRequests) as error:
                 problem: Unavailable | TooManyRequests = error
             else:
                 try:
                     return read(body)
                 except msgspec.DecodeError:
-                    problem = Unavailable(f"{call.path}: the answer is cut short or not what was asked for", status=200)
+                    problem = Unavailable(
+                        f"{request.path}: the answer is cut short or not what was asked for", status=200
+                    )
             lasting = isinstance(problem, Unavailable) and problem.lasting
             late = self._monotonic() >= until or time_left() <= max(problem.retry_after, _FIRST_PAUSE)
             hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER or late
-            if call.method not in _SAFE or hopeless or attempt == attempts:
+            if request.method not in _SAFE or hopeless or attempt == attempts:
                 raise problem
             if problem.retry_after:
                 self._sleep(problem.retry_after)
@@ -278,12 +280,12 @@ class KubeClient:
                 raise problem
         raise AssertionError("the last attempt returns or raises")
 
-    def _named(self, call: KubeRequest) -> bytes:
+    def _named(self, request: KubeRequest) -> bytes:
         """Make one call; its error names the request and the credential."""
         try:
-            return self._authorised(call)
+            return self._authorised(request)
         except ClusterError as error:
-            error.asked = f"{call.method} {call.path}"
+            error.asked = f"{request.method} {request.path}"
             try:
                 credential = self._login.current()
             except OutscalerError:
@@ -292,11 +294,11 @@ class KubeClient:
             error.asked += f" with {credential.user_place}" if credential.user_place else ""
             raise
 
-    def _authorised(self, call: KubeRequest) -> bytes:
+    def _authorised(self, request: KubeRequest) -> bytes:
         """Make one call; on 401 retry with the credential read again once, on 403 if it has changed."""
         line, credential = self._ready()
         try:
-            return exchange(line, credential, call, self._monotonic)
+            return exchange(line, credential, request, self._monotonic)
         except Forbidden:
             if not self._is_replaced(credential):
                 raise
@@ -307,7 +309,7 @@ class KubeClient:
                     f"{refused.message}; reading the credential again: {problem}", status=401, reason=refused.reason
                 ) from None
         line, credential = self._ready()
-        return exchange(line, credential, call, self._monotonic)
+        return exchange(line, credential, request, self._monotonic)
 
     def _ready(self) -> tuple[KubeConnection, KubeCredential]:
         """Return the connection and a credential with a fresh token. A mistake that an operator must correct is
@@ -320,27 +322,27 @@ class KubeClient:
             except OutscalerError as error:
                 raise Unauthorized(clean(str(error)), status=401) from None
 
-    def _is_replaced(self, refused: KubeCredential) -> bool:
+    def _is_replaced(self, refused_credential: KubeCredential) -> bool:
         """Return whether there is another credential by now than the one that lacks a permission. Read once; several
         threads may have been refused at the same time."""
         with self._lock:
             try:
                 current = self._login.current()
-                if current is refused and not self._looked_again:
+                if current is refused_credential and not self._looked_again:
                     self._looked_again = True
                     self._login.renew()
                     current = self._login.current()
-                    if current != refused:
+                    if current != refused_credential:
                         self._line, self._identity = self._dial(current), identity_of(current)
             except OutscalerError:
                 return False
-            return current != refused
+            return current != refused_credential
 
-    def _renew(self, refused: KubeCredential) -> str:
+    def _renew(self, refused_credential: KubeCredential) -> str:
         """Read the credential again unless another thread has; return the problem in one line if that fails."""
         with self._lock:
             try:
-                if self._login.current() is not refused:
+                if self._login.current() is not refused_credential:
                     return ""
                 self._login.renew()
                 credential = self._login.current()

@@ -62,29 +62,29 @@ class ConfigMap(msgspec.Struct, frozen=True):
         )
 
 
-def get(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
+def get(kube: KubeClient, namespace: str, name: str) -> ConfigMap:
     """Return the current ConfigMap. Raises NotFound where there is none of that name, and other ClusterErrors."""
-    return cluster.read(_path(namespace, name), ConfigMap)
+    return kube.read(_path(namespace, name), ConfigMap)
 
 
-def get_once(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
+def get_once(kube: KubeClient, namespace: str, name: str) -> ConfigMap:
     """Return the current ConfigMap by a single attempt, for optional data. Raises ClusterErrors."""
-    return _decoded(cluster.request("GET", _path(namespace, name), attempts=1))
+    return _decoded(kube.request("GET", _path(namespace, name), attempts=1))
 
 
 def patch(
-    cluster: KubeClient,
+    kube: KubeClient,
     namespace: str,
     name: str,
-    found: ConfigMap,
+    config_map: ConfigMap,
     data: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> ConfigMap:
     """Set these keys and annotations and leave all others. Raises Conflict if it changed since it was read,
     NotFound."""
-    meta = {"resourceVersion": found.metadata.resource_version, "annotations": dict(annotations)}
+    meta = {"resourceVersion": config_map.metadata.resource_version, "annotations": dict(annotations)}
     body = {"metadata": meta, "data": dict(data)}
-    return _decoded(cluster.request("PATCH", _path(namespace, name), body=body, content_type=_MERGE))
+    return _decoded(kube.request("PATCH", _path(namespace, name), body=body, content_type=_MERGE))
 
 
 def _decoded(body: bytes) -> ConfigMap:

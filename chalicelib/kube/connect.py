@@ -67,7 +67,7 @@ def connect(
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
     login = _login(access, read_secret, clock, context_place, plugins, read_file, hosted=hosted)
-    return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
+    return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, bounds=HOSTED if hosted else AT_A_TERMINAL)
 
 
 def _login(

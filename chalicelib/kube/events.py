@@ -25,7 +25,7 @@ _SAID_BITS = 20
 
 
 def post_event(
-    cluster: KubeClient,
+    kube: KubeClient,
     *,
     namespace: str,
     involved: Mapping[str, str],
@@ -58,7 +58,7 @@ def post_event(
         "reportingInstance": REPORTER,
     }
     try:
-        cluster.request("POST", f"/api/v1/namespaces/{path_segment(home)}/events", body=event, timeout=_TIMEOUT)
+        kube.request("POST", f"/api/v1/namespaces/{path_segment(home)}/events", body=event, timeout=_TIMEOUT)
     except Conflict as conflict:
         if conflict.reason != "AlreadyExists":
             raise

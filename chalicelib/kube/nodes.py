@@ -59,13 +59,13 @@ class _Change(msgspec.Struct, frozen=True):
 _NOTHING = _Change()
 
 
-def get_node(cluster: KubeClient, name: str) -> bytes:
+def get_node(kube: KubeClient, name: str) -> bytes:
     """Return the current Node object. Raises NotFound where there is none of that name."""
-    return cluster.get(_path(name))
+    return kube.get(_path(name))
 
 
 def add_taint(
-    cluster: KubeClient, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
+    kube: KubeClient, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
 ) -> bool:
     """Taint a node, and cordon it in the same write if requested; return whether anything was written.
 
@@ -97,10 +97,10 @@ def add_taint(
             },
         )
 
-    return _modify(cluster, name, change)
+    return _modify(kube, name, change)
 
 
-def remove_taint(cluster: KubeClient, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
+def remove_taint(kube: KubeClient, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
     """Remove every taint of that key, and the note with it; return whether anything was written. Raises NotFound,
     Conflict.
 
@@ -124,10 +124,10 @@ def remove_taint(cluster: KubeClient, name: str, key: str, *, uncordon: bool, op
             spec["unschedulable"] = None
         return _Change(spec, {note: None for note in (OPERATION_ANNOTATION, CORDONED_ANNOTATION) if note in node.notes})
 
-    return _modify(cluster, name, change)
+    return _modify(kube, name, change)
 
 
-def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) -> bool:
+def remove_soft_taint(kube: KubeClient, name: str, key: str, *, unless: str) -> bool:
     """Remove every taint of that key and nothing more; return whether there was one. unless: a node with a taint of
     this key is left unchanged. Raises NotFound, Conflict."""
 
@@ -136,10 +136,10 @@ def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) 
             return _NOTHING
         return _Change({"taints": [taint for taint in node.spec.taints or () if taint.get("key") != key] or None})
 
-    return _modify(cluster, name, change)
+    return _modify(kube, name, change)
 
 
-def clear_node(cluster: KubeClient, name: str, *, hard: str, soft: frozenset[str], foreign: bool) -> tuple[str, ...]:
+def clear_node(kube: KubeClient, name: str, *, hard: str, soft: frozenset[str], foreign: bool) -> tuple[str, ...]:
     """Remove everything of Outscaler from a node, in one write; return what was removed, empty where nothing was there.
 
     hard: key of the taint of removals, which is ours where an operation has noted itself; without a note only with
@@ -162,14 +162,14 @@ def clear_node(cluster: KubeClient, name: str, *, hard: str, soft: frozenset[str
         removed.extend([*gone, *(["cordon"] if cordoned else []), *notes])
         return _Change(spec, dict.fromkeys(notes))
 
-    _modify(cluster, name, change)
+    _modify(kube, name, change)
     return tuple(removed)
 
 
-def _modify(cluster: KubeClient, name: str, change: Callable[[_NodeObject], _Change]) -> bool:
+def _modify(kube: KubeClient, name: str, change: Callable[[_NodeObject], _Change]) -> bool:
     """Read, change and write conditionally; return whether anything was written."""
     for attempt in range(1, _TRIES + 1):
-        node = cluster.read(_path(name), _NodeObject)
+        node = kube.read(_path(name), _NodeObject)
         changes = change(node)
         if not (changes.spec or changes.annotations):
             return False
@@ -178,13 +178,13 @@ def _modify(cluster: KubeClient, name: str, change: Callable[[_NodeObject], _Cha
             metadata["annotations"] = changes.annotations
         patch = {"metadata": metadata, **({"spec": changes.spec} if changes.spec else {})}
         try:
-            cluster.request("PATCH", _path(name), body=patch, content_type=_MERGE)
+            kube.request("PATCH", _path(name), body=patch, content_type=_MERGE)
         except Conflict:
             if attempt == _TRIES:
                 raise
         else:
             return True
-        cluster.pause(attempt)
+        kube.pause(attempt)
     raise AssertionError("the last try returns or raises")
 
 

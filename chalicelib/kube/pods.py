@@ -37,7 +37,7 @@ class PodGone(msgspec.Struct, frozen=True, tag=True):
 EvictResult = Accepted | Blocked | PodGone
 
 
-def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
+def evict(kube: KubeClient, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
     """Evict exactly this pod. grace_seconds: None for the pod's own.
 
     Raises Forbidden and similar errors; Unavailable if the response was lost, when a retry is safe: a terminating pod
@@ -56,7 +56,7 @@ def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_second
     }
     path = f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}/eviction"
     try:
-        cluster.request("POST", path, body=body)
+        kube.request("POST", path, body=body)
     except NotFound:
         return PodGone()
     except (TooManyRequests, Conflict, Unavailable) as refusal:
@@ -64,29 +64,29 @@ def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_second
     return Accepted()
 
 
-def _refused(refusal: ClusterError) -> EvictResult:
+def _refused(error: ClusterError) -> EvictResult:
     """Return what a 409, 429 or 5xx means for the pod; raises it again where it means nothing."""
-    if isinstance(refusal, Conflict):
-        if any(words in refusal.message.lower() for words in _OTHER_UID):
+    if isinstance(error, Conflict):
+        if any(words in error.message.lower() for words in _OTHER_UID):
             return PodGone()
-        return Blocked(refusal.message)  # the pod or its budget changed concurrently
-    if isinstance(refusal, TooManyRequests):
-        budgets = [cause.message for cause in refusal.details.causes if cause.reason == "DisruptionBudget"]
-        return Blocked(clean("; ".join(budgets)) or refusal.message, refusal.retry_after)
-    if _SEVERAL_BUDGETS in refusal.message:
-        return Blocked(refusal.message)
-    raise refusal
+        return Blocked(error.message)  # the pod or its budget changed concurrently
+    if isinstance(error, TooManyRequests):
+        budgets = [cause.message for cause in error.details.causes if cause.reason == "DisruptionBudget"]
+        return Blocked(clean("; ".join(budgets)) or error.message, error.retry_after)
+    if _SEVERAL_BUDGETS in error.message:
+        return Blocked(error.message)
+    raise error
 
 
-def get_pod(cluster: KubeClient, namespace: str, name: str) -> bytes:
+def get_pod(kube: KubeClient, namespace: str, name: str) -> bytes:
     """Return the current Pod. Raises NotFound."""
-    return cluster.get(f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}")
+    return kube.get(f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}")
 
 
-def pods_on_node(cluster: KubeClient, node: str) -> bytes:
+def pods_on_node(kube: KubeClient, node: str) -> bytes:
     """Return the PodList of one node without finished pods, read from the store, because a drain must not decide on
     stale data."""
-    return cluster.get("/api/v1/pods", query={"fieldSelector": f"spec.nodeName={_field_value(node)},{_UNFINISHED}"})
+    return kube.get("/api/v1/pods", query={"fieldSelector": f"spec.nodeName={_field_value(node)},{_UNFINISHED}"})
 
 
 def _field_value(text: str) -> str:

@@ -97,39 +97,42 @@ def _elsewhere(address: str) -> bool:
 
 
 def exchange(
-    line: KubeConnection, credential: KubeCredential, call: KubeRequest, monotonic: Callable[[], float] = time.monotonic
+    connection: KubeConnection,
+    credential: KubeCredential,
+    request: KubeRequest,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> bytes:
     """Send once, without following redirects. Returns the body of a 2xx; raises ClusterError.
 
     monotonic: seconds of a clock that never goes back, for call.total.
     """
-    headers = {"Accept": call.accept}
-    if call.body is not None:
-        headers["Content-Type"] = call.content_type
+    headers = {"Accept": request.accept}
+    if request.body is not None:
+        headers["Content-Type"] = request.content_type
     if credential.token:
         bearer = "" if credential.token_header else "Bearer "
         headers[credential.token_header or "Authorization"] = f"{bearer}{credential.token.reveal()}"
-    connect, read = call.timeout
-    bounds = ExchangeBounds(connect, read, call.total, call.longest)
+    connect, read = request.timeout
+    bounds = ExchangeBounds(connect, read, request.total, request.longest)
     problem: ClusterError | None = None
     try:
         answer = bounded(
-            line.session,
+            connection.session,
             Request(
-                call.method,
-                line.server + call.path,
+                request.method,
+                connection.server + request.path,
                 headers,
-                call.query,
-                call.body,
-                gzip=call.gzip,
-                seen=call.seen,
-                kept=call.kept,
+                request.query,
+                request.body,
+                gzip=request.gzip,
+                seen=request.seen,
+                kept=request.kept,
             ),
             bounds,
             monotonic,
         )
     except NoReply as error:
-        problem = _no_answer(error, call, credential, bounds)
+        problem = _no_answer(error, request, credential, bounds)
     if problem is not None:
         raise problem
     if answer.status >= 300:
@@ -143,13 +146,13 @@ def exchange(
     return answer.body
 
 
-def server_date(line: KubeConnection) -> str:
+def server_date(connection: KubeConnection) -> str:
     """Return the header Date of the server's answer, whatever its status; "" without one or without an answer."""
     connect, read = 5.0, 10.0
     try:
         answer = bounded(
-            line.session,
-            Request("GET", f"{line.server}/version", {"Accept": "application/json"}, {}, None),
+            connection.session,
+            Request("GET", f"{connection.server}/version", {"Accept": "application/json"}, {}, None),
             ExchangeBounds(connect, read, connect + read, 2**20),
             time.monotonic,
         )
@@ -164,9 +167,9 @@ def _secrets(credential: KubeCredential) -> tuple[Secret, ...]:
     return credential.token, Secret(unquote(password))
 
 
-def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bounds: ExchangeBounds) -> Unavailable:
+def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential, bounds: ExchangeBounds) -> Unavailable:
     """Describe a failure below HTTP and the server, in words that cannot quote a header."""
-    what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
+    what, host = f"{request.method} {request.path}", urlsplit(credential.server).netloc
     if error.certificate:
         return Unavailable(
             f"{what}: the server's certificate is refused: {error.certificate}", reason="Tls", lasting=True

@@ -50,24 +50,26 @@ class PassMemory(msgspec.Struct, frozen=True):
     large_until: float = 0.0
 
 
-def after(before: PassMemory, reading: Reading | None, size: int, now: float, *, partial: bool = False) -> PassMemory:
-    """Return the record at the end of a pass. before: the record after the pass had started and counted itself.
+def after(
+    old_memory: PassMemory, reading: Reading | None, size: int, now: float, *, partial: bool = False
+) -> PassMemory:
+    """Return the record at the end of a pass. old_memory: the record after the pass had started and counted itself.
     reading: None if it was not measured. size: MB of this function. now: epoch seconds. partial: the pass has read
     changes only; the next one may have to read everything, so the peak does not fall."""
-    peak = before.peak
+    peak = old_memory.peak
     if reading is not None and partial:
         peak = max(peak, -(-reading.least // STEP) * STEP)
     elif reading is not None:
         peak = max(reading.least, min(peak or reading.most, reading.most))
         peak = -(-peak // STEP) * STEP
-    if before.unended > 1:
+    if old_memory.unended > 1:
         until = now + KEPT
     else:
-        until = before.large_until if _is_ahead(before.large_until, now) else 0.0
+        until = old_memory.large_until if _is_ahead(old_memory.large_until, now) else 0.0
     return PassMemory(peak=peak, size=size, large_until=until)
 
 
-def why_large(known: PassMemory, size: int, now: float, *, died: bool) -> str:
+def why_large(memory: PassMemory, size: int, now: float, *, died: bool) -> str:
     """Return why the next pass needs the large function, "" if it does not.
 
     size: MB of the small function, 0 if unknown. died: the last pass started and did not end.
@@ -76,11 +78,11 @@ def why_large(known: PassMemory, size: int, now: float, *, died: bool) -> str:
         return ""
     if died:
         return "the last pass did not end"
-    if _is_ahead(known.large_until, now):
+    if _is_ahead(memory.large_until, now):
         return "a pass did not end on the small function"
-    share = SHRUNK if known.size > size else GROWN
-    if size * share < known.peak <= _MOST:
-        return f"the last pass took {known.peak} MB of {size}"
+    share = SHRUNK if memory.size > size else GROWN
+    if size * share < memory.peak <= _MOST:
+        return f"the last pass took {memory.peak} MB of {size}"
     return ""
 
 

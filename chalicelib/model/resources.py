@@ -39,18 +39,18 @@ def offers_device(amounts: Amounts) -> bool:
     return any(amount > 0 and "/" in name and is_device(name) for name, amount in amounts.items())
 
 
-def add(left: Amounts, right: Amounts) -> dict[str, int]:
+def add(amounts: Amounts, other_amounts: Amounts) -> dict[str, int]:
     """Return left + right per resource; a missing name is 0."""
-    total = dict(left)
-    for name, amount in right.items():
+    total = dict(amounts)
+    for name, amount in other_amounts.items():
         total[name] = total.get(name, 0) + amount
     return total
 
 
-def largest(left: Amounts, right: Amounts) -> dict[str, int]:
+def largest(amounts: Amounts, other_amounts: Amounts) -> dict[str, int]:
     """Return the larger of the two per resource; a missing name is 0."""
-    top = dict(left)
-    for name, amount in right.items():
+    top = dict(amounts)
+    for name, amount in other_amounts.items():
         if amount > top.get(name, 0):
             top[name] = amount
     return top

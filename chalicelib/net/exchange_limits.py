@@ -91,9 +91,9 @@ allowance = _ALLOWED.get
 
 
 @contextmanager
-def allowed_by(seconds: Allowance) -> Iterator[None]:
+def allowed_by(allowance: Allowance) -> Iterator[None]:
     """Ask before every exchange inside the context."""
-    token = _ALLOWED.set(seconds)
+    token = _ALLOWED.set(allowance)
     try:
         yield
     finally:
@@ -101,9 +101,9 @@ def allowed_by(seconds: Allowance) -> Iterator[None]:
 
 
 @contextmanager
-def within(bound: ExchangeLimit) -> Iterator[None]:
+def within(limit: ExchangeLimit) -> Iterator[None]:
     """Apply the limit to all sockets of this package that this thread uses inside the context."""
-    token = _CURRENT.set(bound)
+    token = _CURRENT.set(limit)
     try:
         yield
     finally:

@@ -178,7 +178,7 @@ def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -
     )
 
 
-def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds, bound: ExchangeLimit) -> Reply:
+def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds, limit: ExchangeLimit) -> Reply:
     """Read the body. The connection is reused for the next exchange only where all of it was read."""
     try:
         status = response.status_code
@@ -191,7 +191,7 @@ def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds
         encoding = headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity") and not (request.gzip and success and encoding == _GZIP):
             unread = "Encoding"
-        elif (read := _body(response, longest, bound, request if success else None, packed=encoding == _GZIP)) is None:
+        elif (read := _body(response, longest, limit, request if success else None, packed=encoding == _GZIP)) is None:
             unread = "Size"
         else:
             body = read
@@ -211,14 +211,14 @@ _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR}
 
 
 def _body(
-    response: requests.Response, longest: int, bound: ExchangeLimit, request: Request | None, *, packed: bool
+    response: requests.Response, longest: int, limit: ExchangeLimit, request: Request | None, *, packed: bool
 ) -> bytes | None:
     """Return the whole body, uncompressed; None for one that is too long. request: if its pieces are to be seen.
     Raises NoReply for one that cannot be decompressed."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
-    bound.allow(longest + _FRAMING)
+    limit.allow(longest + _FRAMING)
     parts, size = [], 0
     pieces: Iterable[bytes] = response.raw.stream(_CHUNK, decode_content=False)
     seen, kept = (request.seen, request.kept) if request is not None else (None, True)
@@ -257,10 +257,10 @@ def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
         raise NoReply("Damaged")
 
 
-def _no_reply(error: Exception, bound: ExchangeLimit, *, answered: bool) -> NoReply:
+def _no_reply(error: Exception, limit: ExchangeLimit, *, answered: bool) -> NoReply:
     """Return why there is no response, without the exception, which contains the request."""
-    if bound.breach is not None:
-        return NoReply(_BREACHES[bound.breach])
+    if limit.breach is not None:
+        return NoReply(_BREACHES[limit.breach])
     inner = _all_of(error)
     for each in inner:
         if isinstance(each, ssl.SSLCertVerificationError):

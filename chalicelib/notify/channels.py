@@ -33,14 +33,14 @@ class NoticeRuntime(Protocol):
         """What publishes to topics; None: SNS."""
 
 
-def channels_of(rt: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
+def channels_of(runtime: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
     """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
     name = stack or stack_of(state_table(os.environ))
-    topics = rt.topics or TopicPublisher()
-    address = poster or WebhookSender(permitted(rt.deployment.loopback))
+    topics = runtime.topics or TopicPublisher()
+    address = poster or WebhookSender(permitted(runtime.deployment.loopback))
 
     def made(cluster: str) -> Channels:
-        secrets = ClusterSecrets(rt.read_secret, cluster, (NOTIFICATIONS,), rt.deployment)
+        secrets = ClusterSecrets(runtime.read_secret, cluster, (NOTIFICATIONS,), runtime.deployment)
         return Channels(cluster, name, topics, address, secrets)
 
     return made

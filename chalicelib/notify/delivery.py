@@ -45,7 +45,7 @@ class Channels(msgspec.Struct, frozen=True):
 
 
 def attempt(
-    message: NoticeMessage, settings: Notifications, channels: Channels, now: float
+    message: NoticeMessage, notifications: Notifications, channels: Channels, now: float
 ) -> tuple[dict[str, bool], dict[str, str]]:
     """Send a message to the destinations that have not got it. Returns which have it now, and the problem of the
     others. A destination that the policy no longer has counts as done. Raises nothing."""
@@ -53,11 +53,11 @@ def attempt(
     problems: dict[str, str] = {}
     for name in message.left:
         send = _SENDERS.get(name)
-        if send is None or name not in settings.destinations:
+        if send is None or name not in notifications.destinations:
             done[name] = True
             continue
         try:
-            send(message, settings, channels, now)
+            send(message, notifications, channels, now)
             done[name] = True
         except OutscalerError as error:
             done[name], problems[name] = False, f"{published_name(error)}: {error}"
@@ -66,22 +66,22 @@ def attempt(
     return done, problems
 
 
-def _topic(message: NoticeMessage, settings: Notifications, channels: Channels, now: float) -> None:
+def _topic(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
     del now
     event = cloud_event(message, channels.cluster, channels.stack)
-    channels.publisher.publish(settings.topic, _text(event), topic_attributes(message, channels.cluster))
+    channels.publisher.publish(notifications.topic, _text(event), topic_attributes(message, channels.cluster))
 
 
-def _chat(message: NoticeMessage, settings: Notifications, channels: Channels, now: float) -> None:
+def _chat(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
     del now
-    channels.publisher.publish(settings.chat_topic, _text(chat_message(message, channels.cluster)), {})
+    channels.publisher.publish(notifications.chat_topic, _text(chat_message(message, channels.cluster)), {})
 
 
-def _webhook(message: NoticeMessage, settings: Notifications, channels: Channels, now: float) -> None:
-    assert settings.webhook is not None
+def _webhook(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
+    assert notifications.webhook is not None
     body = _text(cloud_event(message, channels.cluster, channels.stack)).encode()
-    secret = channels.read_secret(settings.webhook.secret)
-    channels.poster.post(settings.webhook.url, secret, message.id, now, body)
+    secret = channels.read_secret(notifications.webhook.secret)
+    channels.poster.post(notifications.webhook.url, secret, message.id, now, body)
 
 
 def _text(document: Mapping[str, object]) -> str:

@@ -160,33 +160,33 @@ def _word(policy: Policy) -> str:
     return permitted(policy).word
 
 
-def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[NoticeCondition]:
+def _events(old_state: NoticeState, facts: ClusterFacts, store: Store) -> list[NoticeCondition]:
     """Return what happened since the last tick and has no end: another policy, another mode, finished operations."""
     found: list[NoticeCondition] = []
     policy, word = facts.policy, _word(facts.policy)
-    if before.version and policy.version != before.version:
+    if old_state.version and policy.version != old_state.version:
         found.append(
             NoticeCondition(
                 "policy.changed",
                 f"policy.changed/{policy.version}",
                 NoticeSeverity.INFO,
-                f"version {policy.version} of the policy is in force, after version {before.version}",
+                f"version {policy.version} of the policy is in force, after version {old_state.version}",
                 command=typed("history", facts.name),
             )
         )
-    if before.effective and word != before.effective:
+    if old_state.effective and word != old_state.effective:
         found.append(
             NoticeCondition(
                 "mode.changed",
                 f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}",
                 NoticeSeverity.INFO,
-                f"the mode is {word}, after {before.effective}",
+                f"the mode is {word}, after {old_state.effective}",
                 command=typed("history", facts.name),
             )
         )
     settings = policy.notifications
-    if settings is not None and before.journal_at and ONLY_WHERE_NAMED & set(settings.types):
-        found += _operations(store, facts.name, before.journal_at)
+    if settings is not None and old_state.journal_at and ONLY_WHERE_NAMED & set(settings.types):
+        found += _operations(store, facts.name, old_state.journal_at)
     return found
 
 
@@ -210,18 +210,18 @@ def _operations(store: Store, name: str, since: float) -> Iterator[NoticeConditi
         )
 
 
-def _journal_at(state: NoticeState, settings: Notifications, now: float) -> float:
+def _journal_at(state: NoticeState, notifications: Notifications, now: float) -> float:
     """Return the instant up to which the journal was read; it changes in each tick only where operations are sent."""
-    return now if ONLY_WHERE_NAMED & set(settings.types) else state.journal_at
+    return now if ONLY_WHERE_NAMED & set(notifications.types) else state.journal_at
 
 
-def _is_quiet(settings: Notifications, now: float) -> bool:
-    if not settings.quiet_hours:
+def _is_quiet(notifications: Notifications, now: float) -> bool:
+    if not notifications.quiet_hours:
         return False
     from chalicelib.schedules.maintenance_windows import is_open
 
     return any(
-        is_open(Window(each.cron, each.duration, time_zone=each.time_zone), now) for each in settings.quiet_hours
+        is_open(Window(each.cron, each.duration, time_zone=each.time_zone), now) for each in notifications.quiet_hours
     )
 
 

@@ -70,17 +70,17 @@ def decode(body: bytes | str) -> StepMessage:
         return StepMessage(message.cluster, message.operation)
 
 
-def send(operation: Operation, message: StepMessage, delay: float, rt: Runtime) -> None:
+def send(operation: Operation, message: StepMessage, delay: float, runtime: Runtime) -> None:
     """Send a message about the operation. Raises NotSent."""
-    rt.sender.send(act_queue(operation.spec.provider), encode(message), whole_delay(delay))
+    runtime.sender.send(act_queue(operation.spec.provider), encode(message), whole_delay(delay))
 
 
 class Executor:
     """One invocation, and its claims of one operation. seconds: that it may still last."""
 
-    def __init__(self, rt: Runtime, seconds: float = LONGEST) -> None:
-        self._rt, self._name, self._claims = rt, rt.owner(), 0
-        self._ends = rt.clock() + seconds
+    def __init__(self, runtime: Runtime, seconds: float = LONGEST) -> None:
+        self._rt, self._name, self._claims = runtime, runtime.owner(), 0
+        self._ends = runtime.clock() + seconds
 
     def begin(self, message: StepMessage) -> Operation | None:
         """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
@@ -119,31 +119,31 @@ class Executor:
         with allowed_by(seconds):
             yield
 
-    def _claim(self, before: Operation) -> Operation | None:
+    def _claim(self, old_operation: Operation) -> Operation | None:
         self._claims += 1
         owner, now = f"{self._name}.{self._claims}", self._rt.clock()
         ttl = min(CLAIM, max(0.0, self._ends - now))
-        operations, name = self._rt.store.operations, (before.spec.cluster, before.spec.id)
+        operations, name = self._rt.store.operations, (old_operation.spec.cluster, old_operation.spec.id)
         try:
-            if before.status.state is OperationState.RUNNING:
-                return operations.take_over(before, owner, ttl)
+            if old_operation.status.state is OperationState.RUNNING:
+                return operations.take_over(old_operation, owner, ttl)
             return operations.claim(*name, owner, ttl)
         except (OperationClaimed, OperationFinished, OperationNotDue) as error:
             self._nothing(ActMessage(*name), str(error))
             return None
 
-    def _is_over(self, watch: StepMessage, before: Operation) -> bool:
+    def _is_over(self, message: StepMessage, old_operation: Operation) -> bool:
         """Return whether the claim that a watch was sent for is over. If its executor has extended it, or claimed the
         operation again for a further step, the watch is sent once more."""
-        by, until = before.status.claimed_by, before.status.claimed_until
-        if watch.instead_of and watch.instead_of == _claim_of(before):
+        by, until = old_operation.status.claimed_by, old_operation.status.claimed_until
+        if message.instead_of and message.instead_of == _claim_of(old_operation):
             return True  # its sender has died before it took over
-        if by.rpartition(".")[0] != watch.watch:
+        if by.rpartition(".")[0] != message.watch:
             return False
-        if until <= watch.at:
+        if until <= message.at:
             return True
-        after = min(MAX_DELAY, math.ceil(until - watch.at))
-        send(before, msgspec.structs.replace(watch, at=watch.at + after), after, self._rt)
+        after = min(MAX_DELAY, math.ceil(until - message.at))
+        send(old_operation, msgspec.structs.replace(message, at=message.at + after), after, self._rt)
         return False
 
     def _watch(self, operation: Operation) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class OperationClients:
     """Both clients for one operation and one policy, kept for one invocation."""
 
-    def __init__(self, operation: Operation, policy: Policy, rt: Runtime) -> None:
-        self._policy, self._rt, self._provider = policy, rt, operation.spec.provider
+    def __init__(self, operation: Operation, policy: Policy, runtime: Runtime) -> None:
+        self._policy, self._rt, self._provider = policy, runtime, operation.spec.provider
         self._cluster: KubeClient | None = None
 
     def cluster(self) -> KubeClient:

@@ -40,8 +40,8 @@ _NOTHING = b'{"items":[]}'
 class DrainRecheck:
     """Callable: node name -> Recheck. Raises ClusterError where the pods themselves cannot be read."""
 
-    def __init__(self, cluster: KubeClient, options: Options, now: float) -> None:
-        self._cluster, self._options, self._now = cluster, options, now
+    def __init__(self, kube: KubeClient, options: Options, now: float) -> None:
+        self._cluster, self._options, self._now = kube, options, now
 
     def __call__(self, node: str) -> Recheck:
         """Return the first pod that blocks the node, by name, or nothing."""
@@ -80,16 +80,16 @@ class DrainRecheck:
             raise Unavailable(str(error)) from error
         return folder.snapshot("", self._now)
 
-    def _budgets(self, folder: SnapshotBuilder) -> None:
+    def _budgets(self, builder: SnapshotBuilder) -> None:
         try:
             for page in self._cluster.list_pages(BUDGETS):
                 if page.first:
-                    folder.reset("PodDisruptionBudget")
-                folder.add_page(page.body, BUDGETS, "PodDisruptionBudget")
+                    builder.reset("PodDisruptionBudget")
+                builder.add_page(page.body, BUDGETS, "PodDisruptionBudget")
         except (Forbidden, NotFound):
-            folder.reset("PodDisruptionBudget")
+            builder.reset("PodDisruptionBudget")
 
-    def _controller(self, folder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
+    def _controller(self, builder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
         """Fetch one controller. A missing one is known not to exist; one that may not be read is unknown."""
         path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
         try:
@@ -98,7 +98,7 @@ class DrainRecheck:
             return
         except NotFound:
             body = _NOTHING
-        folder.add_page(body, path, owner.kind)
+        builder.add_page(body, path, owner.kind)
 
 
 def _rule(reason: Reason) -> str:

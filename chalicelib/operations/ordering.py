@@ -56,20 +56,20 @@ _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
 """The steps of an operation that may send a pool's total size to the vendor."""
 
 
-def blocked_by_other_operation(operation: Operation, options: Options, rt: Runtime) -> InProgress | None:
+def blocked_by_other_operation(operation: Operation, options: Options, runtime: Runtime) -> InProgress | None:
     """Return a delay where another operation goes first; None where the step may run, and past its deadline, where it
     is given up. Raises StoreError."""
-    if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
+    if not (_lowers(operation) or _sets(operation)) or runtime.clock() >= deadline_of(operation, options):
         return None
     data = having_waited(operation)
-    for other in rt.store.operations.list_open(operation.spec.cluster):
+    for other in runtime.store.operations.list_open(operation.spec.cluster):
         if other.spec.id == operation.spec.id:
             continue
         if _sets(operation) and _sets(other) and operation.spec.pool == other.spec.pool:
             if _age(other) < _age(operation):
                 return InProgress(SOON, operation.status.step, data, f"until {other.spec.id} has changed their pool")
             continue
-        if _sets(operation) and _deletes(other, rt.clock()) and operation.spec.pool == other.spec.pool:
+        if _sets(operation) and _deletes(other, runtime.clock()) and operation.spec.pool == other.spec.pool:
             return InProgress(
                 SOON, operation.status.step, data, f"until {other.spec.id} has deleted nodes of their pool"
             )
@@ -99,12 +99,14 @@ def _deletes(operation: Operation, now: float) -> bool:
     )
 
 
-def _has_begun_beside(other: Operation, operation: Operation) -> bool:
+def _has_begun_beside(other_operation: Operation, operation: Operation) -> bool:
     """Return whether the other is a scale-up of the same group, or one of another group of its pool whose request is
     not known to be accepted."""
-    if other.spec.kind is not OperationKind.SCALE_UP or not other.status.attempt:
+    if other_operation.spec.kind is not OperationKind.SCALE_UP or not other_operation.status.attempt:
         return False
-    return other.spec.group == operation.spec.group or (_sets(other) and other.spec.pool == operation.spec.pool)
+    return other_operation.spec.group == operation.spec.group or (
+        _sets(other_operation) and other_operation.spec.pool == operation.spec.pool
+    )
 
 
 def _age(operation: Operation) -> tuple[float, str]:

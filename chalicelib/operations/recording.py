@@ -45,10 +45,10 @@ class PassRecorder:
     read of the cluster. No method raises.
     """
 
-    def __init__(self, policy: Policy, lease: Lease, rt: Runtime) -> None:
-        self._policy, self._token, self._rt, self._failure_before = policy, lease.token, rt, lease.failure
+    def __init__(self, policy: Policy, lease: Lease, runtime: Runtime) -> None:
+        self._policy, self._token, self._rt, self._failure_before = policy, lease.token, runtime, lease.failure
         self._before = carry_over.read(lease.left)
-        self._begun = rt.clock()
+        self._begun = runtime.clock()
         self._seconds: dict[str, float] = {}
         self.left, self.decision = lease.left, lease.decision
         self.succeeded = False
@@ -130,74 +130,77 @@ class PassRecorder:
 
 
 def record_operation(
-    before: Operation,
-    after: Operation,
+    old_operation: Operation,
+    new_operation: Operation,
     outcome: Outcome,
     policy: Policy | None,
     connect: Callable[[], KubeClient] | None,
-    rt: Runtime,
+    runtime: Runtime,
 ) -> None:
-    """Report a step or the end of an operation. before, after: the operation around the step. connect: to the cluster
-    for events; None: this cluster must not be written to."""
+    """Report a step or the end of an operation. old_operation, new_operation: the operation around the step. connect:
+    to the cluster for events; None: this cluster must not be written to."""
     board = ClusterWriter(connect) if connect else None
     recorder = Recorder(
-        journal=rt.store.journal,
+        journal=runtime.store.journal,
         board=board,
-        clock=rt.clock,
-        emit=rt.emit,
+        clock=runtime.clock,
+        emit=runtime.emit,
         options=policy.options if policy else Options(),
         metrics=policy.metrics if policy else Metrics.SUMMARY,
     )
     trouble = ""
-    with _contained("not told", after.spec.cluster, operation=after.spec.id):
+    with _contained("not told", new_operation.spec.cluster, operation=new_operation.spec.id):
         if isinstance(outcome, InProgress):
-            trouble = _record_step(before, after, outcome, recorder)
+            trouble = _record_step(old_operation, new_operation, outcome, recorder)
         else:
-            trouble = _record_end(after, outcome, policy, recorder, rt)
+            trouble = _record_end(new_operation, outcome, policy, recorder, runtime)
     if trouble:
         logger.warning(
-            "operation published incompletely", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble
+            "operation published incompletely",
+            cluster=new_operation.spec.cluster,
+            operation=new_operation.spec.id,
+            detail=trouble,
         )
 
 
-def _record_step(before: Operation, after: Operation, outcome: InProgress, recorder: Recorder) -> str:
+def _record_step(old_operation: Operation, new_operation: Operation, outcome: InProgress, recorder: Recorder) -> str:
     logger.info(
         "step",
-        cluster=after.spec.cluster,
-        operation=after.spec.id,
-        group=after.spec.group,
-        step=before.status.step,
+        cluster=new_operation.spec.cluster,
+        operation=new_operation.spec.id,
+        group=new_operation.spec.group,
+        step=old_operation.status.step,
         next=outcome.step,
         after=outcome.after,
         note=outcome.note,
     )
-    return record_step(OperationStep(before, outcome, _why_undone(after, outcome)), recorder)
+    return record_step(OperationStep(old_operation, outcome, _why_undone(new_operation, outcome)), recorder)
 
 
-def _why_undone(after: Operation, outcome: InProgress) -> str:
+def _why_undone(new_operation: Operation, outcome: InProgress) -> str:
     """Return why nodes of a removal are given up in this step."""
-    if after.spec.kind is not OperationKind.DELETE_NODES or outcome.step != "undo":
+    if new_operation.spec.kind is not OperationKind.DELETE_NODES or outcome.step != "undo":
         return ""
-    nodes = removal_progress.read(after).nodes.values()
+    nodes = removal_progress.read(new_operation).nodes.values()
     return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
 
 
 def _record_end(
-    after: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime
+    new_operation: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, runtime: Runtime
 ) -> str:
     logger.info(
         "operation ended",
-        cluster=after.spec.cluster,
-        operation=after.spec.id,
-        group=after.spec.group,
-        state=after.status.state.value,
-        outcome=after.status.outcome,
+        cluster=new_operation.spec.cluster,
+        operation=new_operation.spec.id,
+        group=new_operation.spec.group,
+        state=new_operation.status.state.value,
+        outcome=new_operation.status.outcome,
     )
     unready: frozenset[str] = frozenset()
-    if after.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
-        passed = rt.store.scan_states.last(after.spec.cluster)
+    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
+        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
         unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
-    return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)
+    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
 
 
 def _largest(operation: Operation, policy: Policy | None) -> int | None:

@@ -74,7 +74,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         node = msgspec.structs.replace(self.nodes.get(name, NodeProgress()), **changes)
         return msgspec.structs.replace(self, nodes={**self.nodes, name: node})
 
-    def keep(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
+    def give_up(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
         """Give one node up. untouched: the node was not changed yet."""
         return self.change(name, kept=why, cls=cls, undone=untouched)
 
@@ -109,8 +109,8 @@ def read(operation: Operation) -> Progress:
     return Progress(dict.fromkeys(names, lost), ordered=True)
 
 
-def give_up_node(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> InProgress:
-    """Return to `step` after this many seconds, with this progress recorded."""
+def stay_in_step(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> InProgress:
+    """Run `step` (again) after this many seconds, with this progress recorded."""
     data = {**operation.status.data, KEY: msgspec.json.encode(progress).decode()}
     return InProgress(after, step, data, note)
 
@@ -120,5 +120,5 @@ def next_step(operation: Operation, progress: Progress, step: str, after: float 
     ordered = progress.ordered or operation.status.step in TOLD
     fresh = msgspec.structs.replace(progress, wait=PollBackoff(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:
-        return give_up_node(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
-    return give_up_node(operation, fresh, step, after)
+        return stay_in_step(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
+    return stay_in_step(operation, fresh, step, after)

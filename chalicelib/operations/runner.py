@@ -65,37 +65,37 @@ class _Task:
     way: OperationClients | None
 
 
-def handle(body: bytes | str, rt: Runtime, seconds: float = claims.LONGEST) -> None:
+def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
     """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a message that cannot
     be decoded, StoreError where the table fails, and NewerSchema where a newer release has written it; the queue then
     delivers the message again."""
     message = claims.decode(body)
-    rt.store.schema.check()
-    executor = claims.Executor(rt, seconds)
-    begun, task = rt.clock(), None
+    runtime.store.schema.check()
+    executor = claims.Executor(runtime, seconds)
+    begun, task = runtime.clock(), None
     operation = executor.begin(message)
     while operation is not None:
-        rt.checkpoint("act:claimed")
-        task = task or _task(operation, rt)
+        runtime.checkpoint("act:claimed")
+        task = task or _task(operation, runtime)
         try:
-            part = rt.tracing.part(operation.status.step or "begin", **_annotations(operation))
-            with part, executor.working(operation), time_limit(STEP, rt.clock):
-                outcome = _step(operation, task, rt)
-            rt.checkpoint("act:stepped")
-            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
-            after = _after(operation, outcome, rt.clock())
+            part = runtime.tracing.part(operation.status.step or "begin", **_annotations(operation))
+            with part, executor.working(operation), time_limit(STEP, runtime.clock):
+                outcome = _step(operation, task, runtime)
+            runtime.checkpoint("act:stepped")
+            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - begun < BUDGET
+            after = _after(operation, outcome, runtime.clock())
             if isinstance(outcome, InProgress) and not more:
-                _come_back(after, rt)
-            after = _advance(operation, after, outcome, task, rt)
+                _come_back(after, runtime)
+            after = _advance(operation, after, outcome, task, runtime)
         except (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite) as error:
             logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
             return
-        rt.checkpoint("act:recorded")
+        runtime.checkpoint("act:recorded")
         connect = task.way.cluster if task.way and not task.why_not else None
-        with time_limit(REPORTED, rt.clock):
-            record_operation(operation, after, outcome, task.policy, connect, rt)
+        with time_limit(REPORTED, runtime.clock):
+            record_operation(operation, after, outcome, task.policy, connect, runtime)
         if not isinstance(outcome, InProgress):
-            _plan_again(outcome, task, rt)
+            _plan_again(outcome, task, runtime)
         operation = executor.again(after) if more else None
 
 
@@ -105,82 +105,91 @@ def _annotations(operation: Operation) -> dict[str, str]:
     return {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
 
 
-def _task(operation: Operation, rt: Runtime) -> _Task:
+def _task(operation: Operation, runtime: Runtime) -> _Task:
     """Return the policy in force, or the last one that can be read, and whether it permits changes. Raises NotMoved."""
     try:
-        policy = active_policy.current(operation.spec.cluster, rt)
-        if policy is None and rt.store.moving.waits_for_move(operation.spec.cluster):
+        policy = active_policy.current(operation.spec.cluster, runtime)
+        if policy is None and runtime.store.moving.waits_for_move(operation.spec.cluster):
             raise NotMoved(operation.spec.cluster)
         why_not = "" if policy else "the cluster's policy is gone"
     except BadInput as error:
         policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
     if policy is not None:
         why_not = refusal(policy, operation.spec.kind, operation.spec.group)
-        return _Task(operation.spec.cluster, policy, why_not, OperationClients(operation, policy, rt))
-    old = _last_readable(operation.spec.cluster, rt)
-    return _Task(operation.spec.cluster, old, why_not, OperationClients(operation, old, rt) if old else None)
+        return _Task(operation.spec.cluster, policy, why_not, OperationClients(operation, policy, runtime))
+    old = _last_readable(operation.spec.cluster, runtime)
+    return _Task(operation.spec.cluster, old, why_not, OperationClients(operation, old, runtime) if old else None)
 
 
-def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
+def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
     """Return the newest policy version that this program understands: an operation started under it can be rolled back
     under it."""
-    for stored in rt.store.policies.history(cluster, OLDER_POLICIES):
+    for stored in runtime.store.policies.history(cluster, OLDER_POLICIES):
         try:
-            return active_policy.in_force(stored, rt.clock(), rt.deployment)
+            return active_policy.in_force(stored, runtime.clock(), runtime.deployment)
         except BadInput:
             continue
     return None
 
 
-def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
+def _step(operation: Operation, task: _Task, runtime: Runtime) -> Outcome:
     if task.way is None:
         return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
     if task.why_not:
-        return give_up(operation, task.way.context(), rt.clock(), ABANDONED, task.why_not)
-    if task.policy is not None and (later := blocked_by_other_operation(operation, task.policy.options, rt)):
+        return give_up(operation, task.way.context(), runtime.clock(), ABANDONED, task.why_not)
+    if task.policy is not None and (later := blocked_by_other_operation(operation, task.policy.options, runtime)):
         return later
-    return run_step(operation, task.way.context(), rt.clock())
+    return run_step(operation, task.way.context(), runtime.clock())
 
 
-def _after(before: Operation, outcome: Outcome, now: float) -> Operation:
+def _after(old_operation: Operation, outcome: Outcome, now: float) -> Operation:
     """Return the operation with the outcome of the step."""
     if isinstance(outcome, InProgress):
         due = now + max(0.0, outcome.after)
-        return before.with_status(
+        return old_operation.with_status(
             state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
         )
-    return _ended(before, outcome)
+    return _ended(old_operation, outcome)
 
 
-def _advance(before: Operation, after: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
+def _advance(
+    old_operation: Operation, new_operation: Operation, outcome: Outcome, task: _Task, runtime: Runtime
+) -> Operation:
     """Record the outcome of the step, and its memory updates in the same transaction."""
     group, memory = None, None
     if not isinstance(outcome, InProgress) and task.policy:
-        group, memory = memory_updates(before, outcome, task.policy.options, rt.clock())
-    return rt.store.operations.advance(before, after, before.status.claimed_by, group, memory)
+        group, memory = memory_updates(old_operation, outcome, task.policy.options, runtime.clock())
+    return runtime.store.operations.advance(
+        old_operation, new_operation, old_operation.status.claimed_by, group, memory
+    )
 
 
-def _ended(before: Operation, outcome: Succeeded | Failed) -> Operation:
+def _ended(old_operation: Operation, outcome: Succeeded | Failed) -> Operation:
     if isinstance(outcome, Succeeded):
         facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
-        return before.with_status(state=OperationState.SUCCEEDED, outcome=facts or "done")
+        return old_operation.with_status(state=OperationState.SUCCEEDED, outcome=facts or "done")
     state = OperationState.ABANDONED if outcome.error_class == ABANDONED else OperationState.FAILED
-    return before.with_status(
+    return old_operation.with_status(
         state=state, outcome=outcome.message, error_class=outcome.error_class, error_code=outcome.code
     )
 
 
-def _come_back(after: Operation, rt: Runtime) -> None:
+def _come_back(new_operation: Operation, runtime: Runtime) -> None:
     """Send the message for the next step, after a second at the earliest: it must not arrive before the record."""
     try:
-        claims.send(after, claims.next_message(after), max(SOONEST, after.status.due_at - rt.clock()), rt)
+        claims.send(
+            new_operation,
+            claims.next_message(new_operation),
+            max(SOONEST, new_operation.status.due_at - runtime.clock()),
+            runtime,
+        )
     except NotSent as error:  # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
-        spec = after.spec
+        spec = new_operation.spec
         logger.error("next step not sent", cluster=spec.cluster, operation=spec.id, **failure(error))
-    rt.checkpoint("act:sent")
+    runtime.checkpoint("act:sent")
 
 
-def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
+def _plan_again(outcome: Succeeded | Failed, task: _Task, runtime: Runtime) -> None:
     """Request a pass now instead of at the next scan, because the end of an operation changes what is possible. Several
     operations that end together cause one wake-up.
 
@@ -193,5 +202,5 @@ def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return
-    if request_reconcile(task.policy, Cause.OPERATION, rt):
-        rt.checkpoint("act:woken")
+    if request_reconcile(task.policy, Cause.OPERATION, runtime):
+        runtime.checkpoint("act:woken")

@@ -43,12 +43,12 @@ class _Claims(msgspec.Struct, frozen=True):
     items: list[_Claim] | None = None
 
 
-def awaiting(cluster: KubeClient, node: str) -> tuple[str, ...]:
+def awaiting(kube: KubeClient, node: str) -> tuple[str, ...]:
     """Return the claims (namespace/name) whose volume is being provisioned on this node; none where claims may not be
     read, as in a pass. Raises ClusterError for any other failure."""
     found: list[str] = []
     try:
-        for number, page in enumerate(cluster.list_pages(CLAIMS), start=1):
+        for number, page in enumerate(kube.list_pages(CLAIMS), start=1):
             if page.first:
                 found.clear()
             claims = msgspec.json.decode(page.body, type=_Claims).items or ()

@@ -168,12 +168,12 @@ def _cluster(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _group(context: PageContext, found: ClusterDetails, group: str) -> tuple[str, dict[str, Any]]:
-    plan = found.decision.plan if found.decision is not None else None
-    rows = [row for row in views.group_rows(found, plan, context.now) if row["group"] == group]
+def _group(context: PageContext, details: ClusterDetails, group: str) -> tuple[str, dict[str, Any]]:
+    plan = details.decision.plan if details.decision is not None else None
+    rows = [row for row in views.group_rows(details, plan, context.now) if row["group"] == group]
     if not rows:
         raise _NotFound("This node group is not part of the last decision.")
-    name = found.summary.name
+    name = details.summary.name
     entries = context.store.journal.recent(name, views.ROWS)
     mine = [entry for entry in entries if entry.group == group]
     refused = [each for each in plan.unschedulable if group in each.reasons] if plan is not None else []
@@ -190,7 +190,7 @@ def _group(context: PageContext, found: ClusterDetails, group: str) -> tuple[str
         "name": name,
         "group": group,
         **values,
-        "hidden_names": (found.text, found.summary.policy),
+        "hidden_names": (details.text, details.summary.policy),
         "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 

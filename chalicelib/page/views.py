@@ -49,41 +49,41 @@ def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
     }
 
 
-def cluster_values(found: ClusterDetails, now: float) -> dict[str, Any]:
+def cluster_values(details: ClusterDetails, now: float) -> dict[str, Any]:
     """Return the values of a cluster's page."""
-    plan = found.decision.plan if found.decision is not None else None
+    plan = details.decision.plan if details.decision is not None else None
     stays = Counter(each.reason.code.value for each in plan.unremovable) if plan is not None else Counter()
-    points = found.points
+    points = details.points
     return {
-        "row": cluster_row(found.summary, now),
-        "pauses": [pause_text(each) for each in found.summary.pauses],
-        "brake": bool(found.memory.breaker.tripped_at) and found.memory.released_until <= now,
-        "decision": found.decision,
-        "undecided": found.undecided,
+        "row": cluster_row(details.summary, now),
+        "pauses": [pause_text(each) for each in details.summary.pauses],
+        "brake": bool(details.memory.breaker.tripped_at) and details.memory.released_until <= now,
+        "decision": details.decision,
+        "undecided": details.undecided,
         "blocked": plan.paused if plan is not None else None,
-        "operations": [operation_row(each) for each in found.memory.operations[:ROWS]],
-        "groups": group_rows(found, plan, now),
+        "operations": [operation_row(each) for each in details.memory.operations[:ROWS]],
+        "groups": group_rows(details, plan, now),
         "pods": pod_lines(plan)[:PODS_SHOWN],
         "pods_total": len(pod_rows(plan)),
         "stays": stays.most_common(),
         "stays_total": stays.total(),
-        "last": [entry_row(each) for each in found.entries[:LAST_SHOWN]],
+        "last": [entry_row(each) for each in details.entries[:LAST_SHOWN]],
         "nodes_line": charts.sparkline(points, [each.nodes for each in points], now),
         "pending_line": charts.sparkline(points, [each.pending for each in points], now),
         "points": points,
-        "strip": charts.strip(found.entries, now),
+        "strip": charts.strip(details.entries, now),
         "gaps": plan.gaps[:ROWS] if plan is not None else (),
         "reason": sentence,
     }
 
 
-def group_rows(found: ClusterDetails, plan: Plan | None, now: float) -> list[dict[str, Any]]:
+def group_rows(details: ClusterDetails, plan: Plan | None, now: float) -> list[dict[str, Any]]:
     """Return a line per node group of the last decision."""
     verdicts = plan.groups if plan is not None else ()
     grown = {up.group: up for up in plan.scale_ups} if plan is not None else {}
     rows = []
     for verdict in verdicts[:ROWS]:
-        memory, up = found.memory.groups.get(verdict.group, GroupMemory()), grown.get(verdict.group)
+        memory, up = details.memory.groups.get(verdict.group, GroupMemory()), grown.get(verdict.group)
         rows.append(
             {
                 "group": verdict.group,

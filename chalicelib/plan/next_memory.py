@@ -49,23 +49,23 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
     )
 
 
-def _group(facts: NodeGroupState, now: float) -> GroupMemory:
-    if facts.group.error:
-        return facts.memory
-    since, pair = wrong_size(facts, now)
-    here = {node.name for node in facts.nodes}
+def _group(group: NodeGroupState, now: float) -> GroupMemory:
+    if group.group.error:
+        return group.memory
+    since, pair = wrong_size(group, now)
+    here = {node.name for node in group.nodes}
     failed = {
         name: kept
-        for name, kept in facts.memory.failed_removals.items()
+        for name, kept in group.memory.failed_removals.items()
         if name in here and abs(now - kept.until) < _FAILED
     }
     return msgspec.structs.replace(
-        facts.memory,
-        target=facts.group.target,
+        group.memory,
+        target=group.group.target,
         size_wrong_since=since,
         size_wrong=pair,
         failed_removals=failed,
-        first_seen=facts.memory.first_seen or now,
+        first_seen=group.memory.first_seen or now,
     )
 
 

@@ -138,25 +138,25 @@ def _remove(state: ClusterState, removal: Removal, plan: str) -> Operation:
     return Operation(spec, OperationStatus(data={UID: node.uid} if node.uid else {}, due_at=now, updated_at=now))
 
 
-def _repair(state: ClusterState, found: Repair, plan: str) -> Operation:
+def _repair(state: ClusterState, repair: Repair, plan: str) -> Operation:
     """Return one operation per group. A deleted instance is identified by its handle, under the name of the node that
     it never became."""
-    cluster, now, kind = state.snapshot.cluster, state.now, OperationKind(found.kind)
-    facts = state.groups[found.group]
+    cluster, now, kind = state.snapshot.cluster, state.now, OperationKind(repair.kind)
+    facts = state.groups[repair.group]
     spec = OperationSpec(
-        id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
+        id=operation_id(cluster, repair.group, kind, repair.from_size, repair.to_size, repair.instances, plan),
         cluster=cluster,
         provider=facts.group.provider,
-        group=found.group,
+        group=repair.group,
         kind=kind,
         plan=plan,
         created_at=now,
-        from_size=found.from_size,
-        to_size=found.to_size,
+        from_size=repair.from_size,
+        to_size=repair.to_size,
         deadline=now + operation_timeout(kind, state.options),
-        pool=_pool(state, found.group),
+        pool=_pool(state, repair.group),
         targets=tuple(
-            RemovalTarget(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)
+            RemovalTarget(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, repair)
         ),
     )
     return Operation(spec, OperationStatus(due_at=now, updated_at=now))

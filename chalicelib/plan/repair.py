@@ -76,11 +76,11 @@ def kept(state: ClusterState) -> tuple[Reason, ...]:
     return tuple(islice(found, _TOLD))
 
 
-def wrong_size(facts: NodeGroupState, now: float) -> tuple[float, tuple[int, int]]:
+def wrong_size(group: NodeGroupState, now: float) -> tuple[float, tuple[int, int]]:
     """Return since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) if they
     do. A new pair restarts the time, and so does an instant from the future."""
-    registered, target, known = len(facts.nodes) + len(facts.contested), facts.group.target, facts.memory
-    if target - len(facts.unregistered) <= registered <= target:
+    registered, target, known = len(group.nodes) + len(group.contested), group.group.target, group.memory
+    if target - len(group.unregistered) <= registered <= target:
         return 0.0, (0, 0)
     pair = registered, target
     fits = known.size_wrong == pair and 0.0 < known.size_wrong_since <= now
@@ -128,21 +128,21 @@ class _Doubt:
         names = {instance.id, instance.node, _last(instance.id), _last(instance.handle)} - {""}
         return not instance.id or instance.id in self.contested or not names.isdisjoint(self._names)
 
-    def strays(self, facts: NodeGroupState, since: float = 0.0) -> int:
+    def strays(self, group: NodeGroupState, since: float = 0.0) -> int:
         """Return nodes without a group that are not older than `since` and may be instances of this one: they have the
         type, or the size, of its template. Without a known template any such node counts."""
-        template = facts.template.node if facts.template is not None else None
+        template = group.template.node if group.template is not None else None
         return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
 
-    def lost_node(self, instance: Instance, facts: NodeGroupState, allowed: float, now: float) -> str:
+    def lost_node(self, instance: Instance, group: NodeGroupState, allowed: float, now: float) -> str:
         """Return the node that may be this instance under another id, "" if there is none. That is the case if the
         instance has been a node before (it existed long before it was first seen without one, or when the group was
         first seen), and a similar node without a group registered at about that time. allowed: seconds that an
         instance may take to join."""
-        seen, first = min(self._memory.get(instance.id, now), now), facts.memory.first_seen
+        seen, first = min(self._memory.get(instance.id, now), now), group.memory.first_seen
         if not instance.created or not (seen - instance.created > allowed or instance.created <= first < seen):
             return ""
-        template = facts.template.node if facts.template is not None else None
+        template = group.template.node if group.template is not None else None
         found = (
             node.name
             for node in self._strays
@@ -155,161 +155,161 @@ def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _alike(node: Node, template: Node) -> bool:
-    if _TYPE in node.labels and _TYPE in template.labels:
-        return node.labels[_TYPE] == template.labels[_TYPE]
-    has, due = node.capacity or node.allocatable, template.capacity or template.allocatable
+def _alike(node: Node, template_node: Node) -> bool:
+    if _TYPE in node.labels and _TYPE in template_node.labels:
+        return node.labels[_TYPE] == template_node.labels[_TYPE]
+    has, due = node.capacity or node.allocatable, template_node.capacity or template_node.allocatable
     return all(has.get(name) == due.get(name) for name in (CPU, MEMORY))
 
 
-def _failed(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
+def _failed(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Return the instances whose creation failed."""
-    spared = _spared(facts, state, doubt) if facts.failed else {}
-    apart = [i for i in _apart(facts, doubt) if i.id not in spared]
-    failed = [i for i in apart if i.id in set(facts.failed)]
-    options = facts.group.options
+    spared = _spared(group, state, doubt) if group.failed else {}
+    apart = [i for i in _apart(group, doubt) if i.id not in spared]
+    failed = [i for i in apart if i.id in set(group.failed)]
+    options = group.group.options
     if not failed or (
         options.zero_or_max
         and options.allow_non_atomic_scale_up_to_max
-        and len(facts.failed) < len({i.id for i in facts.group.instances})
+        and len(group.failed) < len({i.id for i in group.group.instances})
     ):
         return None
     error = failed[0].error
     text = (error.code or error.cls, error.message) if error is not None else ("", "")
     reason = Reason.of(ReasonCode.CREATION_FAILED, instance=failed[0].id, error=text[0], detail=text[1])
-    chosen = apart if options.zero_or_max else _turn(failed, facts)
-    return _discard(facts, chosen, reason)
+    chosen = apart if options.zero_or_max else _turn(failed, group)
+    return _discard(group, chosen, reason)
 
 
-def _late(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
+def _late(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Return instances that did not join in time, the longest known first."""
-    seen, options, own = state.memory.unregistered, state.options, facts.group.options
-    spared = _spared(facts, state, doubt) if facts.long_unregistered else {}
-    apart = [i for i in _apart(facts, doubt) if i.id not in spared]
+    seen, options, own = state.memory.unregistered, state.options, group.group.options
+    spared = _spared(group, state, doubt) if group.long_unregistered else {}
+    apart = [i for i in _apart(group, doubt) if i.id not in spared]
     late = sorted(
-        (i for i in apart if i.id in set(facts.long_unregistered)), key=lambda i: (seen.get(i.id, state.now), i.id)
+        (i for i in apart if i.id in set(group.long_unregistered)), key=lambda i: (seen.get(i.id, state.now), i.id)
     )
-    late = [i for i in late if not _may_have_joined(seen.get(i.id, state.now), facts, state, doubt)]
-    if not late or _not_to_blame(facts, state):
+    late = [i for i in late if not _may_have_joined(seen.get(i.id, state.now), group, state, doubt)]
+    if not late or _not_to_blame(group, state):
         return None
     forced = options.force_delete_unregistered_nodes or options.enforce_node_group_min_size
-    spare = facts.target - facts.leaving - facts.group.min
+    spare = group.target - group.leaving - group.group.min
     if own.zero_or_max:
         chosen = apart
         if own.allow_non_atomic_scale_up_to_max or (len(chosen) > spare and not forced):
             return None
     else:
-        chosen = _turn(late, facts) if forced else _turn(late, facts)[: max(0, spare)]
+        chosen = _turn(late, group) if forced else _turn(late, group)[: max(0, spare)]
     first = late[0]
     return _discard(
-        facts,
+        group,
         chosen,
         Reason.of(
             ReasonCode.LONG_UNREGISTERED,
             instance=first.id,
             since=seen.get(first.id, state.now),
-            needs=provision_time(facts.group, options),
+            needs=provision_time(group.group, options),
         ),
     )
 
 
-def _timed_out(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
+def _timed_out(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Decrease the target by what was requested and never became an instance. Cluster Autoscaler decreases by the whole
     request, even if part of it has arrived; this decreases only by what is missing."""
-    request = state.timed_out.get(facts.id)
-    if request is None or _not_to_blame(facts, state) or _strange(facts):
+    request = state.timed_out.get(group.id)
+    if request is None or _not_to_blame(group, state) or _strange(group):
         return None
-    there = _there(facts) + doubt.strays(facts, request.since)
-    size = max(there, facts.group.target - request.increase)
-    reason = Reason.of(ReasonCode.SCALE_UP_TIMED_OUT, nodes=facts.group.target - size, since=request.since)
-    return _shrink(facts, size, reason)
+    there = _there(group) + doubt.strays(group, request.since)
+    size = max(there, group.group.target - request.increase)
+    reason = Reason.of(ReasonCode.SCALE_UP_TIMED_OUT, nodes=group.group.target - size, since=request.since)
+    return _shrink(group, size, reason)
 
 
-def _size(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
+def _size(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Decrease a target that has exceeded the existing nodes for longer than the provision time."""
-    since, (registered, target) = wrong_size(facts, state.now)
-    waits = facts.memory.request is not None or not since
-    if waits or since + provision_time(facts.group, state.options) >= state.now or _not_to_blame(facts, state):
+    since, (registered, target) = wrong_size(group, state.now)
+    waits = group.memory.request is not None or not since
+    if waits or since + provision_time(group.group, state.options) >= state.now or _not_to_blame(group, state):
         return None
-    if _strange(facts):
+    if _strange(group):
         return None
     reason = Reason.of(ReasonCode.SIZE_ABOVE_REALITY, registered=registered, target=target, since=since)
-    return _shrink(facts, _there(facts) + doubt.strays(facts), reason)
+    return _shrink(group, _there(group) + doubt.strays(group), reason)
 
 
 _ROWS: tuple[Callable[[NodeGroupState, ClusterState, _Doubt], Repair | None], ...] = (_failed, _late, _timed_out, _size)
 
 
-def _not_to_blame(facts: NodeGroupState, state: ClusterState) -> bool:
+def _not_to_blame(group: NodeGroupState, state: ClusterState) -> bool:
     """Return whether instances that do not join may be healthy while the API server or the network is broken."""
-    return not state.health.healthy or state.health.ready == 0 or facts.zone in state.health.sick_zones
+    return not state.health.healthy or state.health.ready == 0 or group.zone in state.health.sick_zones
 
 
-def _strange(facts: NodeGroupState) -> bool:
+def _strange(group: NodeGroupState) -> bool:
     """Return whether a group that was only discovered has more foreign instances than nodes of this cluster."""
-    return facts.group.discovered and not facts.shares.most
+    return group.group.discovered and not group.shares.most
 
 
-def _spared(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> dict[str, str]:
+def _spared(group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> dict[str, str]:
     """Return late instance that could be deleted -> why it is kept."""
-    late, shares = set(facts.long_unregistered), facts.shares
-    since, allowed = facts.memory.first_seen or state.now, provision_time(facts.group, state.options)
+    late, shares = set(group.long_unregistered), group.shares
+    since, allowed = group.memory.first_seen or state.now, provision_time(group.group, state.options)
     told: dict[str, str] = {}
-    for each in _apart(facts, doubt):
-        why = group_membership.why_kept(facts.group, each, shares, since)
-        if not why and each.id in late and (node := doubt.lost_node(each, facts, allowed, state.now)):
+    for each in _apart(group, doubt):
+        why = group_membership.why_kept(group.group, each, shares, since)
+        if not why and each.id in late and (node := doubt.lost_node(each, group, allowed, state.now)):
             why = _RAN.format(node)
         if why:
             told[each.id] = why
     return told
 
 
-def _may_have_joined(seen: float, facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> bool:
+def _may_have_joined(seen: float, group: NodeGroupState, state: ClusterState, doubt: _Doubt) -> bool:
     """Return whether, in a group of which no instance is known to be a node, one may be a node under an unrecognised
     id. An instance that appeared during observation cannot be a node that is older than itself."""
-    if facts.nodes:
+    if group.nodes:
         return False
     watched = seen > state.memory.first_seen > 0.0
-    return doubt.strays(facts, seen - _EARLIER if watched else 0.0) > 0
+    return doubt.strays(group, seen - _EARLIER if watched else 0.0) > 0
 
 
-def _apart(facts: NodeGroupState, doubt: _Doubt) -> list[Instance]:
+def _apart(group: NodeGroupState, doubt: _Doubt) -> list[Instance]:
     """Return the group's instances that are not nodes and cannot be, each once, without those that the provider
     blocks."""
-    apart = {*facts.unregistered, *facts.failed}
-    found = {i.id: i for i in facts.group.instances if i.id in apart and not i.held}
+    apart = {*group.unregistered, *group.failed}
+    found = {i.id: i for i in group.group.instances if i.id in apart and not i.held}
     return [i for i in found.values() if i.state is not InstanceState.DELETING and not doubt.alive(i)]
 
 
-def _turn(instances: list[Instance], facts: NodeGroupState) -> list[Instance]:
+def _turn(instances: list[Instance], group: NodeGroupState) -> list[Instance]:
     """Return all of them; after a failure a single one, a different one each time, so that one that cannot be deleted
     does not block the others."""
-    failures = facts.memory.repair_failures
+    failures = group.memory.repair_failures
     return [instances[failures % len(instances)]] if failures > 0 else instances
 
 
-def _there(facts: NodeGroupState) -> int:
+def _there(group: NodeGroupState) -> int:
     """Return how many instances the vendor lists in any state."""
-    return max(len({i.id for i in facts.group.instances}), len(facts.nodes))
+    return max(len({i.id for i in group.group.instances}), len(group.nodes))
 
 
-def _discard(facts: NodeGroupState, chosen: list[Instance], reason: Reason) -> Repair | None:
+def _discard(group: NodeGroupState, chosen: list[Instance], reason: Reason) -> Repair | None:
     """Return the deletion, or None while the vendor has more instances than its target: it is already removing some, or
     does not count those that failed. Lowering the target with them would then remove running instances (Cluster
     Autoscaler issue 6795)."""
-    living = {i.id for i in facts.group.instances if i.state is not InstanceState.DELETING}
-    if len(living) > facts.group.target:
+    living = {i.id for i in group.group.instances if i.state is not InstanceState.DELETING}
+    if len(living) > group.group.target:
         return None
-    most = len(chosen) if facts.group.options.zero_or_max else _AT_ONCE
+    most = len(chosen) if group.group.options.zero_or_max else _AT_ONCE
     names = tuple(instance.id for instance in chosen[:most])
-    size = facts.group.target
-    return Repair(facts.id, DISCARD, size, max(0, size - len(names)), reason, names) if names else None
+    size = group.group.target
+    return Repair(group.id, DISCARD, size, max(0, size - len(names)), reason, names) if names else None
 
 
-def _shrink(facts: NodeGroupState, size: int, reason: Reason) -> Repair | None:
+def _shrink(group: NodeGroupState, size: int, reason: Reason) -> Repair | None:
     """Decrease the target to `size`, but never below the minimum, to which the group would only grow again."""
-    target, least = facts.group.target, max(0, facts.group.min)
-    return Repair(facts.id, SHRINK, target, max(size, least), reason) if max(size, least) < target else None
+    target, least = group.group.target, max(0, group.group.min)
+    return Repair(group.id, SHRINK, target, max(size, least), reason) if max(size, least) < target else None
 
 
 def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterable[str]) -> tuple[Repair, ...]:
@@ -324,7 +324,7 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
     )
 
 
-def targets(facts: NodeGroupState, found: Repair) -> tuple[Instance, ...]:
+def targets(group: NodeGroupState, repair: Repair) -> tuple[Instance, ...]:
     """Return the instances that a repair deletes, as the provider listed them."""
-    named = {instance.id: instance for instance in facts.group.instances}
-    return tuple(named[name] for name in found.instances)
+    named = {instance.id: instance for instance in group.group.instances}
+    return tuple(named[name] for name in repair.instances)

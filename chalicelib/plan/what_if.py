@@ -88,48 +88,49 @@ class _Classes:
         """Return known and added classes."""
         return tuple(self._known)
 
-    def intern(self, cls: PodClass) -> int:
+    def intern(self, pod_class: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
-        at = self._index.setdefault(_value(cls), len(self._known))
+        at = self._index.setdefault(_value(pod_class), len(self._known))
         if at == len(self._known):
-            self._known.append(cls)
+            self._known.append(pod_class)
         return at
 
 
-def _value(cls: PodClass) -> bytes:
-    return msgspec.msgpack.encode(cls, order="deterministic")
+def _value(pod_class: PodClass) -> bytes:
+    return msgspec.msgpack.encode(pod_class, order="deterministic")
 
 
-def as_new(cls: PodClass, node: Node | None) -> PodClass:
+def as_new(pod_class: PodClass, node: Node | None) -> PodClass:
     """Return the class of a pod as its controller would recreate it: without the labels that binding it to `node`
     copied, and with ephemeral volumes whose claims do not exist yet."""
     own = {
         key: value
-        for key, value in cls.labels.items()
+        for key, value in pod_class.labels.items()
         if node is None or key not in _COPIED or node.labels.get(key) != value
     }
     volumes = tuple(
-        msgspec.structs.replace(volume, claim="") if volume.template is not None else volume for volume in cls.volumes
+        msgspec.structs.replace(volume, claim="") if volume.template is not None else volume
+        for volume in pod_class.volumes
     )
-    return msgspec.structs.replace(cls, labels=own, volumes=volumes)
+    return msgspec.structs.replace(pod_class, labels=own, volumes=volumes)
 
 
-def _names(wanted: AddedPods, taken: set[str]) -> list[str]:
+def _names(added_pods: AddedPods, taken: set[str]) -> list[str]:
     """Return free names and reserve them."""
     names: list[str] = []
-    if wanted.keep_name and wanted.count == 1 and f"{wanted.namespace}/{wanted.name}" not in taken:
-        names.append(wanted.name)
+    if added_pods.keep_name and added_pods.count == 1 and f"{added_pods.namespace}/{added_pods.name}" not in taken:
+        names.append(added_pods.name)
     number = 0
-    while len(names) < wanted.count:
+    while len(names) < added_pods.count:
         number += 1
-        name = f"{wanted.name}-added-{number}"
-        if f"{wanted.namespace}/{name}" not in taken:
+        name = f"{added_pods.name}-added-{number}"
+        if f"{added_pods.namespace}/{name}" not in taken:
             names.append(name)
-    taken.update(f"{wanted.namespace}/{name}" for name in names)
+    taken.update(f"{added_pods.namespace}/{name}" for name in names)
     return names
 
 
-def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
+def _refused(pod: Pod, pod_class: PodClass, now: float, options: Options) -> Pod:
     """Return the pod without a node, as it is some time after the scheduler has refused it. Scheduling gates still
     block it."""
     return msgspec.structs.replace(
@@ -139,15 +140,15 @@ def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
         phase="Pending",
         scheduled="False",
         scheduled_message="",
-        scheduled_reason="SchedulingGated" if cls.gates else "Unschedulable",
-        created=now - _age(cls, options),
+        scheduled_reason="SchedulingGated" if pod_class.gates else "Unschedulable",
+        created=now - _age(pod_class, options),
     )
 
 
-def _age(cls: PodClass, options: Options) -> float:
+def _age(pod_class: PodClass, options: Options) -> float:
     """Return an age above every waiting time."""
     try:
-        own = parse_duration(cls.scale_up_delay) if cls.scale_up_delay else 0.0
+        own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
     except BadInput:
         own = 0.0
     return max(_SETTLED, own + 1.0, options.new_pod_scale_up_delay + 1.0)

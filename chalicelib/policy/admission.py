@@ -36,52 +36,57 @@ class Admission(msgspec.Struct, frozen=True):
     cluster: str = ""
 
 
-def check_admission(draft: PartialPolicy, name: str, admission: Admission, report: Diagnostics) -> None:
+def check_admission(draft_policy: PartialPolicy, name: str, admission: Admission, diagnostics: Diagnostics) -> None:
     """Report what the deployment does not permit. name: the cluster's, as in the document."""
     for check in _CHECKS:
-        check(draft, admission.cluster or name, admission, report)
+        check(draft_policy, admission.cluster or name, admission, diagnostics)
 
 
-def _files(draft: PartialPolicy, _: str, admission: Admission, report: Diagnostics) -> None:
-    if "kubeconfig_file" in (draft.kubernetes or {}):
-        _file((*SPEC, "kubernetes", "kubeconfigFile"), admission, report)
-    for provider, settings in (draft.providers or {}).items():
+def _files(draft_policy: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
+    if "kubeconfig_file" in (draft_policy.kubernetes or {}):
+        _file((*SPEC, "kubernetes", "kubeconfigFile"), admission, diagnostics)
+    for provider, settings in (draft_policy.providers or {}).items():
         for key in sorted(settings):
             if key.endswith("File"):
-                _file((*SPEC, "providers", provider, key), admission, report)
+                _file((*SPEC, "providers", provider, key), admission, diagnostics)
 
 
-def _file(path: Path, admission: Admission, report: Diagnostics) -> None:
+def _file(path: Path, admission: Admission, diagnostics: Diagnostics) -> None:
     if admission.purpose is Purpose.STORED:
-        report.problem(path, FILE_PROBLEM, FILE_REMEDY)
+        diagnostics.problem(path, FILE_PROBLEM, FILE_REMEDY)
     elif admission.purpose is Purpose.VALIDATED:
-        report.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
+        diagnostics.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
 
 
-def _hosts(draft: PartialPolicy, _: str, admission: Admission, report: Diagnostics) -> None:
+def _hosts(draft_policy: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
     deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are reported above
-    for provider, settings in (draft.providers or {}).items():
+    for provider, settings in (draft_policy.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
-            report.problem((*SPEC, "providers", provider, key), what, instead)
+            diagnostics.problem((*SPEC, "providers", provider, key), what, instead)
 
 
-def _secrets(draft: PartialPolicy, cluster: str, admission: Admission, report: Diagnostics) -> None:
+def _secrets(draft_policy: PartialPolicy, cluster: str, admission: Admission, diagnostics: Diagnostics) -> None:
     if admission.purpose is Purpose.PLANNED:
         return  # a command reads files instead of secrets
     deployment = admission.deployment
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
-    notice = (draft.spec.get("notifications") or {}).get("webhook") or {}
+    notice = (draft_policy.spec.get("notifications") or {}).get("webhook") or {}
     named = named_in(
-        draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}, notice.get("secret", "")
+        draft_policy.kubernetes or {},
+        draft_policy.providers or {},
+        draft_policy.spec.get("webhook") or {},
+        notice.get("secret", ""),
     )
     for below, name, use in named:
         path, uses = (*SPEC, *below), (use,)
         what = problem(name, cluster, uses, deployment) if cluster else never(name, uses)
         instead = remedy(cluster or "CLUSTER", uses, deployment)
         if what and (certain or never(name, uses)):
-            report.problem(path, what, instead)
+            diagnostics.problem(path, what, instead)
         elif what:
-            report.warn(path, f"outscaler apply refuses this unless the deployment shares it: it {what}; {instead}")
+            diagnostics.warn(
+                path, f"outscaler apply refuses this unless the deployment shares it: it {what}; {instead}"
+            )
 
 
 _CHECKS: tuple[Callable[[PartialPolicy, str, Admission, Diagnostics], None], ...] = (_files, _hosts, _secrets)

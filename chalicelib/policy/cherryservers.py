@@ -91,23 +91,25 @@ _DEFINITION = Section(
 )
 
 
-def _read_definitions(node: Node, path: Path, report: Diagnostics) -> Any:
+def _read_definitions(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     """Return pool -> definition as JSON, because settings are texts."""
-    entries = entries_of(node, path, report)
+    entries = entries_of(node, path, diagnostics)
     if entries is None:
         return UNSET
     if not entries:
-        report.problem(path, "defines nothing", "add default: {region: …, plan: …, os: …}")
+        diagnostics.problem(path, "defines nothing", "add default: {region: …, plan: …, os: …}")
         return UNSET
     found: dict[str, dict[str, Any]] = {}
     for name, definition in entries.items():
         if not re.match(POOL, name):
-            report.problem((*path, name), "cannot name a pool, which is a label's value", f"write it like {EXAMPLE}")
-        found[name] = read_section(_DEFINITION, definition, (*path, name), report) or {}
+            diagnostics.problem(
+                (*path, name), "cannot name a pool, which is a label's value", f"write it like {EXAMPLE}"
+            )
+        found[name] = read_section(_DEFINITION, definition, (*path, name), diagnostics) or {}
         if spot := found[name].get("spotMarket"):
             found[name]["spotMarket"] = spot == "true"
         if {"cloudinit", "cloudInit"} <= set(found[name]):
-            report.problem((*path, name, "cloudInit"), "conflicts with cloudinit", "keep one of the two")
+            diagnostics.problem((*path, name, "cloudInit"), "conflicts with cloudinit", "keep one of the two")
     return msgspec.json.encode(found).decode()
 
 

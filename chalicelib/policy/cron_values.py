@@ -77,7 +77,7 @@ def _gap(cron: str) -> float:
     return shortest_gap(cron)
 
 
-def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Diagnostics) -> None:
+def ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Refuse a window (attribute -> value) that lasts longer than the time between two of its cron's openings.
 
     path: the window's own; values that could not be read are skipped.
@@ -87,7 +87,7 @@ def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Diagn
     gap, lasts = _gap(window["cron"]), window["duration"]
     if lasts > gap:
         most = format_duration(gap)
-        report.problem(
+        diagnostics.problem(
             (*path, "duration"),
             f"{format_duration(lasts)} is longer than the {most} until it opens again",
             f"write at most {most}, or let it open less often",

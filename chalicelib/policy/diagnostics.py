@@ -47,14 +47,14 @@ def closest(word: str, known: Iterable[str]) -> str:
 class Diagnostics:
     """Problems and warnings about one document. place: the file's name as the user wrote it."""
 
-    def __init__(self, place: str, root: Node | None = None) -> None:
+    def __init__(self, place: str, root_node: Node | None = None) -> None:
         self.place = place
         self._lines: dict[Path, int] = {}
         self._problems: list[tuple[int, BadInput]] = []
         self._warnings: list[tuple[int, str]] = []
         self._told: list[Path] = []
-        if root is not None:
-            self._index(root, ())
+        if root_node is not None:
+            self._index(root_node, ())
 
     def problem(self, path: Path, problem: str, remedy: str = "", *, line: int = 0) -> None:
         """Add a problem, for which the document is refused."""
@@ -102,11 +102,11 @@ class Diagnostics:
             for key, value in node.entries:
                 self._index_entry(key, value, path)
 
-    def _index_entry(self, key: Scalar, value: Node, path: Path) -> None:
+    def _index_entry(self, key: Scalar, value_node: Node, path: Path) -> None:
         below = (*path, key.text)
         first = self._lines.get(below)
         if first is not None:
             self.problem(below, f"is already given in line {first}", "keep one of the two", line=key.line)
             return
         self._lines[below] = key.line
-        self._index(value, below)
+        self._index(value_node, below)

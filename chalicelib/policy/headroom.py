@@ -68,22 +68,22 @@ HEADROOM = Section(
 )
 
 
-def _one_measure(headroom: dict[str, Any], path: Path, report: Diagnostics) -> None:
+def _one_measure(headroom: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Require either pods with a size, or percent."""
-    broken = any(report.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
+    broken = any(diagnostics.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
     sized = [key for key in ("pods", "cpu", "memory") if key in headroom]
     if "percent" in headroom and sized:
-        report.problem(
+        diagnostics.problem(
             (*path, sized[0]), "the headroom is a percentage already", f"keep percent, or {', '.join(sized)}"
         )
     elif broken or not headroom or "percent" in headroom:
         return
     elif not sized:
-        report.problem(path, "does not say how much", "add pods with cpu and memory, or percent")
+        diagnostics.problem(path, "does not say how much", "add pods with cpu and memory, or percent")
     elif "pods" not in headroom:
-        report.problem((*path, "pods"), "is missing", "add pods: 1, or how many of this size")
+        diagnostics.problem((*path, "pods"), "is missing", "add pods: 1, or how many of this size")
     elif len(sized) == 1:
-        report.problem(path, "does not say how large a pod is", "add cpu: 500m, memory: 1Gi, or one of them")
+        diagnostics.problem(path, "does not say how large a pod is", "add cpu: 500m, memory: 1Gi, or one of them")
 
 
 HEADROOMS = entries(

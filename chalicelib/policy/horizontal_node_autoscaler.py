@@ -82,9 +82,9 @@ def _instant(value: Any) -> float:
         return 0.0
 
 
-def _identity(top: Fields, name: str, namespace: str, told: Told) -> None:
+def _identity(top_fields: Fields, name: str, namespace: str, told: Told) -> None:
     """Return its kind and location. Items of a list do not repeat apiVersion and kind."""
-    api, kind = top.get("apiVersion"), top.get("kind")
+    api, kind = top_fields.get("apiVersion"), top_fields.get("kind")
     if api is not None and _text(api).casefold() != f"{GROUP}/{VERSION}":
         told.problem("apiVersion", f"{shown(api)} is not known", f"write {GROUP}/{VERSION}")
     if kind is not None and _text(kind).casefold() != KIND.casefold():
@@ -95,8 +95,8 @@ def _identity(top: Fields, name: str, namespace: str, told: Told) -> None:
         told.problem("metadata.namespace", f"{shown(namespace)} is not looked at", f"put the object into {NAMESPACE}")
 
 
-def _targets(spec: Fields, told: Told) -> tuple[str, ...]:
-    place, given = spec.at("targetNodepoolIds"), spec.get("targetNodepoolIds")
+def _targets(spec_fields: Fields, told: Told) -> tuple[str, ...]:
+    place, given = spec_fields.at("targetNodepoolIds"), spec_fields.get("targetNodepoolIds")
     if given is not None and not isinstance(given, list | tuple):
         told.problem(place, f"{shown(given)} is not a list", "write the uids of node pools as a list")
         return ()
@@ -114,8 +114,8 @@ def _targets(spec: Fields, told: Told) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rules(spec: Fields, source: str, targets: tuple[str, ...], told: Told) -> tuple[Rule, ...]:
-    place, given = spec.at("rules"), spec.get("rules")
+def _rules(spec_fields: Fields, source: str, targets: tuple[str, ...], told: Told) -> tuple[Rule, ...]:
+    place, given = spec_fields.at("rules"), spec_fields.get("rules")
     if given is not None and not isinstance(given, list | tuple):
         told.problem(place, f"{shown(given)} is not a list", "write the rules as a list")
         return ()

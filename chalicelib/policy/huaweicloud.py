@@ -26,11 +26,11 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
 
 
-def _read_region(node: Node, path: Path, report: Diagnostics) -> Any:
+def _read_region(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     """Accept a region that is not in the table, because the vendor opens new ones."""
-    region = _REGION.read(node, path, report)
+    region = _REGION.read(node, path, diagnostics)
     if region is not UNSET and region not in CCE_REGIONS:
-        report.warn(
+        diagnostics.warn(
             path,
             f"{quote(region)} is not a known region of CCE; its hosts are assumed to be "
             f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "

@@ -23,21 +23,21 @@ def entries(section: Section, noun: str, most: int, example: str, *checks: Check
     called with its readable values and its path. example: an entry as an author would write it, for the remedy.
     """
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if isinstance(node, Scalar) and node.is_null:
             return ()
         if not isinstance(node, Sequence):
-            report.problem(path, "is not a list", f"write one {noun} per line, as - {example}")
+            diagnostics.problem(path, "is not a list", f"write one {noun} per line, as - {example}")
             return UNSET
         if len(node.items) > most:
-            report.problem(path, f"has {len(node.items)} {name or noun + 's'}", f"write at most {most}")
+            diagnostics.problem(path, f"has {len(node.items)} {name or noun + 's'}", f"write at most {most}")
             return UNSET
         found = tuple(
-            read_section(section, item, (*path, index), report) or {} for index, item in enumerate(node.items)
+            read_section(section, item, (*path, index), diagnostics) or {} for index, item in enumerate(node.items)
         )
         for index, entry in enumerate(found):
             for check in checks:
-                check(entry, (*path, index), report)
+                check(entry, (*path, index), diagnostics)
         return found
 
     return ValueType(
@@ -53,14 +53,14 @@ NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", 
 _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
 
 
-def _read_groups(node: Node, path: Path, report: Diagnostics) -> Any:
-    found = _GROUP_IDS.read(node, path, report)
+def _read_groups(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+    found = _GROUP_IDS.read(node, path, diagnostics)
     if found == ():  # an empty list from a template must not mean every group
-        report.problem(path, "names no group", "write groups: [ID], or take the line out")
+        diagnostics.problem(path, "names no group", "write groups: [ID], or take the line out")
         return UNSET
     twice = next((name for name in found if found.count(name) > 1), None) if found is not UNSET else None
     if twice is not None:
-        report.problem(path, f"names {twice} twice", "name each group once")
+        diagnostics.problem(path, f"names {twice} twice", "name each group once")
         return UNSET
     return found
 

@@ -131,14 +131,14 @@ DRAIN_PRIORITIES = ValueType(
 )
 
 
-def on(flag: str, kind: ValueType, meaning: str) -> OptionDefinition:
+def on(flag: str, value_type: ValueType, meaning: str) -> OptionDefinition:
     """Define an option in force: a field of model.Options."""
-    return OptionDefinition(flag, kind, Status.IN_FORCE, meaning)
+    return OptionDefinition(flag, value_type, Status.IN_FORCE, meaning)
 
 
-def later(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
+def later(flag: str, value_type: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """Define an option that is known and checked but not in force in this version."""
-    return OptionDefinition(flag, kind, Status.ACCEPTED, meaning, default, note)
+    return OptionDefinition(flag, value_type, Status.ACCEPTED, meaning, default, note)
 
 
 def always(flag: str, meaning: str, note: str = "") -> OptionDefinition:
@@ -146,14 +146,14 @@ def always(flag: str, meaning: str, note: str = "") -> OptionDefinition:
     return OptionDefinition(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
 
 
-def ignored(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
+def ignored(flag: str, value_type: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """Define an option that neither upstream nor Outscaler uses."""
-    return OptionDefinition(flag, kind, Status.IGNORED, meaning, default, note)
+    return OptionDefinition(flag, value_type, Status.IGNORED, meaning, default, note)
 
 
-def no_meaning(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
+def no_meaning(flag: str, value_type: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """Define an option about a process inside the cluster, which does not apply here."""
-    return OptionDefinition(flag, kind, Status.MEANINGLESS, meaning, default, note)
+    return OptionDefinition(flag, value_type, Status.MEANINGLESS, meaning, default, note)
 
 
 def elsewhere(flag: str, meaning: str, place: str) -> OptionDefinition:

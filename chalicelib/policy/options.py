@@ -34,16 +34,16 @@ class Read(msgspec.Struct, frozen=True):
     others: dict[str, Any] = {}
 
 
-def attribute(row: OptionDefinition) -> str:
+def attribute(option: OptionDefinition) -> str:
     """Return the field of model.Options that an option is read into; empty for options not in force."""
-    return row.lands or _ATTRIBUTES.get(row.name, "")
+    return option.lands or _ATTRIBUTES.get(option.name, "")
 
 
-def default_text(row: OptionDefinition) -> str:
+def default_text(option: OptionDefinition) -> str:
     """Return the default as a document would state it."""
-    if row.status is not Status.IN_FORCE:
-        return row.default
-    shown = row.kind.show(getattr(Options(), attribute(row)))
+    if option.status is not Status.IN_FORCE:
+        return option.default
+    shown = option.kind.show(getattr(Options(), attribute(option)))
     if isinstance(shown, bool):
         return "true" if shown else "false"
     return ", ".join(shown) if isinstance(shown, list) else str(shown)
@@ -59,29 +59,29 @@ def options_form() -> Form:
     }
 
 
-def _described(row: OptionDefinition) -> str:
-    default = default_text(row)
-    status = "" if row.status is Status.IN_FORCE else f" ({row.status})"
-    return f"{row.meaning}{status}{f' Default: {default}.' if default else ''}"
+def _described(option: OptionDefinition) -> str:
+    default = default_text(option)
+    status = "" if option.status is Status.IN_FORCE else f" ({option.status})"
+    return f"{option.meaning}{status}{f' Default: {default}.' if default else ''}"
 
 
-def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:
+def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> Read:
     """Read the mapping; problems and warnings go to the report."""
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for key, value in (entries_of(node, path, report) or {}).items():
-        row = find_row(key, path, report)
+    for key, value in (entries_of(node, path, diagnostics) or {}).items():
+        row = find_row(key, path, diagnostics)
         if row is None:
             continue
         below = (*path, row.name)
-        got = row.kind.read(value, below, report)
+        got = row.kind.read(value, below, diagnostics)
         if got is UNSET:
             continue
         if row.status is Status.IN_FORCE:
             in_force[attribute(row)] = got
         else:
             others[row.name] = got
-            tell(row, got, below, report)
+            tell(row, got, below, diagnostics)
     for name, got in others.items():
         if ROWS[name].status is Status.ALIAS:
             lands = attribute(ROWS[name])
@@ -89,12 +89,12 @@ def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:
     return Read(in_force, others)
 
 
-def find_row(key: str, path: Path, report: Diagnostics) -> OptionDefinition | None:
+def find_row(key: str, path: Path, diagnostics: Diagnostics) -> OptionDefinition | None:
     """Return the option's definition, or None after reporting why there is none."""
     below = (*path, key)
     row = ROWS.get(key)
     if row is not None and row.status is Status.ELSEWHERE:
-        report.problem(below, "has its own place in this document", f"write {row.note}")
+        diagnostics.problem(below, "has its own place in this document", f"write {row.note}")
         return None
     if row is not None:
         return row
@@ -102,11 +102,11 @@ def find_row(key: str, path: Path, report: Diagnostics) -> OptionDefinition | No
     near = ROWS.get(closest(key, ROWS))
     if flag in FLAGS:
         right = FLAGS[flag].note if FLAGS[flag].status is Status.ELSEWHERE else FLAGS[flag].name
-        report.problem(below, "is the command line's spelling", f"write {right}")
+        diagnostics.problem(below, "is the command line's spelling", f"write {right}")
     elif near is not None and near.status is Status.ELSEWHERE:
-        report.problem(below, "is unknown", f"did you mean {near.note}?")
+        diagnostics.problem(below, "is unknown", f"did you mean {near.note}?")
     else:
-        unknown_key(key, ROWS, path, report)
+        unknown_key(key, ROWS, path, diagnostics)
     return None
 
 
@@ -119,95 +119,95 @@ _WARNINGS = {
 }
 
 
-def tell(row: OptionDefinition, value: Any, path: Path, report: Diagnostics) -> None:
+def tell(option: OptionDefinition, value: Any, path: Path, diagnostics: Diagnostics) -> None:
     """Warn of an option that is not simply in force; a behaviour that is always on is reported only to documents that
     disable it."""
-    if row.status is not Status.ALWAYS or value is False:
-        report.warn(path, f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}")
+    if option.status is not Status.ALWAYS or value is False:
+        diagnostics.warn(path, f"{_WARNINGS[option.status]}{': ' if option.note else ''}{option.note}")
 
 
-def check_options(found: Read, path: Path, report: Diagnostics) -> None:
+def check_options(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     """Validate combinations of options (docs/reference/options.md "Related options")."""
     for check in _CHECKS:
-        check(found, path, report)
+        check(found, path, diagnostics)
 
 
-def _expander_chain(found: Read, path: Path, report: Diagnostics) -> None:
+def _expander_chain(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     chain: tuple[str, ...] | None = found.in_force.get("expander")
     if chain is None:
         return
     path = (*path, "expander")
     available = f"available: {', '.join(AVAILABLE_EXPANDERS)}"
     if not chain:
-        report.problem(path, "names no expander", available)
+        diagnostics.problem(path, "names no expander", available)
     for name in dict.fromkeys(chain):
         if chain.count(name) > 1:
-            report.problem(path, f"names {name} twice", "name each expander once")
+            diagnostics.problem(path, f"names {name} twice", "name each expander once")
     if "grpc" in chain:
-        report.problem(path, "grpc asks a server of yours, which this version cannot", available)
+        diagnostics.problem(path, "grpc asks a server of yours, which this version cannot", available)
     if "random" in chain[:-1]:
-        report.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
+        diagnostics.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
 
 
-def _scheduler_names(found: Read, path: Path, report: Diagnostics) -> None:
+def _scheduler_names(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     allowed = found.in_force.get("allowed_scheduler_names", ())
     for name in found.in_force.get("bypassed_scheduler_names", ()):
         if allowed and name not in allowed:
-            report.problem(
+            diagnostics.problem(
                 (*path, "bypassedSchedulerNames"),
                 f"{name} is not among allowedSchedulerNames",
                 "add it there too, or take it out here",
             )
 
 
-def _backoff_bounds(found: Read, path: Path, report: Diagnostics) -> None:
+def _backoff_bounds(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     merged = Options(**found.in_force)
     if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
         name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
         # Upstream accepts this, and an existing command line may contain it.
         first = format_duration(merged.initial_node_group_backoff_duration)
         longest = format_duration(merged.max_node_group_backoff_duration)
-        report.warn(
+        diagnostics.warn(
             (*path, f"{name}NodeGroupBackoffDuration"),
             f"the first back-off, {first}, is longer than the longest, {longest}",
         )
 
 
-def _balancing_labels(found: Read, path: Path, report: Diagnostics) -> None:
+def _balancing_labels(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
         # Upstream's help forbids it but its code accepts it, so an existing command line may contain it.
-        report.warn(
+        diagnostics.warn(
             (*path, "balancingIgnoreLabel"),
             "has no effect together with balancingLabel, which alone decides similarity",
         )
 
 
-def _gpu_types(found: Read, path: Path, report: Diagnostics) -> None:
+def _gpu_types(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     types = [name for name, _, _ in found.in_force.get("gpu_total", ())]
     for name in dict.fromkeys(types):
         if types.count(name) > 1:
-            report.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
+            diagnostics.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
 
 
-def _drain_priority(found: Read, path: Path, report: Diagnostics) -> None:
+def _drain_priority(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
     if found.in_force.get("drain_priority_config") and changed:
-        report.problem(
+        diagnostics.problem(
             (*path, "drainPriorityConfig"),
             "cannot be combined with a changed maxGracefulTerminationSec",
             "give the times in drainPriorityConfig alone",
         )
 
 
-def _dynamic_resources(found: Read, path: Path, report: Diagnostics) -> None:
+def _dynamic_resources(found: Read, path: Path, diagnostics: Diagnostics) -> None:
     if found.others.get("enableDynamicResourceAllocation") is False:
-        report.problem(
+        diagnostics.problem(
             (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
         )
 
 
 def check_prices(
-    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, report: Diagnostics
+    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, diagnostics: Diagnostics
 ) -> None:
     """Check that expanders that use prices have them. listed: whether there are spec.prices; unpriced: the policy's
     providers that do not state what their nodes cost, None where none does."""
@@ -215,14 +215,14 @@ def check_prices(
     if not wanting or listed:
         return
     if unpriced is None:
-        report.problem(
+        diagnostics.problem(
             (*path, "expander"),
             f"{wanting} cannot work without prices",
             "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004, gpu: 0.9} or "
             "prices: {instanceTypes: {m5.large: 0.096}}",
         )
     elif unpriced:
-        report.warn(
+        diagnostics.warn(
             (*path, "expander"),
             f"the groups of {', '.join(unpriced)} have no price and are not chosen by "
             f"{wanting}; add spec.prices for them",

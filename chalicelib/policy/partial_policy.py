@@ -22,11 +22,13 @@ class PartialPolicy(msgspec.Struct, frozen=True):
     options: Read
 
 
-def names_once(draft: PartialPolicy, attribute: str, key: str, noun: str, report: Diagnostics) -> None:
+def names_once(draft_policy: PartialPolicy, attribute: str, key: str, noun: str, diagnostics: Diagnostics) -> None:
     """Refuse the second of two entries of spec.<key> with the same name."""
     first: dict[str, int] = {}
-    for index, entry in enumerate(draft.spec.get(attribute, ())):
+    for index, entry in enumerate(draft_policy.spec.get(attribute, ())):
         name = entry.get("name", "")
         known = first.setdefault(name, index) if name else index
         if known != index:
-            report.problem((*SPEC, key, index, "name"), f"{name} is already {key}[{known}]", f"name each {noun} once")
+            diagnostics.problem(
+                (*SPEC, key, index, "name"), f"{name} is already {key}[{known}]", f"name each {noun} once"
+            )

@@ -28,19 +28,19 @@ def _show(price: float) -> float | int | str:
 PRICE = ValueType("price", _NUMBER.read, _show, _NUMBER.form)
 
 
-def _read_types(node: Node, path: Path, report: Diagnostics) -> Any:
+def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     """Return instance type -> price; UNSET if any is invalid."""
     if isinstance(node, Scalar) and not node.is_null:
-        report.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
+        diagnostics.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
         return UNSET
-    entries = entries_of(node, path, report)
+    entries = entries_of(node, path, diagnostics)
     if entries is None:
         return UNSET
     found: dict[str, float] = {}
     for name, value in entries.items():
         below = (*path, name)
-        kind = _TYPE.read(Scalar(name, plain=False, line=value.line, column=value.column), below, report)
-        price = PRICE.read(value, below, report)
+        kind = _TYPE.read(Scalar(name, plain=False, line=value.line, column=value.column), below, diagnostics)
+        price = PRICE.read(value, below, diagnostics)
         if kind is not UNSET and price is not UNSET:
             found[name] = price
     return found if len(found) == len(entries) else UNSET

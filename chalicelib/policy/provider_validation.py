@@ -26,53 +26,57 @@ _GROUPS: Path = (*SPEC, "nodeGroups")
 _WORDS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 
 
-def asked(draft: PartialPolicy, root: Node, name: str, ask: Ask, report: Diagnostics) -> tuple[BadInput, ...]:
+def asked(
+    draft_policy: PartialPolicy, root_node: Node, name: str, ask: Ask, diagnostics: Diagnostics
+) -> tuple[BadInput, ...]:
     """Return what the providers refuse of the readable settings, except for what the report has already.
 
     name: the cluster's, empty where it could not be read. Call it before the deployment's restrictions are reported: a
     setting that is not permitted is readable, and its provider must see it.
     """
     settings = {
-        provider: _as_written(provider, given, root, report)
-        for provider, given in (draft.providers or {}).items()
-        if _knows_its_groups(draft, provider, report)
+        provider: _as_written(provider, given, root_node, diagnostics)
+        for provider, given in (draft_policy.providers or {}).items()
+        if _knows_its_groups(draft_policy, provider, diagnostics)
     }
     groups = tuple(
-        GroupPolicy(**group) for at, group in enumerate(draft.groups) if not report.has_problem_under((*_GROUPS, at))
+        GroupPolicy(**group)
+        for at, group in enumerate(draft_policy.groups)
+        if not diagnostics.has_problem_under((*_GROUPS, at))
     )
     policy = Policy(
-        name=name, kubernetes=KubernetesAccess(**draft.kubernetes or {}), providers=settings, node_groups=groups
+        name=name, kubernetes=KubernetesAccess(**draft_policy.kubernetes or {}), providers=settings, node_groups=groups
     )
     return tuple(ask(policy))
 
 
-def further(found: Iterable[BadInput], place: str, report: Diagnostics) -> tuple[BadInput, ...]:
+def further(found: Iterable[BadInput], place: str, diagnostics: Diagnostics) -> tuple[BadInput, ...]:
     """Return the mistakes about settings that are not in the report yet. place: the document, for messages."""
     kept = []
     for each in found:
         path = each.place if each.place.startswith("spec.") else f"spec.{each.place}"
-        if not (_WORDS.match(path) and report.has_problem_under(tuple(path.split(".")))):
+        if not (_WORDS.match(path) and diagnostics.has_problem_under(tuple(path.split(".")))):
             kept.append(BadInput(f"{place}: {path}", each.problem, each.remedy))
     return tuple(kept)
 
 
-def _knows_its_groups(draft: PartialPolicy, provider: str, report: Diagnostics) -> bool:
+def _knows_its_groups(draft_policy: PartialPolicy, provider: str, diagnostics: Diagnostics) -> bool:
     """Return whether no unreadable entry of nodeGroups may belong to this provider."""
-    wrong = [group for at, group in enumerate(draft.groups) if report.has_problem_under((*_GROUPS, at))]
-    if not draft.groups and report.has_problem_under(_GROUPS):
+    wrong = [group for at, group in enumerate(draft_policy.groups) if diagnostics.has_problem_under((*_GROUPS, at))]
+    if not draft_policy.groups and diagnostics.has_problem_under(_GROUPS):
         return False
     return not any(group.get("provider", provider) == provider for group in wrong)
 
 
-def _as_written(provider: str, given: dict[str, str], root: Node, report: Diagnostics) -> dict[str, str]:
+def _as_written(provider: str, given: dict[str, str], root_node: Node, diagnostics: Diagnostics) -> dict[str, str]:
     """Return the readable settings, and the others as text; a misspelt key counts as the intended one."""
     place: Path = (*SPEC, "providers", provider)
     section = PROVIDERS[provider].section
-    if section is None or not report.has_problem_under(place):
+    if section is None or not diagnostics.has_problem_under(place):
         return given
     known = {field.key for field in section.fields}
     found = dict(given)
-    for key, value in _entries(root, place):
+    for key, value in _entries(root_node, place):
         meant = key if key in known else closest(key, known)
         text = _text(value)
         if meant and text is not None:
@@ -80,8 +84,8 @@ def _as_written(provider: str, given: dict[str, str], root: Node, report: Diagno
     return found
 
 
-def _entries(root: Node, path: Path) -> Iterator[tuple[str, Node]]:
-    node: Node | None = root
+def _entries(root_node: Node, path: Path) -> Iterator[tuple[str, Node]]:
+    node: Node | None = root_node
     for part in path:
         entries = node.entries if isinstance(node, Mapping) else ()
         node = next((value for key, value in entries if key.text == part), None)

@@ -33,10 +33,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 def lines_of(item: Read) -> Read:
     """One value or a list of values, as one text with a line per value."""
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if not isinstance(node, Sequence):
-            return item(node, path, report)
-        found = [item(each, (*path, index), report) for index, each in enumerate(node.items)]
+            return item(node, path, diagnostics)
+        found = [item(each, (*path, index), diagnostics) for index, each in enumerate(node.items)]
         return UNSET if any(value is UNSET for value in found) else "\n".join(found)
 
     return read
@@ -60,16 +60,18 @@ def amount(resource: str, example: str) -> ValueType:
     return ValueType("quantity", scalar(parse, f"a quantity, such as {example}"))
 
 
-def as_text(kind: ValueType, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str) -> ValueType:
+def as_text(
+    value_type: ValueType, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str
+) -> ValueType:
     """The same values as text, the form in which settings reach a provider: as written, or (words) converted."""
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
-        value = kind.read(node, path, report)
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        value = value_type.read(node, path, diagnostics)
         if value is UNSET or not isinstance(node, Scalar):
             return UNSET
         return words(value) if words else node.text
 
-    return ValueType(kind.name, read, show, kind.form)
+    return ValueType(value_type.name, read, show, value_type.form)
 
 
 YES_OR_NO = as_text(BOOLEAN, lambda value: "true" if value else "false", lambda value: value == "true")

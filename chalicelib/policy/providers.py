@@ -55,15 +55,15 @@ def _labels(value: str) -> str:
 _LABELS_TEXT = scalar(_labels, "labels like team=web,tier=front")
 
 
-def _read_labels(node: Node, path: Path, report: Diagnostics) -> Any:
+def _read_labels(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     """Also accept a mapping of labels, which is the usual form of labels."""
     if not isinstance(node, Mapping):
-        return _LABELS_TEXT(node, path, report)
+        return _LABELS_TEXT(node, path, diagnostics)
     if not node.entries or any(not isinstance(value, Scalar) for _, value in node.entries):
-        report.problem(path, "is not a mapping of labels", "write it like team=web,tier=front")
+        diagnostics.problem(path, "is not a mapping of labels", "write it like team=web,tier=front")
         return UNSET
     pairs = ",".join(f"{key.text}={value.text}" for key, value in node.entries if isinstance(value, Scalar))
-    return _LABELS_TEXT(Scalar(pairs, plain=False, line=node.line, column=node.column), path, report)
+    return _LABELS_TEXT(Scalar(pairs, plain=False, line=node.line, column=node.column), path, diagnostics)
 
 
 def _discovery(value: str) -> str:
@@ -247,47 +247,47 @@ def providers_form() -> Form:
     return {"type": "object", "properties": sections, "additionalProperties": False, "minProperties": 1}
 
 
-def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[str, dict[str, str]]:
+def read_providers(node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, dict[str, str]]:
     """Return provider -> settings. A provider with invalid settings is included with the readable ones."""
     found: dict[str, dict[str, str]] = {}
-    entries = entries_of(node, path, report)
+    entries = entries_of(node, path, diagnostics)
     if entries is not None and not entries:
-        report.problem(path, "names no provider", f"add one of {', '.join(PROVIDERS)}")
+        diagnostics.problem(path, "names no provider", f"add one of {', '.join(PROVIDERS)}")
     for name, settings in (entries or {}).items():
         below = (*path, name)
         table = PROVIDERS.get(name)
         if table is None:
             near = closest(name, PROVIDERS)
-            report.problem(
+            diagnostics.problem(
                 below, "is not a provider", f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
             )
             continue
         if not table.available:
-            report.warn(
+            diagnostics.warn(
                 below, f"provider {name}: not available in this version, its groups will be reported as unreadable"
             )
         found[name] = (
-            read_section(table.section, settings, below, report)
+            read_section(table.section, settings, below, diagnostics)
             if table.section
-            else _read_free(settings, below, report)
+            else _read_free(settings, below, diagnostics)
         ) or {}
     return found
 
 
-def _read_free(node: Node | None, path: Path, report: Diagnostics) -> dict[str, str]:
+def _read_free(node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, str]:
     """Read settings of a provider that defines its own table: text, and secrets by name only."""
     found: dict[str, str] = {}
-    for key, value in (entries_of(node, path, report) or {}).items():
+    for key, value in (entries_of(node, path, diagnostics) or {}).items():
         below = (*path, key)
         if key.endswith("Secret"):
-            got = SECRET.read(value, below, report)
+            got = SECRET.read(value, below, diagnostics)
         elif LIKE_A_SECRET.search(key):
-            report.problem(
+            diagnostics.problem(
                 below, "looks like a secret itself", "keep it in Secrets Manager and name it by a key ending in Secret"
             )
             continue
         else:
-            got = _FREE_TEXT.read(value, below, report)
+            got = _FREE_TEXT.read(value, below, diagnostics)
         if got is not UNSET:
             found[key] = got
     return found

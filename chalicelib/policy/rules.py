@@ -32,10 +32,10 @@ def _add(given: str) -> int:
     return int(given)
 
 
-def _read_above(node: Node, path: Path, report: Diagnostics) -> Any:
+def _read_above(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     if isinstance(node, Scalar) and node.text == "auto":
         return AUTO
-    return _THRESHOLD.read(node, path, report)
+    return _THRESHOLD.read(node, path, diagnostics)
 
 
 RULE = Section(
@@ -84,27 +84,27 @@ RULE = Section(
 )
 
 
-def _one_trigger(rule: dict[str, Any], path: Path, report: Diagnostics) -> None:
+def _one_trigger(rule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
     """Require exactly one of cron and metric, without any setting of the other one."""
     if "cron" in rule and "metric" in rule:
-        report.problem(
+        diagnostics.problem(
             (*path, "metric"), "the rule has a cron already", "keep one of cron and metric, or make it two rules"
         )
         return
     if not (
         {"cron", "metric"} & rule.keys()
-        or report.has_problem_under((*path, "cron"))
-        or report.has_problem_under((*path, "metric"))
+        or diagnostics.has_problem_under((*path, "cron"))
+        or diagnostics.has_problem_under((*path, "metric"))
         or not rule
     ):
-        report.problem(path, "does not say when", 'add cron: "47 20 * * *", or metric: cpu')
+        diagnostics.problem(path, "does not say when", 'add cron: "47 20 * * *", or metric: cpu')
         return
     if "metric" in rule and "time_zone" in rule:
-        report.problem((*path, "timeZone"), "belongs to cron", "take timeZone out")
+        diagnostics.problem((*path, "timeZone"), "belongs to cron", "take timeZone out")
     if "cron" in rule and "above" in rule:
-        report.problem((*path, "above"), "belongs to metric", "take above out")
-    if "cron" in rule and not rule.get("add") and not report.has_problem_under((*path, "add")):
-        report.problem(
+        diagnostics.problem((*path, "above"), "belongs to metric", "take above out")
+    if "cron" in rule and not rule.get("add") and not diagnostics.has_problem_under((*path, "add")):
+        diagnostics.problem(
             (*path, "add"),
             "auto is for metric rules only" if "add" in rule else "is missing",
             "write how many nodes, such as add: 3",

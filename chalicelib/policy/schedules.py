@@ -38,18 +38,18 @@ SCHEDULE = Section(
 SETS = ("min", "max", "headroom", "mode")
 
 
-def _sets_something(schedule: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    reported = any(report.has_problem_under((*path, key)) for key in SETS)
+def _sets_something(schedule: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+    reported = any(diagnostics.has_problem_under((*path, key)) for key in SETS)
     if schedule and not reported and not any(key in schedule for key in SETS):
-        report.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")
+        diagnostics.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")
     if "mode" in schedule and schedule.get("groups"):
-        report.problem(
+        diagnostics.problem(
             (*path, "mode"),
             "is the whole cluster's, and groups names some",
             "take groups out, or make it a schedule of its own",
         )
     if schedule.get("min", 0) > schedule.get("max", schedule.get("min", 0)):
-        report.problem(
+        diagnostics.problem(
             (*path, "max"),
             f"{schedule['max']} is below min {schedule['min']}",
             f"write {schedule['min']} or more, or lower min",

@@ -41,12 +41,12 @@ class Section(msgspec.Struct, frozen=True):
 LIKE_A_SECRET = re.compile("secret|token|password|passphrase|credential|(api|access|private)_?key", re.IGNORECASE)
 
 
-def read_section(section: Section, node: Node | None, path: Path, report: Diagnostics) -> dict[str, Any] | None:
+def read_section(section: Section, node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, Any] | None:
     """Return attribute -> value for the valid keys; None where the node is not a mapping.
 
     node None or null: an empty section, so that required keys are still reported.
     """
-    entries = entries_of(node, path, report)
+    entries = entries_of(node, path, diagnostics)
     if entries is None:
         return None
     known = {field.key: field for field in section.fields}
@@ -54,27 +54,27 @@ def read_section(section: Section, node: Node | None, path: Path, report: Diagno
     for key, value in entries.items():
         below = (*path, key)
         if key in known:
-            read = known[key].kind.read(value, below, report)
+            read = known[key].kind.read(value, below, diagnostics)
             if read is not UNSET:
                 found[known[key].attribute] = read
         elif key in section.refused:
-            report.problem(below, *section.refused[key])
+            diagnostics.problem(below, *section.refused[key])
         else:
-            unknown_key(key, known, path, report)
+            unknown_key(key, known, path, diagnostics)
     for field in section.fields:
         if field.required and field.key not in entries:
-            report.problem(
+            diagnostics.problem(
                 (*path, field.key), "is missing", f"add {field.example}" if field.example else f"write {field.key}: …"
             )
     return found
 
 
-def entries_of(node: Node | None, path: Path, report: Diagnostics) -> dict[str, Node] | None:
+def entries_of(node: Node | None, path: Path, diagnostics: Diagnostics) -> dict[str, Node] | None:
     """Return the mapping's entries, the first of duplicate keys (the report already names the others)."""
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return {}
     if not isinstance(node, Mapping):
-        report.problem(
+        diagnostics.problem(
             path,
             "is a list" if not isinstance(node, Scalar) else f"is {quote(node.text)}",
             "write a mapping: one `name: value` per line",
@@ -86,7 +86,7 @@ def entries_of(node: Node | None, path: Path, report: Diagnostics) -> dict[str, 
     return entries
 
 
-def unknown_key(key: str, known: Map[str, object], path: Path, report: Diagnostics) -> None:
+def unknown_key(key: str, known: Map[str, object], path: Path, diagnostics: Diagnostics) -> None:
     """Refuse a key with the nearest known one, or with all known ones where they are few."""
     near = closest(key, known)
     if key == "<<":
@@ -97,14 +97,14 @@ def unknown_key(key: str, known: Map[str, object], path: Path, report: Diagnosti
         remedy = "secrets stay in Secrets Manager and are named here by a key ending in Secret"
     else:
         remedy = f"known here: {', '.join(known)}" if len(known) <= 12 else "docs/policy.md lists what is known"
-    report.problem((*path, key), "is unknown", remedy)
+    diagnostics.problem((*path, key), "is unknown", remedy)
 
 
 def nested(section: Section) -> ValueType:
     """A nested mapping: read into attribute -> value, written back from its struct."""
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
-        found = read_section(section, node, path, report)
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        found = read_section(section, node, path, diagnostics)
         return UNSET if found is None else found
 
     return ValueType("mapping", read, lambda struct: show_section(section, struct), lambda: section_form(section))

@@ -14,21 +14,21 @@ from chalicelib.policy.partial_policy import SPEC, PartialPolicy, names_once
 MOST_PER_GROUP = 10
 
 
-def _names_once(draft: PartialPolicy, report: Diagnostics) -> None:
-    names_once(draft, "rules", "rules", "rule", report)
+def _names_once(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    names_once(draft_policy, "rules", "rules", "rule", diagnostics)
 
 
-def _few_per_group(draft: PartialPolicy, report: Diagnostics) -> None:
+def _few_per_group(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for each of its groups;
     two names that may mean one pool are detected where groups are known (plan/scale_up/scaling_rules)."""
     seen: dict[str, list[int]] = {}
     metrics: dict[tuple[str, str], int] = {}
-    for index, rule in enumerate(draft.spec.get("rules", ())):
+    for index, rule in enumerate(draft_policy.spec.get("rules", ())):
         path = (*SPEC, "rules", index)
         for group in rule.get("groups", ()):
             seen.setdefault(group, []).append(index)
             if len(seen[group]) == MOST_PER_GROUP + 1:
-                report.problem(
+                diagnostics.problem(
                     (*path, "groups"),
                     f"is the eleventh rule for {group}",
                     f"keep at most {MOST_PER_GROUP} rules per group",
@@ -37,33 +37,35 @@ def _few_per_group(draft: PartialPolicy, report: Diagnostics) -> None:
                 continue
             first = metrics.setdefault((group, rule["metric"]), index)
             if first != index:
-                report.problem(
+                diagnostics.problem(
                     (*path, "metric"),
                     f"{group} has a rule about {rule['metric']} already: rules[{first}]",
                     f"keep one rule about {rule['metric']} per group",
                 )
 
 
-def _above_the_scale_down_threshold(draft: PartialPolicy, report: Diagnostics) -> None:
+def _above_the_scale_down_threshold(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """A rule must act strictly above the utilization up to which nodes are removed; otherwise nodes are added and
     removed in turn. Without `above`, the threshold of spec.scaleUp applies. A policy that never removes nodes is
     exempt."""
-    if draft.options.in_force.get("scale_down_enabled") is False:
+    if draft_policy.options.in_force.get("scale_down_enabled") is False:
         return
     option = (*SPEC, "options", "scaleDownUtilizationThreshold")
-    if report.has_problem_under(option) or report.has_problem_under((*SPEC, "scaleUp")):
+    if diagnostics.has_problem_under(option) or diagnostics.has_problem_under((*SPEC, "scaleUp")):
         return
-    given = draft.options.in_force.get("scale_down_utilization_threshold", Options().scale_down_utilization_threshold)
+    given = draft_policy.options.in_force.get(
+        "scale_down_utilization_threshold", Options().scale_down_utilization_threshold
+    )
     least = round(given * 100, 9)
-    for index, rule in enumerate(draft.spec.get("rules", ())):
+    for index, rule in enumerate(draft_policy.spec.get("rules", ())):
         path = (*SPEC, "rules", index)
-        if "metric" not in rule or report.has_problem_under((*path, "above")):
+        if "metric" not in rule or diagnostics.has_problem_under((*path, "above")):
             continue
-        above = rule.get("above") or _fallback(draft, rule["metric"])
+        above = rule.get("above") or _fallback(draft_policy, rule["metric"])
         if above <= least:
             what = f"{above}%" if rule.get("above") else f"scaleUp's threshold, {above}%,"
             right = f"write more than {least:g}, or " if least < 100 else ""
-            report.problem(
+            diagnostics.problem(
                 (*path, "above" if "above" in rule else "metric"),
                 f"{what} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
                 "added and removed in turns",
@@ -71,34 +73,34 @@ def _above_the_scale_down_threshold(draft: PartialPolicy, report: Diagnostics) -
             )
 
 
-def _fallback(draft: PartialPolicy, metric: str) -> int:
-    given: dict[str, Any] = draft.spec.get("scale_up") or {}
+def _fallback(draft_policy: PartialPolicy, metric: str) -> int:
+    given: dict[str, Any] = draft_policy.spec.get("scale_up") or {}
     name = f"{metric}_threshold"
     return int(given.get(name, getattr(ScaleUp(), name)))
 
 
-def _exceedable(draft: PartialPolicy, report: Diagnostics) -> None:
+def _exceedable(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Warn of a metric rule that acts above 100%: a pool's requests do not exceed its allocatable. CCE's "-1" (the
     threshold is automatic) is a rule without `above`, and its add-on's default for it is 100%."""
-    for index, rule in enumerate(draft.spec.get("rules", ())):
+    for index, rule in enumerate(draft_policy.spec.get("rules", ())):
         path = (*SPEC, "rules", index)
-        if "metric" not in rule or (rule.get("above") or _fallback(draft, rule["metric"])) < 100:
+        if "metric" not in rule or (rule.get("above") or _fallback(draft_policy, rule["metric"])) < 100:
             continue
         fallback = f"has no threshold of its own, and scaleUp.{rule['metric']}Threshold is 100%"
         what = "is 100%" if rule.get("above") else fallback
-        report.warn(
+        diagnostics.warn(
             (*path, "above" if "above" in rule else "metric"),
             f"{what}, which the requests of a pool do not exceed: it adds nothing; write a lower one",
         )
 
 
-def _switches(draft: PartialPolicy, report: Diagnostics) -> None:
+def _switches(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Warn of settings that are written in the document but disabled."""
-    given: dict[str, Any] = draft.spec.get("scale_up") or {}
-    if given.get("rules") is False and draft.spec.get("rules"):
-        report.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
+    given: dict[str, Any] = draft_policy.spec.get("scale_up") or {}
+    if given.get("rules") is False and draft_policy.spec.get("rules"):
+        diagnostics.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
     if given.get("rules") is False and given.get("unschedulable_pods") is False:
-        report.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
+        diagnostics.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
 
 
 RULE_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (

@@ -25,142 +25,150 @@ ACCESS_WAYS = {
 }
 
 
-def _one_way_in(draft: PartialPolicy, report: Diagnostics) -> None:
-    if draft.kubernetes is None:
+def _one_way_in(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    if draft_policy.kubernetes is None:
         return
     path = (*SPEC, "kubernetes")
-    ways = [key for attribute, key in ACCESS_WAYS.items() if attribute in draft.kubernetes]
+    ways = [key for attribute, key in ACCESS_WAYS.items() if attribute in draft_policy.kubernetes]
     known = ", ".join(ACCESS_WAYS.values())
     if len(ways) > 1:
-        report.problem(
+        diagnostics.problem(
             (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {known}"
         )
-    elif not ways and "in_cluster_kubeconfig_secret" not in draft.kubernetes and not report.has_problem_under(path):
-        report.problem(path, "does not say how to reach the cluster", f"add one of {known}")
+    elif (
+        not ways
+        and "in_cluster_kubeconfig_secret" not in draft_policy.kubernetes
+        and not diagnostics.has_problem_under(path)
+    ):
+        diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {known}")
 
 
 _OF_EVERY_KUBECONFIG = frozenset({"allow_insecure_tls"})
 
 
-def _another_kubeconfig(draft: PartialPolicy) -> bool:
+def _another_kubeconfig(draft_policy: PartialPolicy) -> bool:
     """Return whether the document names a kubeconfig other than that of the cluster itself."""
-    settings = (draft.providers or {}).get("clusterapi", {})
-    return "in_cluster_kubeconfig_secret" in (draft.kubernetes or {}) or _names_management(settings)
+    settings = (draft_policy.providers or {}).get("clusterapi", {})
+    return "in_cluster_kubeconfig_secret" in (draft_policy.kubernetes or {}) or _names_management(settings)
 
 
 def _names_management(settings: dict[str, str]) -> bool:
     return "kubeconfigSecret" in settings or "kubeconfigFile" in settings
 
 
-def _access_details(draft: PartialPolicy, report: Diagnostics) -> None:
-    given = draft.kubernetes or {}
+def _access_details(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    given = draft_policy.kubernetes or {}
     path = (*SPEC, "kubernetes")
     if "eks_cluster" in given:
         for attribute, key in (("context", "context"), ("allow_insecure_tls", "allowInsecureTls")):
-            if given.get(attribute) and not (attribute in _OF_EVERY_KUBECONFIG and _another_kubeconfig(draft)):
-                report.problem((*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out")
-    elif "region" in given and not report.has_problem_under(path):
-        report.problem(
+            if given.get(attribute) and not (attribute in _OF_EVERY_KUBECONFIG and _another_kubeconfig(draft_policy)):
+                diagnostics.problem(
+                    (*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out"
+                )
+    elif "region" in given and not diagnostics.has_problem_under(path):
+        diagnostics.problem(
             (*path, "region"), "belongs to eksCluster", "take region out, or name the cluster with eksCluster"
         )
 
 
-def _bounds(draft: PartialPolicy, report: Diagnostics) -> None:
-    for index, group in enumerate(draft.groups):
+def _bounds(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    for index, group in enumerate(draft_policy.groups):
         if "min" in group and "max" in group and group["min"] > group["max"]:
-            report.problem(
+            diagnostics.problem(
                 (*SPEC, "nodeGroups", index, "max"),
                 f"{group['max']} is below min {group['min']}",
                 f"write {group['min']} or more, or lower min",
             )
 
 
-def _ids_once(draft: PartialPolicy, report: Diagnostics) -> None:
+def _ids_once(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Group ids must be unique over all providers, because memory, operations and rules identify a group by its id
     alone."""
     first: dict[str, int] = {}
-    for index, group in enumerate(draft.groups):
+    for index, group in enumerate(draft_policy.groups):
         known = first.setdefault(group["id"], index) if "id" in group else index
         if known != index:
-            report.problem(
+            diagnostics.problem(
                 (*SPEC, "nodeGroups", index, "id"),
                 f"{group['id']} is already nodeGroups[{known}]",
                 "name each group once",
             )
 
 
-def _windows_once(draft: PartialPolicy, report: Diagnostics) -> None:
-    names_once(draft, "maintenance_windows", "maintenanceWindows", "window", report)
+def _windows_once(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    names_once(draft_policy, "maintenance_windows", "maintenanceWindows", "window", diagnostics)
 
 
-def _windows_open(draft: PartialPolicy, report: Diagnostics) -> None:
+def _windows_open(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Warn if removals are never allowed, which is seldom intended."""
     path = (*SPEC, "maintenanceWindows")
-    given = draft.spec.get("maintenance_windows", ())
-    if not given or report.has_problem_under(path):
+    given = draft_policy.spec.get("maintenance_windows", ())
+    if not given or diagnostics.has_problem_under(path):
         return
     from chalicelib.schedules.maintenance_windows import never_allowed  # as in policy/cron_values.py
 
     if never_allowed(tuple(Window(**window) for window in given)):
-        report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
+        diagnostics.warn(
+            path, "no removal is ever allowed: the windows that forbid removals cover those that allow them"
+        )
 
 
-def _groups_have_providers(draft: PartialPolicy, report: Diagnostics) -> None:
-    if draft.providers is None:
+def _groups_have_providers(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    if draft_policy.providers is None:
         return
-    for index, group in enumerate(draft.groups):
+    for index, group in enumerate(draft_policy.groups):
         name = group.get("provider")
-        if name is not None and name not in draft.providers:
-            report.problem(
+        if name is not None and name not in draft_policy.providers:
+            diagnostics.problem(
                 (*SPEC, "nodeGroups", index, "provider"),
                 f"{name} is not among spec.providers",
-                f"add {name} there, or write one of: {', '.join(draft.providers) or 'none yet'}",
+                f"add {name} there, or write one of: {', '.join(draft_policy.providers) or 'none yet'}",
             )
 
 
-def _group_ids(draft: PartialPolicy, report: Diagnostics) -> None:
-    for index, group in enumerate(draft.groups):
+def _group_ids(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    for index, group in enumerate(draft_policy.groups):
         table = PROVIDERS.get(group.get("provider", ""))
         if table is not None and "id" in group and table.group_id and not re.match(table.group_id, group["id"]):
-            report.warn(
+            diagnostics.warn(
                 (*SPEC, "nodeGroups", index, "id"),
                 f"no group of {table.name} is named like this; its ids look like {table.group_example}",
             )
 
 
-def _one_way_to_discover(draft: PartialPolicy, report: Diagnostics) -> None:
-    settings = (draft.providers or {}).get("clusterapi", {})
+def _one_way_to_discover(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    settings = (draft_policy.providers or {}).get("clusterapi", {})
     for key in ("namespace", "clusterName", "labels"):
         if key in settings and "autoDiscovery" in settings:
-            report.problem(
+            diagnostics.problem(
                 (*SPEC, "providers", "clusterapi", key),
                 "cannot be combined with autoDiscovery",
                 "put it into the specs of autoDiscovery, or take autoDiscovery out",
             )
 
 
-def _management(draft: PartialPolicy, report: Diagnostics) -> None:
+def _management(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Permit only one kubeconfig of the management cluster, and require one where a setting needs a cluster other than
     this one."""
-    settings, access = (draft.providers or {}).get("clusterapi", {}), draft.kubernetes or {}
+    settings, access = (draft_policy.providers or {}).get("clusterapi", {}), draft_policy.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
     if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:
-        report.problem(
+        diagnostics.problem(
             (*path, "kubeconfigFile"),
             "there is another way to the management cluster already: kubeconfigSecret",
             "keep one of the two",
         )
-    if _names_management(settings) or report.has_problem_under((*SPEC, "kubernetes")):
+    if _names_management(settings) or diagnostics.has_problem_under((*SPEC, "kubernetes")):
         return
-    if "context" in settings and not report.has_problem_under(path):
-        report.problem(
+    if "context" in settings and not diagnostics.has_problem_under(path):
+        diagnostics.problem(
             (*path, "context"),
             "belongs to a kubeconfig of the management cluster, and none is named here",
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
     own = any(attribute in access for attribute in ACCESS_WAYS)
     if settings.get("cloudConfigAuthoritative") == "true" and own and "in_cluster_kubeconfig_secret" not in access:
-        report.problem(
+        diagnostics.problem(
             (*path, "cloudConfigAuthoritative"),
             "keeps spec.kubernetes for the workload cluster, and nothing else says where the management cluster is",
             "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in kubeconfigSecret here, "
@@ -168,29 +176,29 @@ def _management(draft: PartialPolicy, report: Diagnostics) -> None:
         )
 
 
-def _mode_given(draft: PartialPolicy, report: Diagnostics) -> None:
-    if "mode" not in draft.spec and not report.has_problem_under((*SPEC, "mode")):
-        report.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
+def _mode_given(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    if "mode" not in draft_policy.spec and not diagnostics.has_problem_under((*SPEC, "mode")):
+        diagnostics.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
 
 
-def _options(draft: PartialPolicy, report: Diagnostics) -> None:
-    check_options(draft.options, (*SPEC, "options"), report)
+def _options(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+    check_options(draft_policy.options, (*SPEC, "options"), diagnostics)
 
 
-def _prices(draft: PartialPolicy, report: Diagnostics) -> None:
+def _prices(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
     path = (*SPEC, "prices")
-    given: dict[str, Any] | None = draft.spec.get("prices")
-    if not report.has_problem_under(path):
-        chain = draft.options.in_force.get("expander", ())
+    given: dict[str, Any] | None = draft_policy.spec.get("prices")
+    if not diagnostics.has_problem_under(path):
+        chain = draft_policy.options.in_force.get("expander", ())
         check_prices(
             chain,
             listed=given is not None,
-            unpriced=without_prices(draft.providers or ()),
+            unpriced=without_prices(draft_policy.providers or ()),
             path=(*SPEC, "options"),
-            report=report,
+            diagnostics=diagnostics,
         )
         if given is not None and not (given.get("instance_types") or given.keys() & {"cpu", "memory"}):
-            report.problem(
+            diagnostics.problem(
                 path,
                 "does not say what a node costs",
                 "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes",

@@ -50,18 +50,18 @@ def scalar(parse: Callable[[str], Any], expected: str) -> Read:
     """Return a reader of one scalar. parse raises BadInput, whose place is ignored; expected: `a duration, such as
     10m`."""
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if not isinstance(node, Scalar):
             what = "a list" if isinstance(node, Sequence) else "a mapping"
-            report.problem(path, f"is {what}", f"write {expected}")
+            diagnostics.problem(path, f"is {what}", f"write {expected}")
             return UNSET
         if node.is_null:
-            report.problem(path, "has no value", f"write {expected}, or take the line out")
+            diagnostics.problem(path, "has no value", f"write {expected}, or take the line out")
             return UNSET
         try:
             return parse(node.text)
         except BadInput as error:
-            report.problem(path, error.problem, error.remedy)
+            diagnostics.problem(path, error.problem, error.remedy)
             return UNSET
 
     return read
@@ -224,29 +224,29 @@ OBJECT_NAME = text(
 # -- lists ---------------------------------------------------------------------------------------------------------
 
 
-def listed(item: ValueType, *, commas: bool = True, name: str = "") -> ValueType:
+def listed(item_type: ValueType, *, commas: bool = True, name: str = "") -> ValueType:
     """A list of items; a single scalar is a list, too, split at commas as upstream's flags are (unless
     commas=False)."""
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if isinstance(node, Scalar):
             if node.is_null:
                 return ()
             parts = node.text.split(",") if commas else [node.text]
             items = [Scalar(part.strip(), node.plain and len(parts) == 1, node.line, node.column) for part in parts]
-            values = [item.read(each, path, report) for each in items]
+            values = [item_type.read(each, path, diagnostics) for each in items]
         elif isinstance(node, Sequence):
-            values = [item.read(each, (*path, index), report) for index, each in enumerate(node.items)]
+            values = [item_type.read(each, (*path, index), diagnostics) for index, each in enumerate(node.items)]
         else:
-            report.problem(path, "is a mapping", "write a list: one line per entry, each after a dash")
+            diagnostics.problem(path, "is a mapping", "write a list: one line per entry, each after a dash")
             return UNSET
         return UNSET if any(value is UNSET for value in values) else tuple(values)
 
     return ValueType(
-        name or f"list of {item.name}s",
+        name or f"list of {item_type.name}s",
         read,
-        lambda values: [item.show(value) for value in values],
-        lambda: list_form(item.form()),
+        lambda values: [item_type.show(value) for value in values],
+        lambda: list_form(item_type.form()),
     )
 
 
@@ -273,20 +273,20 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
 
     as_text = scalar(parse, f"it like {form}")
 
-    def read(node: Node, path: Path, report: Diagnostics) -> Any:
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         pair = (
-            as_text(node, path, report)
+            as_text(node, path, diagnostics)
             if not isinstance(node, Mapping)
-            else _min_max(node, path, report, bound, default)
+            else _min_max(node, path, diagnostics, bound, default)
         )
         if pair is UNSET:
             return UNSET
         least, most = pair
         if least > most:
-            report.problem(path, f"the minimum {least} is above the maximum {most}", f"write it like {form}")
+            diagnostics.problem(path, f"the minimum {least} is above the maximum {most}", f"write it like {form}")
             return UNSET
         if most > _LARGEST_GIB:
-            report.problem(path, f"{most} {unit} is out of range", f"write it like {form}")
+            diagnostics.problem(path, f"{most} {unit} is out of range", f"write it like {form}")
             return UNSET
         return least * scale, most * scale
 
@@ -300,13 +300,15 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
     return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", lambda: schema)
 
 
-def _min_max(node: Mapping, path: Path, report: Diagnostics, bound: ValueType, default: tuple[int, int]) -> Any:
+def _min_max(
+    mapping: Mapping, path: Path, diagnostics: Diagnostics, bound_type: ValueType, default: tuple[int, int]
+) -> Any:
     """Read {min, max}; missing values have their defaults."""
     found: dict[str, Any] = {"min": default[0], "max": default[1]}
-    for key, value in node.entries:
+    for key, value in mapping.entries:
         if key.text in found:
-            found[key.text] = bound.read(value, (*path, key.text), report)
+            found[key.text] = bound_type.read(value, (*path, key.text), diagnostics)
         else:
-            report.problem((*path, key.text), "is unknown", "write min and max")
+            diagnostics.problem((*path, key.text), "is unknown", "write min and max")
             return UNSET
     return UNSET if UNSET in found.values() else (found["min"], found["max"])

@@ -42,7 +42,7 @@ class Provider(Protocol):
         Raises ProviderError only if nothing can be read; one unreadable group has `error` set instead.
         """
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """Set the group's target to operation.to_size if it is still operation.from_size; idempotent per operation.
 
         A repeated call (crash, duplicate message) reads the target first; a target that is already to_size is Done. A
@@ -54,11 +54,11 @@ class Provider(Protocol):
         """
 
     def has_requested(self, operation: Operation) -> bool:
-        """Return whether the vendor has received a request of this scale-up, or may have: then `grow` only follows it
-        until that is known. False: a scale-up that ends now has bought nothing. Changes nothing. Raises ProviderError.
-        """
+        """Return whether the vendor has received a request of this scale-up, or may have: then `scale_up` only follows
+        it until that is known. False: a scale-up that ends now has bought nothing. Changes nothing. Raises
+        ProviderError."""
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """Remove exactly the instances of operation.targets (by handle) and lower the target by the same number;
         idempotent.
 
@@ -69,15 +69,15 @@ class Provider(Protocol):
         write if a target has become a node.
         """
 
-    def release(self, operation: Operation) -> bool:
-        """Undo what `remove` has prepared at the vendor for operation.targets and not carried out; idempotent.
+    def cancel_delete(self, operation: Operation) -> bool:
+        """Undo what `delete_nodes` has prepared at the vendor for operation.targets and not carried out; idempotent.
 
         Examples are a mark or a lifted protection, because of which the vendor might choose these instances later.
         Returns False if the vendor has started to remove all of them, so that nothing can be undone. Raises
         ProviderError.
         """
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the target to operation.to_size without deleting a running instance; Failed if that is impossible."""
 
     def poll(self, operation: Operation) -> Outcome:

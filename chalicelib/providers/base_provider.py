@@ -23,14 +23,14 @@ C = TypeVar("C")
 class ProviderActions(Generic[C]):
     """A provider's changes, according to the protocol in base.py; each raises ProviderError.
 
-    remove: also for machines that never joined. final: the Conflict that a retry cannot resolve."""
+    delete_nodes: also for machines that never joined. permanent_conflict: the Conflict that a retry cannot resolve."""
 
-    grow: Callable[[C, Operation], Outcome]
-    requested: Callable[[C, Operation], bool]
+    scale_up: Callable[[C, Operation], Outcome]
+    has_requested: Callable[[C, Operation], bool]
     poll: Callable[[C, Operation], Outcome]
-    remove: Callable[[C, Operation], Outcome]
-    shrink: Callable[[C, Operation], Outcome]
-    release: Callable[[C, Operation], bool]
+    delete_nodes: Callable[[C, Operation], Outcome]
+    decrease_target: Callable[[C, Operation], Outcome]
+    cancel_delete: Callable[[C, Operation], bool]
     permanent_conflict: type[Conflict]
 
 
@@ -41,9 +41,9 @@ class BaseProvider(Generic[C]):
         self._name, self._context, self._steps = name, context, steps
         self._next = {
             OperationKind.SCALE_UP: steps.poll,
-            OperationKind.DELETE_NODES: steps.remove,
-            OperationKind.DELETE_INSTANCES: steps.remove,
-            OperationKind.DECREASE_TARGET: steps.shrink,
+            OperationKind.DELETE_NODES: steps.delete_nodes,
+            OperationKind.DELETE_INSTANCES: steps.delete_nodes,
+            OperationKind.DECREASE_TARGET: steps.decrease_target,
         }
 
     @property
@@ -51,35 +51,35 @@ class BaseProvider(Generic[C]):
         """The provider's name in the policy."""
         return self._name
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """Scale from from_size to to_size."""
         try:
-            return self._steps.grow(self._context, operation)
+            return self._steps.scale_up(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 
     def has_requested(self, operation: Operation) -> bool:
         """Whether the vendor may have received the request of this scale-up."""
         try:
-            return self._steps.requested(self._context, operation)
+            return self._steps.has_requested(self._context, operation)
         except BadInput as error:
             raise InvalidRequest(str(error)) from error
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """Remove exactly these machines and lower the size accordingly."""
         try:
-            return self._steps.remove(self._context, operation)
+            return self._steps.delete_nodes(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """Undo a prepared removal; False if every target is gone or leaving."""
-        return self._steps.release(self._context, operation)
+        return self._steps.cancel_delete(self._context, operation)
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the size without removing a machine."""
         try:
-            return self._steps.shrink(self._context, operation)
+            return self._steps.decrease_target(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 

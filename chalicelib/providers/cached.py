@@ -30,8 +30,8 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 class TtlCache(Generic[T]):
     """A cache of items of one kind by name. key: determined at the first use, because it names the account."""
 
-    def __init__(self, shelf: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
-        self._shelf, self._key, self._now = shelf, key, now
+    def __init__(self, cache: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
+        self._shelf, self._key, self._now = cache, key, now
         self._values: msgspec.json.Decoder[T | None] = msgspec.json.Decoder(kind | None)
         self._row: dict[str, _Entry] | None = None
 

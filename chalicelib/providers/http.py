@@ -133,15 +133,15 @@ class Http:
         self._session.mount("https://", BoundedAdapter(public_context))
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
-    def send(self, call: VendorRequest) -> VendorResponse:
+    def send(self, request: VendorRequest) -> VendorResponse:
         """Return the response, with a status below 300 and not HTML.
 
         Raises ProviderError, or BadInput for an address that is not one of the vendor's."""
-        self._check_address(call.url)
-        attempts = self._limits.attempts if call.safe else 1
+        self._check_address(request.url)
+        attempts = self._limits.attempts if request.safe else 1
         for attempt in range(1, attempts + 1):
             try:
-                return self._once(self._sign(call), call.name)
+                return self._once(self._sign(request), request.name)
             except (Transient, Throttled) as error:
                 pause = self._pause(attempt, error)
                 if attempt == attempts or pause > self._limits.longest_pause or pause >= time_left():
@@ -179,15 +179,17 @@ class Http:
             return self._checked(VendorResponse(name, reply.status, reply.headers, reply.body))
         raise problem
 
-    def _checked(self, answer: VendorResponse) -> VendorResponse:
-        if answer.status < 300:
-            if "text/html" in answer.headers.get("content-type", "").lower():
-                raise Transient(f"{answer.call}: a web page came instead of the API's answer", code=str(answer.status))
-            return answer
-        error = self._explain(answer) or class_for(answer.status)(
-            f"{answer.call}: HTTP {answer.status}", code=str(answer.status)
+    def _checked(self, response: VendorResponse) -> VendorResponse:
+        if response.status < 300:
+            if "text/html" in response.headers.get("content-type", "").lower():
+                raise Transient(
+                    f"{response.call}: a web page came instead of the API's answer", code=str(response.status)
+                )
+            return response
+        error = self._explain(response) or class_for(response.status)(
+            f"{response.call}: HTTP {response.status}", code=str(response.status)
         )
-        raise self._cleaned(error, retry_after(answer.headers.get("retry-after", ""), self._clock()))
+        raise self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
 
     def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""

@@ -38,15 +38,15 @@ class CallBudget:
 
     def __init__(
         self,
-        means: ProviderServices,
+        services: ProviderServices,
         key: Callable[[], str],
         rate: float,
-        patience: WaitLimit,
+        limit: WaitLimit,
         *,
         burst: float = BURST,
         lot: int = LOT,
     ) -> None:
-        self._means, self._key, self._rate, self._patience = means, key, rate, patience
+        self._means, self._key, self._rate, self._patience = services, key, rate, limit
         self._burst, self._lot = burst, lot
         self._booked, self._expected = 0, 0
         self._held: RateLimit | None = None

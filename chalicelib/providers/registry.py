@@ -147,16 +147,16 @@ def providers(
     kube: object | None,
     read_secret: Callable[[str], str],
     now: Callable[[], float],
-    means: ProviderServices | None = None,
+    services: ProviderServices | None = None,
 ) -> tuple[Provider, ...]:
     """Return all providers that a policy names, by name, for one pass.
 
     A provider that cannot be built is replaced by a stand-in (unavailable.py) and does not affect the others."""
-    made, means = [], means or ProviderServices()
+    made, services = [], services or ProviderServices()
     for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
         made.append(
-            _built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, means))
+            _built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services))
         )
     return tuple(made)
 

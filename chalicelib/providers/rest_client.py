@@ -39,13 +39,13 @@ class RestClient(Generic[C]):
         secrets: Callable[[C], tuple[Secret, ...]],
         explain: Callable[[VendorResponse], ProviderError | None],
         budget: CallBudget,
-        means: ProviderServices,
+        services: ProviderServices,
         now: Callable[[], float],
         limits: Limits = LIMITS,
     ) -> None:
         self._vendor = vendor
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
-        self._budget, self._means, self._now, self._limits = budget, means, now, limits
+        self._budget, self._means, self._now, self._limits = budget, services, now, limits
         self._http: Http | None = None
         self._owns_budget = True  # whether the current call belongs to the thread that owns the budget
 
@@ -61,7 +61,7 @@ class RestClient(Generic[C]):
             secrets=self._secrets,
             explain=self._explain,
             budget=self._budget,
-            means=self._means,
+            services=self._means,
             now=self._now,
             limits=self._limits,
         )
@@ -81,23 +81,23 @@ class RestClient(Generic[C]):
         self._source.current()
         self._budget.take()
 
-    def send(self, call: VendorRequest, *, booked: bool = False) -> VendorResponse:
+    def send(self, request: VendorRequest, *, booked: bool = False) -> VendorResponse:
         """Return the response; raises ProviderError.
 
         booked: the call has been reserved already, and if the vendor throttles, the caller must call `refused`."""
         used = self._source.current()
         try:
-            return self._once(call, booked=booked)
+            return self._once(request, booked=booked)
         except Unauthorized:
             if not self._source.renewed(used):
                 raise
-            return self._once(call, booked=booked)
+            return self._once(request, booked=booked)
 
     def refused(self, seconds: float) -> None:
         """Record that the vendor throttles: pause all calls for this long (0: for the default pause)."""
         self._budget.refused(seconds)
 
-    def _once(self, call: VendorRequest, *, booked: bool) -> VendorResponse:
+    def _once(self, request: VendorRequest, *, booked: bool) -> VendorResponse:
         self._owns_budget = not booked
         if not booked:
             self.reserve()
@@ -113,7 +113,7 @@ class RestClient(Generic[C]):
                 limits=self._limits,
             )
         try:
-            return self._http.send(call)
+            return self._http.send(request)
         except Throttled as error:
             if not booked and not error.retry_after:
                 self.refused(0.0)  # a pause that was named counts from the arrival of its response
@@ -121,18 +121,18 @@ class RestClient(Generic[C]):
         except ProviderError as error:
             raise self._clean(error) from None
 
-    def _signed(self, call: VendorRequest) -> VendorRequest:
-        return self._sign(call, self._source.current())
+    def _signed(self, request: VendorRequest) -> VendorRequest:
+        return self._sign(request, self._source.current())
 
-    def _cleanly(self, answer: VendorResponse) -> ProviderError | None:
+    def _cleanly(self, response: VendorResponse) -> ProviderError | None:
         """Clean the error before the transport shortens it, because half a secret could no longer be found.
 
         A pause that the vendor names applies to every function from now on; the transport also sleeps if it is short.
         """
-        error = self._explain(answer)
-        throttled = (error is None and answer.status == _TOO_MANY) or isinstance(error, Throttled)
+        error = self._explain(response)
+        throttled = (error is None and response.status == _TOO_MANY) or isinstance(error, Throttled)
         if throttled and self._owns_budget:
-            asked = retry_after(answer.headers.get("retry-after", ""), self._now())
+            asked = retry_after(response.headers.get("retry-after", ""), self._now())
             if asked := asked or (error.retry_after if error is not None else 0.0):
                 self.refused(asked)
         return None if error is None else self._clean(error)

@@ -34,12 +34,12 @@ class RateLimit(msgspec.Struct, frozen=True):
 class RateLimiter(Protocol):
     """A call budget that all functions of a deployment share."""
 
-    def take(self, pace: RateLimit, calls: int) -> float:
+    def take(self, rate_limit: RateLimit, calls: int) -> float:
         """Reserve calls and return 0.0, or return the seconds to wait without reserving.
 
         Never raises: without a table there is no limit."""
 
-    def hold(self, pace: RateLimit, seconds: float) -> None:
+    def hold(self, rate_limit: RateLimit, seconds: float) -> None:
         """Pause this budget for as long as the vendor requested: no function gets a call before. Never raises."""
 
 
@@ -57,14 +57,14 @@ class Cache(Protocol):
 class UnlimitedRateLimiter:
     """No limit, for use without other callers."""
 
-    def take(self, pace: RateLimit, calls: int) -> float:
+    def take(self, rate_limit: RateLimit, calls: int) -> float:
         """See Pacer."""
-        del pace, calls
+        del rate_limit, calls
         return 0.0
 
-    def hold(self, pace: RateLimit, seconds: float) -> None:
+    def hold(self, rate_limit: RateLimit, seconds: float) -> None:
         """See Pacer."""
-        del pace, seconds
+        del rate_limit, seconds
 
 
 class NullCache:

@@ -191,14 +191,14 @@ def named_groups(settings: Texts, entries: Iterable[GroupPolicy], form: GroupFor
     return tuple(found.values())
 
 
-def entry_bounds(entry: GroupPolicy) -> tuple[int, int]:
+def entry_bounds(group_policy: GroupPolicy) -> tuple[int, int]:
     """Return min and max of an entry of nodeGroups, for a provider without a default for max. Raises BadInput."""
-    place = f"nodeGroups: {entry.id}"
-    if entry.max is None:
-        raise BadInput(place, "has no max", f"add max: the provider {entry.provider} has no default for it")
-    least = entry.min or 0
-    check_order(place, least, entry.max)
-    return least, entry.max
+    place = f"nodeGroups: {group_policy.id}"
+    if group_policy.max is None:
+        raise BadInput(place, "has no max", f"add max: the provider {group_policy.provider} has no default for it")
+    least = group_policy.min or 0
+    check_order(place, least, group_policy.max)
+    return least, group_policy.max
 
 
 def check_order(place: str, least: int | None, most: int | None) -> None:

@@ -32,7 +32,7 @@ class UnavailableProvider:
         """Raises InvalidRequest."""
         self._refuse()
 
-    def grow(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+    def scale_up(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()
 
@@ -40,15 +40,15 @@ class UnavailableProvider:
         """Raises InvalidRequest."""
         self._refuse()
 
-    def remove(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+    def delete_nodes(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()
 
-    def release(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
+    def cancel_delete(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()
 
-    def shrink_target(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+    def decrease_target(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()
 

@@ -25,30 +25,32 @@ from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_clus
 NOTHING = Memory()
 
 
-def make_room(cluster: str, peak: int, rt: Runtime) -> None:
+def make_room(cluster: str, peak: int, runtime: Runtime) -> None:
     """Drop lists of other clusters for which this pass leaves no memory. peak: MB that a pass of this cluster needs, 0
     if unknown."""
-    if rt.kept_lists is not None and rt.memory_size:
-        rt.kept_lists().limit(cluster, max(0, int(rt.memory_size * GROWN) - peak) << 20)
+    if runtime.kept_lists is not None and runtime.memory_size:
+        runtime.kept_lists().limit(cluster, max(0, int(runtime.memory_size * GROWN) - peak) << 20)
 
 
-def connected(policy: Policy, rt: Runtime) -> KubeClient:
+def connected(policy: Policy, runtime: Runtime) -> KubeClient:
     """Return a client of the cluster, that of an earlier pass of this process where its connections may still be open.
     Raises BadInput, ClusterError."""
-    fresh = rt.kube_client(policy)
-    return fresh if rt.kept_lists is None else rt.kept_lists().client(policy.name, fresh)
+    fresh = runtime.kube_client(policy)
+    return fresh if runtime.kept_lists is None else runtime.kept_lists().client(policy.name, fresh)
 
 
 def observe(
-    policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime, memory: Memory = NOTHING
+    policy: Policy, kube: KubeClient, groups: Observe, runtime: Runtime, memory: Memory = NOTHING
 ) -> tuple[Snapshot, ReadScope]:
     """Return the cluster now, and how it was read. groups: see read_live_cluster. memory: with which the pass decides;
     it must not know of changes that the snapshot does not show. Raises ClusterError."""
-    if (watched := _watched(policy, groups, rt, last_change(memory))) is not None:
+    if (watched := _watched(policy, groups, runtime, last_change(memory))) is not None:
         return watched, ReadScope.CHANGES
-    kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
+    kept = (
+        runtime.kept_lists() if runtime.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
+    )
     results: list[ReadResult] = []
-    seen = _read(policy, kube, groups, rt, kept, results)
+    seen = _read(policy, kube, groups, runtime, kept, results)
     result = results[0]
     if kept is not None:
         logger.info(
@@ -69,7 +71,7 @@ def observe(
     if _is_verified(policy, kube, kept):
         return seen, ReadScope.FULL
     kept.drop(policy.name)
-    return _with_groups(_read(policy, kube, lambda _: (seen.groups, ()), rt, None, results), seen), ReadScope.FULL
+    return _with_groups(_read(policy, kube, lambda _: (seen.groups, ()), runtime, None, results), seen), ReadScope.FULL
 
 
 def _is_verified(policy: Policy, kube: KubeClient, kept: KeptLists) -> bool:
@@ -103,13 +105,13 @@ def last_change(memory: Memory) -> float:
     return max(memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure, *groups)
 
 
-def _watched(policy: Policy, groups: Observe, rt: Runtime, since: float) -> Snapshot | None:
+def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) -> Snapshot | None:
     """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used.
     since: see WatchedLists.load."""
     secret, namespace = policy.kubernetes.watcher_secret, policy.options.namespace
     if not secret or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
         return None
-    if not rt.lists:
+    if not runtime.lists:
         logger.warning("lists of the watcher not used", cluster=policy.name, detail="deploy with ShareLists")
         return None
     # Imported here, because few clusters have a watcher.
@@ -118,25 +120,25 @@ def _watched(policy: Policy, groups: Observe, rt: Runtime, since: float) -> Snap
     from chalicelib.snapshot.watched_lists import PostsBehind, WatchedLists, watcher_key
 
     try:
-        text = ClusterSecrets(rt.read_secret, policy.name, (KUBECONFIG,), rt.deployment)(secret)
+        text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(secret)
         key = watcher_key(policy.name, text, namespace)
-        found = WatchedLists(list_place(rt.lists), rt.clock).load(policy.name, key, namespace, since)
+        found = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
     except OutscalerError as error:
         tell = logger.info if isinstance(error, PostsBehind) else logger.warning
         tell("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None
     logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=found.age)
     seen, gaps = groups(found.lists.builder.nodes)
-    return found.lists.builder.snapshot(policy.name, rt.clock(), seen, gaps)
+    return found.lists.builder.snapshot(policy.name, runtime.clock(), seen, gaps)
 
 
-def share_lists(policy: Policy, rt: Runtime) -> None:
+def share_lists(policy: Policy, runtime: Runtime) -> None:
     """Store what this pass has read for other processes, where the deployment has a place for it. Raises nothing: the
     pass is over."""
-    if rt.kept_lists is None or policy.reading is ClusterReading.FULL:
+    if runtime.kept_lists is None or policy.reading is ClusterReading.FULL:
         return
     try:
-        size = rt.kept_lists().save(policy.name)
+        size = runtime.kept_lists().save(policy.name)
     except OutscalerError as error:
         logger.warning("lists not stored", cluster=policy.name, **failure(error))
         return
@@ -151,7 +153,7 @@ def _read(
     policy: Policy,
     kube: KubeClient,
     groups: Observe,
-    rt: Runtime,
+    runtime: Runtime,
     kept: KeptLists | None,
     results: list[ReadResult],
 ) -> Snapshot:
@@ -159,16 +161,18 @@ def _read(
         policy.name,
         kube,
         groups,
-        rt.clock(),
+        runtime.clock(),
         namespace=policy.options.namespace,
         rules=obeyed(policy),
         kept=kept,
         report=results.append,
-        check=lambda: rt.memory_usage.check(rt.memory_size),
+        check=lambda: runtime.memory_usage.check(runtime.memory_size),
     )
 
 
-def _with_groups(full: Snapshot, seen: Snapshot) -> Snapshot:
+def _with_groups(full_snapshot: Snapshot, snapshot: Snapshot) -> Snapshot:
     """Return the full read with the groups, and with their gaps, which were read once."""
-    known = set(full.gaps)
-    return msgspec.structs.replace(full, gaps=(*full.gaps, *(gap for gap in seen.gaps if gap not in known)))
+    known = set(full_snapshot.gaps)
+    return msgspec.structs.replace(
+        full_snapshot, gaps=(*full_snapshot.gaps, *(gap for gap in snapshot.gaps if gap not in known))
+    )

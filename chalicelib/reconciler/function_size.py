@@ -16,30 +16,30 @@ from chalicelib.store.leases import Lease
 from chalicelib.store.scan_state import ScanState
 
 
-def wanted_before(pace: ScanState, rt: Runtime) -> str:
-    """Return why this pass needs the large function, "" where it does not. pace: the row before the lease is acquired.
+def wanted_before(scan: ScanState, runtime: Runtime) -> str:
+    """Return why this pass needs the large function, "" where it does not. scan: the row before the lease is acquired.
     A lease that is still in force belongs to a running pass, not to one that died."""
-    if rt.hand_over is None:
+    if runtime.hand_over is None:
         return ""
-    now = rt.clock()
-    died = pace.memory.unended > 0 and pace.lease_until < now
-    return why_large(pace.memory, rt.memory_size, now, died=died)
+    now = runtime.clock()
+    died = scan.memory.unended > 0 and scan.lease_until < now
+    return why_large(scan.memory, runtime.memory_size, now, died=died)
 
 
-def wanted_with(lease: Lease, rt: Runtime) -> str:
+def wanted_with(lease: Lease, runtime: Runtime) -> str:
     """Return the same with the lease, whose row already counts this pass."""
-    if rt.hand_over is None:
+    if runtime.hand_over is None:
         return ""
-    return why_large(lease.memory, rt.memory_size, rt.clock(), died=lease.memory.unended > 1)
+    return why_large(lease.memory, runtime.memory_size, runtime.clock(), died=lease.memory.unended > 1)
 
 
-def handed_over(message: ReconcileMessage, why: str, rt: Runtime) -> bool:
+def handed_over(message: ReconcileMessage, why: str, runtime: Runtime) -> bool:
     """Return whether the large function has accepted the message. If not, the log says why, and this function makes the
     pass."""
-    if rt.hand_over is None:
+    if runtime.hand_over is None:
         return False
     try:
-        rt.hand_over(encode(message))
+        runtime.hand_over(encode(message))
     except NotInvoked as error:
         logger.warning(
             "large function not invoked; reconciling in the small one",

@@ -14,18 +14,18 @@ from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 
 
-def resend_operations(cluster: str, opened: tuple[Operation, ...] | StoreError, rt: Runtime) -> tuple[str, ...]:
+def resend_operations(cluster: str, opened: tuple[Operation, ...] | StoreError, runtime: Runtime) -> tuple[str, ...]:
     """Send operations again that were saved but never sent, or have been silent since; return their ids. opened: the
     cluster's open operations, or the error that is raised because they cannot be read."""
     if isinstance(opened, StoreError):
         raise opened
-    now = rt.clock()
+    now = runtime.clock()
     swept = []
     for operation in opened:
         why = resend_reason(operation, now)
         if why:
-            rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
-            rt.store.operations.mark_sent(cluster, operation.spec.id, now)
+            runtime.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
+            runtime.store.operations.mark_sent(cluster, operation.spec.id, now)
             logger.warning("operation re-sent", cluster=cluster, operation=operation.spec.id, why=why)
             swept.append(operation.spec.id)
     return tuple(swept)

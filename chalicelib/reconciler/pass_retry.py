@@ -24,7 +24,7 @@ MOST = 5
 _CLOCKS = 5.0  # seconds of clock difference between two functions: the retry must find the window closed
 
 
-def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime) -> bool:
+def ask_again_soon(message: ReconcileMessage, error: OutscalerError, runtime: Runtime) -> bool:
     """Return whether the message was sent again, or an equivalent one is under way; if not, the queue must keep it.
 
     Not for a scheduled pass, which the next tick requests, nor for an operator's mistake, which time does not correct.
@@ -32,9 +32,9 @@ def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime
     if message.reason == Cause.SCHEDULE.value or isinstance(error, BadInput) or message.tries >= MOST:
         return False
     try:
-        if _first(message.cluster, rt):
-            again = msgspec.structs.replace(message, at=rt.clock(), tries=message.tries + 1)
-            rt.sender.send(RECONCILE, encode(again), whole_delay(AFTER))
+        if _first(message.cluster, runtime):
+            again = msgspec.structs.replace(message, at=runtime.clock(), tries=message.tries + 1)
+            runtime.sender.send(RECONCILE, encode(again), whole_delay(AFTER))
     except NotSent:
         return False
     logger.error(
@@ -43,10 +43,10 @@ def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime
     return True
 
 
-def _first(cluster: str, rt: Runtime) -> bool:
+def _first(cluster: str, runtime: Runtime) -> bool:
     """Return whether no other failed wake-up of the cluster has requested this already; True where the table fails,
     too."""
     try:
-        return rt.store.debounce.first_use(cluster, "retry", AFTER - _CLOCKS, kind="retry")
+        return runtime.store.debounce.first_use(cluster, "retry", AFTER - _CLOCKS, kind="retry")
     except StoreError:
         return True

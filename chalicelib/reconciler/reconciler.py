@@ -89,82 +89,82 @@ _MOST_WAITS = 3  # waits for further pods in a pass; together they end SETTLED_A
 class Look(Protocol):
     """Reads the cluster."""
 
-    def __call__(self, before: Memory, *, pods_only: bool = False) -> Snapshot:
-        """Return the cluster now. before: the memory that was read before. pods_only: use the groups of the last
+    def __call__(self, old_memory: Memory, *, pods_only: bool = False) -> Snapshot:
+        """Return the cluster now. old_memory: the memory that was read before. pods_only: use the groups of the last
         call."""
 
 
-def handle(body: str, rt: Runtime) -> None:
+def handle(body: str, runtime: Runtime) -> None:
     """Process a message. Raises BadInput for a malformed message. Raises ClusterError where the cluster cannot be read
     at all, and StoreError, for a scheduled pass and for a wake-up that was retried several times. Raises NewerSchema
     for every message where a newer release has written the table."""
     message = decode_reconcile(body)
-    rt.store.schema.raise_to_own()
+    runtime.store.schema.raise_to_own()
     try:
-        _pass(message, rt)
+        _pass(message, runtime)
     except OutscalerError as error:
-        if not ask_again_soon(message, error, rt):
+        if not ask_again_soon(message, error, runtime):
             raise
 
 
-def handle_large(body: str, rt: Runtime) -> None:
+def handle_large(body: str, runtime: Runtime) -> None:
     """Process a message in the large function, which never hands it over."""
-    handle(body, replace(rt, hand_over=None))
+    handle(body, replace(runtime, hand_over=None))
 
 
-def _pass(message: ReconcileMessage, rt: Runtime) -> None:
-    policy = current(message.cluster, rt)
+def _pass(message: ReconcileMessage, runtime: Runtime) -> None:
+    policy = current(message.cluster, runtime)
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
         return
     if message.reason == Cause.SCHEDULE.value:
-        pace = rt.store.scan_states.due(policy.name)
+        pace = runtime.store.scan_states.due(policy.name)
         if is_superseded(message.at, pace.last_pass, policy.scan_interval):
             return
-        why = wanted_before(pace, rt)
+        why = wanted_before(pace, runtime)
         if why:
-            if handed_over(message, why, rt):
+            if handed_over(message, why, runtime):
                 return
-            rt = replace(rt, hand_over=None)
-    lease = _lease(message, policy, rt)
+            runtime = replace(runtime, hand_over=None)
+    lease = _lease(message, policy, runtime)
     if lease is not None:
-        _under_lease(message, policy, lease, rt)
+        _under_lease(message, policy, lease, runtime)
 
 
-def _lease(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
+def _lease(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> Lease | None:
     """Return the lease for a pass of this function; None where another pass has it, or the large function is to make
     the pass."""
-    lease = _taken(message, policy, rt)
-    why = wanted_with(lease, rt) if lease is not None else ""
+    lease = _taken(message, policy, runtime)
+    why = wanted_with(lease, runtime) if lease is not None else ""
     if lease is None or not why:
         return lease
     # Released first, so that the large function finds it free. After a crash the count stays, for the large function
     # to see.
-    rt.store.leases.release(lease, ended=lease.memory.unended <= 1)
-    return None if handed_over(message, why, rt) else _taken(message, policy, rt)
+    runtime.store.leases.release(lease, ended=lease.memory.unended <= 1)
+    return None if handed_over(message, why, runtime) else _taken(message, policy, runtime)
 
 
-def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
+def _taken(message: ReconcileMessage, policy: Policy, runtime: Runtime) -> Lease | None:
     try:
-        return rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
+        return runtime.store.leases.acquire(policy.name, runtime.owner(), LEASE_FOR)
     except LeaseHeld as held:
         if message.reason == Cause.SCHEDULE.value:
             # The message has arrived; leaving the marker would make the next ticks skip the cluster.
-            rt.store.scan_states.clear_queued(policy.name)
+            runtime.store.scan_states.clear_queued(policy.name)
         else:
-            _come_back(message, held, rt)
+            _come_back(message, held, runtime)
         return None
 
 
-def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
-    began, tale = rt.clock(), PassRecorder(policy, lease, rt)
-    rt.memory_usage.begin()
+def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtime: Runtime) -> None:
+    began, tale = runtime.clock(), PassRecorder(policy, lease, runtime)
+    runtime.memory_usage.begin()
     decision: RecordedDecision | None = None
     exceeded: MemoryExceeded | None = None
     try:
-        decision = run(policy, lease, tale, rt)
+        decision = run(policy, lease, tale, runtime)
     except MemoryExceeded as error:
-        if rt.hand_over is None:
+        if runtime.hand_over is None:
             tale.pass_failed(error)
             raise
         exceeded = error
@@ -173,7 +173,7 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         logger.warning(
             "memory changed during every attempt; reconcile requeued", cluster=policy.name, detail=str(stale)
         )
-        _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
+        _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, runtime)
     except Exception as error:
         tale.pass_failed(error)
         raise
@@ -182,12 +182,12 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         # redeliveries.
         taken = memory_after(
             lease.memory,
-            rt.memory_usage.end(),
-            rt.memory_size,
-            rt.clock(),
+            runtime.memory_usage.end(),
+            runtime.memory_size,
+            runtime.clock(),
             partial=tale.read_scope is ReadScope.CHANGES,
         )
-        rt.store.leases.release(
+        runtime.store.leases.release(
             lease,
             passed_at=began if exceeded is None else None,
             decision=tale.decision,
@@ -197,103 +197,103 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
             memory=taken,
         )
     if exceeded is not None:
-        _hand_over_late(message, policy, exceeded, rt)
+        _hand_over_late(message, policy, exceeded, runtime)
         return
     # The lease is free already: S3 may need seconds.
-    share_lists(policy, rt)
+    share_lists(policy, runtime)
     if decision is not None:
         # Imported here, because it is off by default.
         from chalicelib.replay.recording import record
 
-        record(decision, rt.decisions)
+        record(decision, runtime.decisions)
 
 
-def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, rt: Runtime) -> None:
+def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryExceeded, runtime: Runtime) -> None:
     """Hand over a pass for which this function has too little memory. Nothing was decided, and the lease is free.
     Raises MemoryExceeded, as the failure of the pass, where the large function is not invoked."""
-    if handed_over(message, str(exceeded), rt):
+    if handed_over(message, str(exceeded), runtime):
         return
-    if (lease := _taken(message, policy, rt)) is not None:
-        tale = PassRecorder(policy, lease, rt)
+    if (lease := _taken(message, policy, runtime)) is not None:
+        tale = PassRecorder(policy, lease, runtime)
         tale.pass_failed(exceeded)
-        rt.store.leases.release(lease, passed_at=rt.clock(), failure=tale.failure)
+        runtime.store.leases.release(lease, passed_at=runtime.clock(), failure=tale.failure)
     raise exceeded
 
 
-def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
+def _come_back(message: ReconcileMessage, held: LeaseHeld, runtime: Runtime) -> None:
     """Queue a wake-up again, once, if it arrives during a pass: it may report a change that the pass has not seen."""
-    left = held.until - rt.clock()
-    _ask_again(message, BUSY_AT_FIRST if left > LEASE_FOR - BUSY_FOR else min(max(left, 1.0), BUSY_FOR), rt)
+    left = held.until - runtime.clock()
+    _ask_again(message, BUSY_AT_FIRST if left > LEASE_FOR - BUSY_FOR else min(max(left, 1.0), BUSY_FOR), runtime)
 
 
-def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
+def _ask_again(message: ReconcileMessage, after: float, runtime: Runtime) -> None:
     """Send the message once more, unless an equivalent one is under way. Raises StoreError, NotSent: then the queue
     redelivers the first one."""
-    if rt.store.debounce.first_use(message.cluster, "again", after, kind="again"):
-        rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
+    if runtime.store.debounce.first_use(message.cluster, "again", after, kind="again"):
+        runtime.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=runtime.clock())), whole_delay(after))
 
 
-def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> RecordedDecision | None:
+def run(policy: Policy, lease: Lease, recorder: PassRecorder, runtime: Runtime) -> RecordedDecision | None:
     """Run one pass under a lease and return the decision if it is to be recorded. Raises ClusterError, StoreError
     (LeaseLost: nothing was done)."""
-    until = rt.clock() + DECIDED_WITHIN
-    make_room(policy.name, lease.memory.peak, rt)
-    kube = connected(policy, rt)
-    providers = rt.providers(observing(policy), kube, rt.read_secret)
+    until = runtime.clock() + DECIDED_WITHIN
+    make_room(policy.name, lease.memory.peak, runtime)
+    kube = connected(policy, runtime)
+    providers = runtime.providers(observing(policy), kube, runtime.read_secret)
 
     observed: list[tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]] = []
 
-    def look(before: Memory, *, pods_only: bool = False) -> Snapshot:
+    def look(old_memory: Memory, *, pods_only: bool = False) -> Snapshot:
         def groups(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
             if not pods_only:
                 observed[:] = [read_node_groups(providers, nodes)]
             return observed[0]
 
-        reading, left = rt.tracing.part("read", cluster=policy.name), max(until - rt.clock(), _LEAST)
-        with tale.timed("updateClusterState"), reading, time_limit(left, rt.clock):
-            seen, tale.read_scope = observe(policy, kube, groups, rt, before)
-        rt.checkpoint("reconcile:observed")
+        reading, left = runtime.tracing.part("read", cluster=policy.name), max(until - runtime.clock(), _LEAST)
+        with recorder.timed("updateClusterState"), reading, time_limit(left, runtime.clock):
+            seen, recorder.read_scope = observe(policy, kube, groups, runtime, old_memory)
+        runtime.checkpoint("reconcile:observed")
         return seen
 
-    plan, snapshot, before = _decide_and_save(policy, look, lease, tale, rt, until)
-    rt.checkpoint("reconcile:saved")
+    plan, snapshot, before = _decide_and_save(policy, look, lease, recorder, runtime, until)
+    runtime.checkpoint("reconcile:saved")
     permission = permitted(policy)
     act = permission.act
     marks: tuple[TaintUpdate, ...] = ()
-    last = tale.decision
-    with time_limit(until + PUBLISHED_WITHIN - rt.clock(), rt.clock):
+    last = recorder.decision
+    with time_limit(until + PUBLISHED_WITHIN - runtime.clock(), runtime.clock):
         if act:
-            send(plan.operations, rt)
-            marks = _mark(plan, kube, policy, rt)
-        with rt.tracing.part("publish", cluster=policy.name, plan=plan.id):
-            tale.plan_saved(plan, snapshot, marks, kube if act else None)
+            send(plan.operations, runtime)
+            marks = _mark(plan, kube, policy, runtime)
+        with runtime.tracing.part("publish", cluster=policy.name, plan=plan.id):
+            recorder.plan_saved(plan, snapshot, marks, kube if act else None)
     if not act and not permission.paused:
         # Imported here, because a pass that acts needs none of it.
         from chalicelib.reconciler.shadow_pass import compare
 
-        compare(plan, snapshot, before, policy, kube, lease, rt, until)
-    if not (policy.record_decisions and rt.decisions) or rt.clock() > until + RECORDED_WITHIN:
+        compare(plan, snapshot, before, policy, kube, lease, runtime, until)
+    if not (policy.record_decisions and runtime.decisions) or runtime.clock() > until + RECORDED_WITHIN:
         return None
     from chalicelib.replay.recorded_decision import RecordedDecision
     from chalicelib.replay.recording import has_changes
 
-    if not has_changes(plan) or (tale.decision == last and not plan.operations):
+    if not has_changes(plan) or (recorder.decision == last and not plan.operations):
         return None
     return RecordedDecision(snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act)
 
 
-def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[TaintUpdate, ...]:
+def _mark(plan: Plan, kube: KubeClient, policy: Policy, runtime: Runtime) -> tuple[TaintUpdate, ...]:
     """Write the taint updates and return those that were written. The others are planned again; the pass is saved and
     not repeated for them."""
     try:
-        return taint_writer.apply(plan.marks, kube, policy.options, rt.clock, policy.name)
+        return taint_writer.apply(plan.marks, kube, policy.options, runtime.clock, policy.name)
     except OutscalerError as error:
         logger.error("nodes not marked", cluster=policy.name, **failure(error))
         return ()
 
 
 def _decide_and_save(
-    policy: Policy, look: Look, lease: Lease, tale: PassRecorder, rt: Runtime, until: float
+    policy: Policy, look: Look, lease: Lease, recorder: PassRecorder, runtime: Runtime, until: float
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
     instant after which the best plan found so far is used.
@@ -307,39 +307,39 @@ def _decide_and_save(
     cluster again, but not the vendors. Memory stays as it was read before both.
     """
 
-    def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
-        with tale.timed("autoscaling"), rt.tracing.part("plan", cluster=policy.name):
-            left = until - rt.clock()
+    def now_decide(snapshot: Snapshot, old_memory: Memory) -> tuple[Plan, Memory]:
+        with recorder.timed("autoscaling"), runtime.tracing.part("plan", cluster=policy.name):
+            left = until - runtime.clock()
             return plan_cluster(
                 snapshot,
                 _in_time(policy, left),
-                before,
+                old_memory,
                 snapshot.taken_at,
                 lease.token,
-                clock=rt.clock,
+                clock=runtime.clock,
                 within=max(left, _LEAST),
             )
 
     act = permitted(policy).act
     for attempt in range(_TRIES):
-        before = rt.store.memory.load(policy.name)
+        before = runtime.store.memory.load(policy.name)
         snapshot = look(before)
         plan, after = now_decide(snapshot, before)
         for _ in range(_MOST_WAITS):
             if not 0 < plan.waits_for_pods <= SETTLED_AFTER:
                 break
-            rt.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - rt.clock()))
+            runtime.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - runtime.clock()))
             snapshot = look(before, pods_only=True)
             plan, after = now_decide(snapshot, before)
         if act and plan.operations:
-            foreign = _claimed_elsewhere(policy, snapshot, plan.operations, rt)
+            foreign = _claimed_elsewhere(policy, snapshot, plan.operations, runtime)
             if foreign:
                 snapshot = _without(snapshot, foreign)
                 plan, after = now_decide(snapshot, before)
         operations = _signed(plan.operations, lease) if act else ()
         try:
-            with rt.tracing.part("save", cluster=policy.name):
-                rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
+            with runtime.tracing.part("save", cluster=policy.name):
+                runtime.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
         except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise
@@ -357,15 +357,15 @@ def _in_time(policy: Policy, left: float) -> Policy:
     )
 
 
-def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
+def _kept(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
     """Return the memory to save. Cluster-wide instants are written by executors and never overwritten from here. The
     circuit breaker counts removals, so a pass that removes nothing leaves it unchanged."""
     return msgspec.structs.replace(
-        after,
-        last_scale_up=before.last_scale_up,
-        last_scale_down=before.last_scale_down,
-        last_scale_down_failure=before.last_scale_down_failure,
-        breaker=after.breaker if act else before.breaker,
+        new_memory,
+        last_scale_up=old_memory.last_scale_up,
+        last_scale_down=old_memory.last_scale_down,
+        last_scale_down_failure=old_memory.last_scale_down_failure,
+        breaker=new_memory.breaker if act else old_memory.breaker,
     )
 
 
@@ -374,7 +374,7 @@ def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, .
 
 
 def _claimed_elsewhere(
-    policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], rt: Runtime
+    policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], runtime: Runtime
 ) -> dict[str, str]:
     """Return groups that operations are planned for and that another cluster of this deployment owns
     (docs/architecture.md).
@@ -382,14 +382,14 @@ def _claimed_elsewhere(
     A group that another cluster claimed under its former key belongs to that cluster as long as the claim is valid.
     """
     former = ownership_keys.former(policy, snapshot, operations)
-    claims = rt.store.group_ownership.all() if former else ()
+    claims = runtime.store.group_ownership.all() if former else ()
     owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
     foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
     wanted = {
         key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items() if group not in foreign
     }
     weak = {group.id for group in snapshot.groups if group.discovered}
-    others = rt.store.group_ownership.claim_groups(
+    others = runtime.store.group_ownership.claim_groups(
         policy.name,
         wanted,
         discovered={key for key, group in wanted.items() if group in weak},
@@ -421,16 +421,16 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
 
 
-def send(operations: Sequence[Operation], rt: Runtime) -> None:
+def send(operations: Sequence[Operation], runtime: Runtime) -> None:
     """Send a message per operation. An operation whose message cannot be sent, or recorded as sent, is saved and sent
     by the sweeper."""
     for operation in operations:
         try:
-            rt.sender.send(
+            runtime.sender.send(
                 act_queue(operation.spec.provider), encode(ActMessage(operation.spec.cluster, operation.spec.id)), 0
             )
-            rt.checkpoint("reconcile:sent")
-            rt.store.operations.mark_sent(operation.spec.cluster, operation.spec.id, rt.clock())
+            runtime.checkpoint("reconcile:sent")
+            runtime.store.operations.mark_sent(operation.spec.cluster, operation.spec.id, runtime.clock())
         except (NotSent, StoreError) as error:
             logger.error(
                 "operation not sent; the sweeper re-sends it",

@@ -61,55 +61,55 @@ class Report(msgspec.Struct, frozen=True):
         return facts
 
 
-def run(rt: Runtime) -> Report:
+def run(runtime: Runtime) -> Report:
     """Run one tick over all clusters. Raises NewerSchema where a newer release has written the table, StoreError where
     neither the schema nor the list of clusters can be read; then nothing was sent."""
-    rt.store.schema.check()
-    documents = rt.store.policies.all_current()
-    _notice_old_place(documents, rt)
+    runtime.store.schema.check()
+    documents = runtime.store.policies.all_current()
+    _notice_old_place(documents, runtime)
     policies: list[Policy] = []
     queued: list[str] = []
     swept: list[str] = []
     failed: set[str] = set()
     for stored in documents:
         with _contained(stored.name, "policy", failed):
-            policies.append(in_force(stored, rt.clock(), rt.deployment))
+            policies.append(in_force(stored, runtime.clock(), runtime.deployment))
     planning = [policy for policy in policies if permitted(policy).plan]
-    states = _scan_states(planning, rt)
+    states = _scan_states(planning, runtime)
     for policy in planning:
         with _contained(policy.name, "schedule", failed):
-            if queue_scans(policy, states.get(policy.name), rt):
+            if queue_scans(policy, states.get(policy.name), runtime):
                 queued.append(policy.name)
     # In every mode, and where the policy cannot be read: the executor cancels and rolls back operations that were
     # already started, under the last readable policy.
-    opened = rt.store.operations.look_at_each([stored.name for stored in documents])
+    opened = runtime.store.operations.look_at_each([stored.name for stored in documents])
     for stored in documents:
         with _contained(stored.name, "sweep", failed):
-            swept.extend(resend_operations(stored.name, opened[stored.name], rt))
+            swept.extend(resend_operations(stored.name, opened[stored.name], runtime))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     expected = sum(permitted(policy).plan and policy.scan_interval <= EXPECTED_WITHIN for policy in policies)
     logger.info(
         "tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed, expected=expected
     )
     with _contained("", "notifications", set()):
-        _notify(policies, rt)
+        _notify(policies, runtime)
     return report
 
 
-def _notify(policies: Sequence[Policy], rt: Runtime) -> None:
+def _notify(policies: Sequence[Policy], runtime: Runtime) -> None:
     """Send notifications, after the messages that passes wait for. The code is loaded where a policy has some."""
     if any(policy.notifications is not None for policy in policies):
         from chalicelib.notify.channels import channels_of
         from chalicelib.notify.run import notify
 
-        notify(policies, rt.store, channels_of(rt), rt.clock)
+        notify(policies, runtime.store, channels_of(runtime), runtime.clock)
 
 
-def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
+def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:
     """Log policies that an unfinished upgrade has left behind, once per tick. They are never used, and the tick does
     not fail."""
     try:
-        left = rt.store.moving.not_moved(known)
+        left = runtime.store.moving.not_moved(known)
     except StoreError as error:
         logger.warning("the previous location of policies cannot be read", detail=str(error))
         return
@@ -117,39 +117,39 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
         logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
 
 
-def _scan_states(policies: Sequence[Policy], rt: Runtime) -> dict[str, ScanState | StoreError]:
+def _scan_states(policies: Sequence[Policy], runtime: Runtime) -> dict[str, ScanState | StoreError]:
     """Return the scan state of every cluster, or why it cannot be read; {} if they cannot be read together. A state may
     be as old as the tick: a message too many is superseded when it arrives, and the marker prevents a second one."""
     try:
-        return rt.store.scan_states.due_by([policy.name for policy in policies])
+        return runtime.store.scan_states.due_by([policy.name for policy in policies])
     except StoreError as error:
         logger.warning("scan states cannot be read together", **failure(error))
         return {}
 
 
-def queue_scans(policy: Policy, state: ScanState | StoreError | None, rt: Runtime) -> bool:
+def queue_scans(policy: Policy, state: ScanState | StoreError | None, runtime: Runtime) -> bool:
     """Send the messages of this cluster's slots until the next tick; False if none is due or some are under way. state:
     None where it is still to be read, or the error that is raised because it cannot be read."""
     if isinstance(state, StoreError):
         raise state
-    now = rt.clock()
-    pace = state or rt.store.scan_states.due(policy.name)
+    now = runtime.clock()
+    pace = state or runtime.store.scan_states.due(policy.name)
     due = scan_slots(pace.last_pass, policy.scan_interval, now)
     if not due:
         return False
     marker = due[-1] + LOST_AFTER
-    if not rt.store.scan_states.mark_queued(policy.name, marker):
+    if not runtime.store.scan_states.mark_queued(policy.name, marker):
         logger.info("already queued", cluster=policy.name, queued_until=pace.queued_until)
         return False
     sent = 0
     try:
         for at in due:
             message = ReconcileMessage(cluster=policy.name, reason=Cause.SCHEDULE.value, at=at)
-            rt.sender.send(RECONCILE, encode(message), whole_delay(at - now))
+            runtime.sender.send(RECONCILE, encode(message), whole_delay(at - now))
             sent += 1
     except NotSent:
         if not sent:  # no message is under way: the next tick must not wait for one
-            rt.store.scan_states.clear_queued(policy.name, marker)
+            runtime.store.scan_states.clear_queued(policy.name, marker)
         raise
     return True
 

@@ -36,43 +36,43 @@ ASKED_WITHIN = 20.0
 def compare(
     plan: Plan,
     snapshot: Snapshot,
-    before: Memory,
+    old_memory: Memory,
     policy: Policy,
     kube: KubeClient,
     lease: Lease,
-    rt: Runtime,
+    runtime: Runtime,
     until: float,
 ) -> None:
-    """Record what changed since the last pass. before: the memory that the plan was made with. until: when the pass
+    """Record what changed since the last pass. old_memory: the memory that the plan was made with. until: when the pass
     must be over. Never raises."""
     try:
-        _compare(Pass(snapshot, policy, before, plan, _status(policy, kube), lease.token), rt, until)
+        _compare(Pass(snapshot, policy, old_memory, plan, _status(policy, kube), lease.token), runtime, until)
     except Exception as error:
         logger.exception("comparison not recorded", cluster=policy.name, **failure(error))
 
 
-def _compare(now: Pass, rt: Runtime, until: float) -> None:
-    rows = rt.store.shadow()
-    last = rows.load(now.policy.name)
-    step = advance(last, now)
+def _compare(this_pass: Pass, runtime: Runtime, until: float) -> None:
+    rows = runtime.store.shadow()
+    last = rows.load(this_pass.policy.name)
+    step = advance(last, this_pass)
     ledger = step.ledger
     if step.question is not None:
-        if until - rt.clock() < ASKED_WITHIN:
+        if until - runtime.clock() < ASKED_WITHIN:
             ledger = postponed(ledger, step.question)
         else:
-            past = rebuild(now.snapshot, now.before, step.question, now.policy.options)
+            past = rebuild(this_pass.snapshot, this_pass.before, step.question, this_pass.policy.options)
             answer, _ = plan_cluster(
                 past.snapshot,
-                _in_time(now.policy),
+                _in_time(this_pass.policy),
                 past.memory,
                 past.snapshot.taken_at,
-                now.token,
-                clock=rt.clock,
+                this_pass.token,
+                clock=runtime.clock,
                 within=ASKED_WITHIN,
             )
-            ledger = answered(ledger, step.question, answer, past, now)
+            ledger = answered(ledger, step.question, answer, past, this_pass)
     if worth_writing(last, ledger):
-        rows.save(now.policy.name, ledger, now.token)
+        rows.save(this_pass.policy.name, ledger, this_pass.token)
 
 
 def _in_time(policy: Policy) -> Policy:

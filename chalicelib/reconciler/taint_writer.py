@@ -31,7 +31,7 @@ _REFUSALS = 3
 
 
 def apply(
-    marks: Sequence[TaintUpdate], cluster: KubeClient, options: Options, clock: Callable[[], float], name: str = ""
+    marks: Sequence[TaintUpdate], kube: KubeClient, options: Options, clock: Callable[[], float], name: str = ""
 ) -> tuple[TaintUpdate, ...]:
     """Write the taints and return those that were written. Hard taints first, for at most CLEANING seconds; then soft
     ones in the given order, with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds
@@ -53,7 +53,7 @@ def apply(
             if clock() >= until or refused >= _REFUSALS:
                 break
             try:
-                written += [mark] if _write(mark, cluster, clock, name) else []
+                written += [mark] if _write(mark, kube, clock, name) else []
                 refused = 0
             except Unauthorized as refusal:
                 refused = _REFUSALS
@@ -68,35 +68,35 @@ def apply(
     return tuple(written)
 
 
-def _write(mark: TaintUpdate, cluster: KubeClient, clock: Callable[[], float], name: str) -> bool:
+def _write(update: TaintUpdate, kube: KubeClient, clock: Callable[[], float], name: str) -> bool:
     """Write one update; return whether it changed anything. Raises Forbidden, Unauthorized."""
     try:
-        changed = _WRITERS[mark.action](mark, cluster, clock())
+        changed = _WRITERS[update.action](update, kube, clock())
     except NotFound:
         return False
     except (Forbidden, Unauthorized):
         raise
     except ClusterError as error:
-        logger.warning("node not marked", cluster=name, node=mark.node, action=mark.action, **failure(error))
+        logger.warning("node not marked", cluster=name, node=update.node, action=update.action, **failure(error))
         return False
     if changed:
-        logger.info("node marked", cluster=name, node=mark.node, action=mark.action)
+        logger.info("node marked", cluster=name, node=update.node, action=update.action)
     return changed
 
 
-def _cleanup(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
+def _cleanup(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
     del now
-    return remove_taint(cluster, mark.node, TO_BE_DELETED, uncordon=mark.cordoned)
+    return remove_taint(kube, update.node, TO_BE_DELETED, uncordon=update.cordoned)
 
 
-def _unsoften(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
+def _unsoften(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
     del now
-    return remove_soft_taint(cluster, mark.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
+    return remove_soft_taint(kube, update.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
 
 
-def _soften(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
+def _soften(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(now)))
-    return add_taint(cluster, mark.node, soft, cordon=False, unless=TO_BE_DELETED)
+    return add_taint(kube, update.node, soft, cordon=False, unless=TO_BE_DELETED)
 
 
 _WRITERS: Mapping[str, Callable[[TaintUpdate, KubeClient, float], bool]] = MappingProxyType(

@@ -65,22 +65,22 @@ def read(data: bytes) -> CarryOver:
         return CarryOver()
 
 
-def write(left: CarryOver) -> bytes:
+def write(carry_over: CarryOver) -> bytes:
     """Encode it for the rows, a kilobyte or two. `told` changes seldom, so it is a separate part
     (store/carry_over_rows.py)."""
-    often = _packed(msgspec.structs.replace(left, told=b""), _WORDS)
+    often = _packed(msgspec.structs.replace(carry_over, told=b""), _WORDS)
     if len(often) < carry_over_rows.LARGEST_INSIDE:
-        return carry_over_rows.joined(often, _packed(CarryOver(told=left.told)) if left.told else b"")
-    data = _packed(left)
+        return carry_over_rows.joined(often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b"")
+    data = _packed(carry_over)
     if len(data) <= LONGEST:
         return data
-    whole = {series: value for series, value in left.gauges.items() if not series.startswith("node_group_")}
-    return _packed(msgspec.structs.replace(left, gauges=whole))
+    whole = {series: value for series, value in carry_over.gauges.items() if not series.startswith("node_group_")}
+    return _packed(msgspec.structs.replace(carry_over, gauges=whole))
 
 
-def _packed(left: CarryOver, words: bytes = b"") -> bytes:
+def _packed(carry_over: CarryOver, words: bytes = b"") -> bytes:
     packer = zlib.compressobj(9, zdict=words) if words else zlib.compressobj(6)
-    return packer.compress(msgspec.msgpack.encode(left)) + packer.flush()
+    return packer.compress(msgspec.msgpack.encode(carry_over)) + packer.flush()
 
 
 def _unpacked(data: bytes) -> CarryOver:

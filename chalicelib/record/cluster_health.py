@@ -14,7 +14,7 @@ LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""
 
 
-def health(interval: float | None, pace: ScanState, now: float, *, planned: bool) -> str:
+def health(interval: float | None, scan: ScanState, now: float, *, planned: bool) -> str:
     """Return the first of these that applies: unreadable (the stored policy), off, waiting (no pass yet), late (a pass
     is overdue), `failing: CLASS since INSTANT`, ok. If the last pass before an overdue one failed, `late, failing:
     …` says both.
@@ -25,19 +25,19 @@ def health(interval: float | None, pace: ScanState, now: float, *, planned: bool
         return "unreadable"
     if not planned:
         return "off"
-    if not pace.last_pass:
+    if not scan.last_pass:
         return "waiting"
-    late = ("late",) if now - pace.last_pass > interval + LATE_AFTER else ()
-    failing = (f"failing: {pace.failure.cls} since {format_time(pace.failure.since)}",) if pace.failure else ()
+    late = ("late",) if now - scan.last_pass > interval + LATE_AFTER else ()
+    failing = (f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}",) if scan.failure else ()
     return ", ".join(late + failing) or "ok"
 
 
-def results(pace: ScanState) -> dict[str, Any]:
+def results(scan: ScanState) -> dict[str, Any]:
     """Return lastPass, lastSuccess and lastError as JSON values: RFC 3339, null for never."""
-    failure = pace.failure
+    failure = scan.failure
     return {
-        "lastPass": _instant(pace.last_pass),
-        "lastSuccess": _instant(pace.last_success),
+        "lastPass": _instant(scan.last_pass),
+        "lastSuccess": _instant(scan.last_success),
         "lastError": failure
         and {
             "class": failure.cls,

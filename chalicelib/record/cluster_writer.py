@@ -55,7 +55,7 @@ class ClusterWriter(LazyKubeClient):
         return configmaps.get(self.connected, namespace, name)
 
     def change(
-        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+        self, namespace: str, name: str, config_map: ConfigMap, data: dict[str, str], annotations: dict[str, str]
     ) -> None:
         """See ConfigMapApi."""
-        configmaps.patch(self.connected, namespace, name, found, data, annotations)
+        configmaps.patch(self.connected, namespace, name, config_map, data, annotations)

@@ -115,9 +115,9 @@ def _of_group(group: GroupVerdict) -> dict[str, float]:
     }
 
 
-def _cause(backoff: Reason) -> str:
+def _cause(backoff_reason: Reason) -> str:
     """Return the class of the error; its text and the vendor's code are in the status ConfigMap and the journal."""
-    words = (str(backoff.params.get(name, "")) for name in ("class", "code", "error"))
+    words = (str(backoff_reason.params.get(name, "")) for name in ("class", "code", "error"))
     return next((known for word in words if (known := known_reason(word.partition(":")[0])) != "Other"), "Other")
 
 

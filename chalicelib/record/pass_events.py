@@ -24,16 +24,16 @@ from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, abou
 from chalicelib.record.pass_facts import PassFacts
 
 
-def events_of_pass(seen: PassFacts) -> list[Event]:
+def events_of_pass(facts: PassFacts) -> list[Event]:
     """Return every event of this pass, at most PODS_TOLD per fact."""
-    return [event for fact, tell in FACTS for event in tell(fact, seen)[:PODS_TOLD]]
+    return [event for fact, tell in FACTS for event in tell(fact, facts)[:PODS_TOLD]]
 
 
-def not_triggered(verdict: UnschedulablePods, text: Callable[[Reason], str] = reason_text.text) -> str:
+def not_triggered(unschedulable: UnschedulablePods, text: Callable[[Reason], str] = reason_text.text) -> str:
     """Return how many groups have which reason, the most frequent first, equally frequent ones by their text
     (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several times counts once for it.
     Where all say that the cluster is full, only that is reported."""
-    said = [{reason.key: reason for reason in reasons}.values() for reasons in verdict.reasons.values()]
+    said = [{reason.key: reason for reason in reasons}.values() for reasons in unschedulable.reasons.values()]
     if said and all(reason.code is ReasonCode.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
         return text(next(iter(said[0])))
     counts = Counter(words for reasons in said for words in {text(reason) for reason in reasons})
@@ -41,10 +41,10 @@ def not_triggered(verdict: UnschedulablePods, text: Callable[[Reason], str] = re
     return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
 
 
-def _unhealthy(fact: str, seen: PassFacts) -> list[Event]:
+def _unhealthy(fact: str, facts: PassFacts) -> list[Event]:
     """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster without (ready) nodes is
     reported only where scaling up from zero is disabled."""
-    health, stuck = seen.plan.health, not seen.options.scale_up_from_zero
+    health, stuck = facts.plan.health, not facts.options.scale_up_from_zero
     words = next(
         (
             words
@@ -57,28 +57,28 @@ def _unhealthy(fact: str, seen: PassFacts) -> list[Event]:
         ),
         "",
     )
-    return about_status(fact, seen.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
+    return about_status(fact, facts.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
 
 
-def _full(fact: str, seen: PassFacts) -> list[Event]:
-    reasons = (reason for verdict in seen.plan.unschedulable for each in verdict.reasons.values() for reason in each)
+def _full(fact: str, facts: PassFacts) -> list[Event]:
+    reasons = (reason for verdict in facts.plan.unschedulable for each in verdict.reasons.values() for reason in each)
     full = next((reason for reason in reasons if reason.code is ReasonCode.MAX_NODES_TOTAL), None)
     if full is None:
         return []
-    words = f"Max total nodes in cluster reached: {full.params.get('max', seen.options.max_nodes_total)}"
-    return about_status(fact, seen.options, "MaxNodesTotalReached", words, type_=WARNING)
+    words = f"Max total nodes in cluster reached: {full.params.get('max', facts.options.max_nodes_total)}"
+    return about_status(fact, facts.options, "MaxNodesTotalReached", words, type_=WARNING)
 
 
-def _growing(fact: str, seen: PassFacts) -> list[Event]:
+def _growing(fact: str, facts: PassFacts) -> list[Event]:
     """Report the start of each scale-up whose operation was saved."""
-    most = {up.group: up.max for up in seen.plan.scale_ups}
+    most = {up.group: up.max for up in facts.plan.scale_ups}
     return [
         event
-        for operation in seen.plan.operations
+        for operation in facts.plan.operations
         if operation.spec.kind is OperationKind.SCALE_UP
         for event in about_status(
             fact,
-            seen.options,
+            facts.options,
             "ScaledUpGroup",
             f"Scale-up: setting group {operation.spec.group} size to "
             + sizes(operation.spec.from_size, operation.spec.to_size, most.get(operation.spec.group)),
@@ -86,30 +86,30 @@ def _growing(fact: str, seen: PassFacts) -> list[Event]:
     ]
 
 
-def _removing(fact: str, seen: PassFacts, *, occupied: bool) -> list[Event]:
+def _removing(fact: str, facts: PassFacts, *, occupied: bool) -> list[Event]:
     """Report the start of each removal whose operation was saved."""
     begun = {
         target.node
-        for operation in seen.plan.operations
+        for operation in facts.plan.operations
         if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
-    removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
+    removals = [one for one in facts.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
     if not occupied:
         return [
             event
             for one in removals
             for event in about_status(
-                fact, seen.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"'
+                fact, facts.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"'
             )
         ]
-    used = utilization(seen.snapshot, {one.node for one in removals}) if removals else {}
+    used = utilization(facts.snapshot, {one.node for one in removals}) if removals else {}
     return [
         event
         for one in removals
         for event in about_status(
             fact,
-            seen.options,
+            facts.options,
             "ScaleDown",
             f"Scale-down: removing node {one.node}, utilization: {{{used.get(one.node, '')}}}, "
             f"pods to reschedule: {','.join(one.evict)}",
@@ -136,32 +136,32 @@ def _shares(node: Node, asked: Mapping[str, int]) -> str:
 
 
 def _repairs(
-    fact: str, seen: PassFacts, code: ReasonCode, reason: str, words: Callable[[Repair, PassFacts], str]
+    fact: str, facts: PassFacts, code: ReasonCode, reason: str, words: Callable[[Repair, PassFacts], str]
 ) -> list[Event]:
     return [
         event
-        for repair in seen.plan.repairs
+        for repair in facts.plan.repairs
         if repair.reason.code is code
-        for event in about_status(fact, seen.options, reason, words(repair, seen), type_=WARNING)
+        for event in about_status(fact, facts.options, reason, words(repair, facts), type_=WARNING)
     ]
 
 
-def _timed_out(fact: str, seen: PassFacts) -> list[Event]:
-    return _repairs(fact, seen, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
+def _timed_out(fact: str, facts: PassFacts) -> list[Event]:
+    return _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
 
 
-def _late(repair: Repair, seen: PassFacts) -> str:
+def _late(repair: Repair, facts: PassFacts) -> str:
     since = repair.reason.params.get("since", 0.0)
-    waited = seen.plan.at - float(since) if since else seen.options.max_node_provision_time
+    waited = facts.plan.at - float(since) if since else facts.options.max_node_provision_time
     return f"Nodes added to group {repair.group} failed to register within {format_duration(max(0.0, waited))}"
 
 
-def _not_created(fact: str, seen: PassFacts) -> list[Event]:
-    return _repairs(fact, seen, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _errors)
+def _not_created(fact: str, facts: PassFacts) -> list[Event]:
+    return _repairs(fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _errors)
 
 
-def _errors(repair: Repair, seen: PassFacts) -> str:
-    del seen
+def _errors(repair: Repair, facts: PassFacts) -> str:
+    del facts
     error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
     return (
         f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
@@ -169,10 +169,10 @@ def _errors(repair: Repair, seen: PassFacts) -> str:
     )
 
 
-def _cleaned(fact: str, seen: PassFacts) -> list[Event]:
+def _cleaned(fact: str, facts: PassFacts) -> list[Event]:
     return [
         about_node(fact, mark.node, "ClusterAutoscalerCleanup", f"removed {TO_BE_DELETED} taint from node {mark.node}")
-        for mark in seen.marks
+        for mark in facts.marks
         if mark.action == "cleanup"
     ]
 
@@ -184,7 +184,7 @@ _PRIORITIES = {
 }
 
 
-def _priorities(fact: str, seen: PassFacts) -> list[Event]:
+def _priorities(fact: str, facts: PassFacts) -> list[Event]:
     """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority"); each group that no
     rule matches is a separate fact."""
     return [
@@ -195,19 +195,19 @@ def _priorities(fact: str, seen: PassFacts) -> list[Event]:
             _PRIORITIES[note.code],
             reason_text.sentence(note),
             WARNING,
-            seen.options.namespace,
+            facts.options.namespace,
         )
-        for note in seen.plan.notes
+        for note in facts.plan.notes
         if note.code in _PRIORITIES
     ]
 
 
-def _not_helped(fact: str, seen: PassFacts) -> list[Event]:
+def _not_helped(fact: str, facts: PassFacts) -> list[Event]:
     """Report pods that get no new node, in upstream's words; pods that fit on an existing node need none."""
-    uids = {pod.key: pod.uid for pod in seen.snapshot.pods if not pod.node}
+    uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
     return [
         event
-        for verdict in seen.plan.unschedulable
+        for verdict in facts.plan.unschedulable
         for event in about_pods(fact, verdict.pods, "NotTriggerScaleUp", not_triggered(verdict), uids=uids)
     ]
 

@@ -78,27 +78,27 @@ def record_plan(
     plan: Plan,
     snapshot: Snapshot,
     recorder: Recorder,
-    before: CarryOver,
+    old_carry_over: CarryOver,
     last: str,
     *,
     seconds: Mapping[str, float],
     marks: Sequence[TaintUpdate] = (),
 ) -> RecordResult:
-    """Report a decision. before, last: what the last pass carried over, and the digest of its decision. seconds:
-    durations of the parts of the pass, by their names in metrics. marks: taints outside of operations that were
-    written.
+    """Report a decision. old_carry_over, last: what the last pass carried over, and the digest of its decision.
+    seconds: durations of the parts of the pass, by their names in metrics. marks: taints outside of operations that
+    were written.
 
     A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
     from chalicelib.record import pass_events, pass_facts  # of passes only: executors report the results of operations
 
     trouble: list[str] = []
-    decision, decided = last, before.decided
+    decision, decided = last, old_carry_over.decided
     try:
-        decision, decided = journal.append_if_new(recorder.journal, plan, last, before.decided)
+        decision, decided = journal.append_if_new(recorder.journal, plan, last, old_carry_over.decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
-    left = msgspec.structs.replace(_measured(plan, snapshot, recorder, before, seconds), decided=decided)
+    left = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
     left = _with_point(plan, recorder, left, trouble)
     if recorder.board is None:
         return RecordResult(left, decision, tuple(trouble))
@@ -113,12 +113,12 @@ def record_plan(
 
 
 def record_failure(
-    cluster: str, error: BaseException, recorder: Recorder, before: CarryOver, seconds: Mapping[str, float]
+    cluster: str, error: BaseException, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
     """Report that a pass failed: an error of its type is counted. Returns what is carried over to the next pass."""
     grown = counters.of_error(error)
     _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": published_name(error)})
-    return before.counting(grown | gauges.timed(seconds))
+    return old_carry_over.counting(grown | gauges.timed(seconds))
 
 
 def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
@@ -153,24 +153,26 @@ def record_outcome(
 # -- metrics
 
 
-def _with_point(plan: Plan, recorder: Recorder, left: CarryOver, trouble: list[str]) -> CarryOver:
-    """Store a point of the charts every five minutes; `left` has the instant of the last one."""
-    if recorder.ring is None or plan.at // EVERY == left.ring_at // EVERY:
-        return left
+def _with_point(plan: Plan, recorder: Recorder, carry_over: CarryOver, trouble: list[str]) -> CarryOver:
+    """Store a point of the charts every five minutes; `carry_over` has the instant of the last one."""
+    if recorder.ring is None or plan.at // EVERY == carry_over.ring_at // EVERY:
+        return carry_over
     pending = sum(len(each.pods) for each in plan.unschedulable) + sum(len(each.pods) for each in plan.scale_ups)
     try:
         recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
     except StoreError as error:
         trouble.append(f"chart: {published_name(error)}: {error}")
-    return msgspec.structs.replace(left, ring_at=plan.at)
+    return msgspec.structs.replace(carry_over, ring_at=plan.at)
 
 
 def _measured(
-    plan: Plan, snapshot: Snapshot, recorder: Recorder, before: CarryOver, seconds: Mapping[str, float]
+    plan: Plan, snapshot: Snapshot, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
-    now_gauges, grown = gauges.of_pass(plan, recorder.options, before.gauges), gauges.counted(plan)
+    now_gauges, grown = gauges.of_pass(plan, recorder.options, old_carry_over.gauges), gauges.counted(plan)
     _emit(plan.cluster, now_gauges | grown | _durations(seconds), recorder, plan.at, {"plan": plan.id})
-    left = before.counting(grown | gauges.timed(seconds)).removing(_unready(plan, snapshot, recorder.options), plan.at)
+    left = old_carry_over.counting(grown | gauges.timed(seconds)).removing(
+        _unready(plan, snapshot, recorder.options), plan.at
+    )
     return msgspec.structs.replace(left, gauges=now_gauges)
 
 
@@ -200,16 +202,16 @@ def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, 
 
 
 def _published(
-    plan: Plan, options: Options, before: PublishedStatus, board: WritableRecord
+    plan: Plan, options: Options, old_status: PublishedStatus, record: WritableRecord
 ) -> tuple[PublishedStatus, str]:
     """Publish the status. A refusal counts as written: it is retried in a minute, not in every pass. A missing
     ConfigMap is reported once, until it has existed again."""
     try:
-        return status_configmap.publish(plan, options, before, board), ""
+        return status_configmap.publish(plan, options, old_status, record), ""
     except ClusterError as error:
         said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, NotFound)
         problem = status_configmap.how_to_make(options) if missing else f"{published_name(error)}: {error}"
-        return PublishedStatus(said, plan.at, missing), "" if missing and before.missing else problem
+        return PublishedStatus(said, plan.at, missing), "" if missing and old_status.missing else problem
 
 
 def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:

@@ -43,25 +43,25 @@ class ConfigMapApi(Protocol):
         """Return the current ConfigMap; raises NotFound."""
 
     def change(
-        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+        self, namespace: str, name: str, config_map: ConfigMap, data: dict[str, str], annotations: dict[str, str]
     ) -> None:
         """Set these keys; raises Conflict, NotFound."""
 
 
-def publish(plan: Plan, options: Options, before: PublishedStatus, board: ConfigMapApi) -> PublishedStatus:
+def publish(plan: Plan, options: Options, old_status: PublishedStatus, config_maps: ConfigMapApi) -> PublishedStatus:
     """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if it was not written;
     NotFound where there is no such ConfigMap. It is never created: RBAC cannot limit creation to a name, and
     permission to create any ConfigMap in kube-system would include those that other programs trust."""
     said = digest(document(plan, {}))
-    if said == before.digest and 0.0 <= plan.at - before.at < EVERY:
-        return before
+    if said == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
+        return old_status
     place = (options.namespace, options.status_config_map_name)
     for attempt in range(1, _TRIES + 1):
-        found = board.find(*place)
+        found = config_maps.find(*place)
         text = render(document(plan, parse(found.text(KEY))))
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
-            board.change(*place, found, data, annotations)
+            config_maps.change(*place, found, data, annotations)
         except (Conflict, NotFound):  # changed or deleted concurrently: read it again
             if attempt == _TRIES:
                 raise
@@ -79,14 +79,15 @@ def how_to_make(options: Options) -> str:
     )
 
 
-def document(plan: Plan, before: Document) -> Document:
-    """Return the status in upstream's schema. before: the last one as read back; its invalid parts are ignored."""
-    wide, groups = _at(before, "clusterWide"), _named(before)
+def document(plan: Plan, old_document: Document) -> Document:
+    """Return the status in upstream's schema. old_document: the last one as read back; its invalid parts are
+    ignored."""
+    wide, groups = _at(old_document, "clusterWide"), _named(old_document)
     growing = any(group.in_progress for group in plan.groups)
     candidates, count = _candidates(len(plan.unneeded))
 
-    def part(old: Document, section: str, status: str, **fields: Any) -> Document:
-        was = _at(old, section)
+    def part(old_document: Document, section: str, status: str, **fields: Any) -> Document:
+        was = _at(old_document, section)
         since = was.get("lastTransitionTime") if was.get("status") == status else None
         times = {
             "lastProbeTime": format_time(plan.at),
@@ -108,13 +109,13 @@ def document(plan: Plan, before: Document) -> Document:
     }
 
 
-def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) -> Document:
+def _group(group: GroupVerdict, old_document: Document, part: Callable[..., Document]) -> Document:
     status, more = _growth(group)
     candidates, count = _candidates(group.candidates)
     return {
         "name": group.group,
         "health": part(
-            old,
+            old_document,
             "health",
             _healthy(well=group.healthy),
             nodeCounts=_counts(_health_of(group)),
@@ -122,8 +123,8 @@ def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) ->
             minSize=group.min,
             maxSize=group.max,
         ),
-        "scaleUp": part(old, "scaleUp", status, **more),
-        "scaleDown": part(old, "scaleDown", candidates, **count),
+        "scaleUp": part(old_document, "scaleUp", status, **more),
+        "scaleDown": part(old_document, "scaleDown", candidates, **count),
     }
 
 
@@ -193,9 +194,11 @@ def long_time(at: float) -> str:
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
 
 
-def render(status: Document) -> str:
+def render(status_document: Document) -> str:
     """Return the status as YAML, keys in upstream's order."""
-    return yaml.dump(status, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=10_000)
+    return yaml.dump(
+        status_document, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=10_000
+    )
 
 
 def parse(text: str) -> Document:
@@ -207,9 +210,9 @@ def parse(text: str) -> Document:
     return found if isinstance(found, dict) else {}
 
 
-def digest(status: Document) -> str:
+def digest(status_document: Document) -> str:
     """Return a digest that is equal for two documents that differ in their times only."""
-    return hashlib.sha256(msgspec.json.encode(_timeless(status))).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(_timeless(status_document))).hexdigest()[:16]
 
 
 def _timeless(value: Any) -> Any:
@@ -228,6 +231,6 @@ def _at(value: Any, name: str) -> Document:
     return found if isinstance(found, dict) else {}
 
 
-def _named(before: Document) -> dict[str, Document]:
-    groups = before.get("nodeGroups")
+def _named(old_document: Document) -> dict[str, Document]:
+    groups = old_document.get("nodeGroups")
     return {str(one.get("name")): one for one in groups if isinstance(one, dict)} if isinstance(groups, list) else {}

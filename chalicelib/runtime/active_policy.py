@@ -116,11 +116,14 @@ def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Po
     return policy
 
 
-def current(name: str, rt: PolicySource) -> Policy | None:
+def current(name: str, policy_source: PolicySource) -> Policy | None:
     """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster; raises
     InputErrors, StoreError."""
-    stored = rt.store.policies.current(name)
+    stored = policy_source.store.policies.current(name)
     if stored is None:
         return None
-    policy, pauses = in_force(stored, rt.clock(), rt.deployment), rt.store.pauses.current(name)
+    policy, pauses = (
+        in_force(stored, policy_source.clock(), policy_source.deployment),
+        policy_source.store.pauses.current(name),
+    )
     return msgspec.structs.replace(policy, pauses=pauses) if pauses else policy

@@ -172,7 +172,7 @@ def build(
 
         return to(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
 
-    def registered(policy: Policy, cluster: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
+    def registered(policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
         from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
         from chalicelib.providers.registry import providers as for_policy
         from chalicelib.providers.services import ProviderServices
@@ -192,7 +192,7 @@ def build(
             provider
             for name, settings in sorted(policy.providers.items())
             for provider in for_policy(
-                msgspec.structs.replace(policy, providers={name: settings}), cluster, reader(name), clock, means
+                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), clock, means
             )
         )
 
@@ -254,19 +254,19 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     return _sized(made, environment, clock)
 
 
-def _sized(made: Runtime, environment: Mapping[str, str], clock: Callable[[], float]) -> Runtime:
+def _sized(runtime: Runtime, environment: Mapping[str, str], clock: Callable[[], float]) -> Runtime:
     """Add what decides which function makes a pass, in a function whose memory is known."""
     from chalicelib.runtime.memory_usage import Gauge
 
     size = environment.get(MEMORY_SIZE, "")
     if not (size.isascii() and size.isdigit()):
-        return made
+        return runtime
     return replace(
-        made,
+        runtime,
         memory_size=int(size),
         memory_usage=Gauge(),
         hand_over=LargeFunction.from_environment(environment),
-        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, made.lists, clock),
+        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, runtime.lists, clock),
     )
 
 
@@ -338,6 +338,6 @@ def runtime() -> Runtime:
     return _Cell.runtime
 
 
-def install(replacement: Runtime | None) -> None:
+def install(runtime: Runtime | None) -> None:
     """Replace this process's runtime; None: build it from the environment when it is next needed."""
-    _Cell.runtime = replacement
+    _Cell.runtime = runtime

@@ -102,10 +102,10 @@ class Tracing:
         return current.text() if current else ""
 
     @contextmanager
-    def _segment(self, sender: TraceHeader) -> Iterator[None]:
+    def _segment(self, trace_header: TraceHeader) -> Iterator[None]:
         name = self._environment.get("AWS_LAMBDA_FUNCTION_NAME", "") or "outscaler"
         begun, fault = self._clock(), True
-        self._open, self._parts = TraceHeader(sender.root, self._new_id()), []
+        self._open, self._parts = TraceHeader(trace_header.root, self._new_id()), []
         try:
             yield
             fault = False
@@ -113,8 +113,8 @@ class Tracing:
             segment = Segment(
                 id=self._open.parent,
                 name=name,
-                trace_id=sender.root,
-                parent_id=sender.parent,
+                trace_id=trace_header.root,
+                parent_id=trace_header.parent,
                 start_time=begun,
                 end_time=self._clock(),
                 fault=fault,

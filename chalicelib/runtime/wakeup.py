@@ -25,24 +25,24 @@ PROMPT_AGAIN = 3.0
 """Seconds after a prompt request in which further events are gathered: its pass waits up to two seconds for them."""
 
 
-def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt: bool = False) -> bool:
+def request_reconcile(policy: Policy, cause: Cause, runtime: Runtime, *, prompt: bool = False) -> bool:
     """Return whether this call sent a message: a prompt one, or as the first of its window the one that ends it.
     prompt: whether a pass can use this event by itself, so that the first such event does not wait for others. Raises
     StoreError, NotSent."""
     window = max(policy.webhook.debounce, SHORTEST_WINDOW)
-    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=0.0):
+    if prompt and _requested(policy, cause, runtime, PROMPT, PROMPT_AGAIN, after=0.0):
         return True
-    return _requested(policy, cause, rt, WINDOW, window, after=window)
+    return _requested(policy, cause, runtime, WINDOW, window, after=window)
 
 
-def _requested(policy: Policy, cause: Cause, rt: Runtime, key: str, window: float, *, after: float) -> bool:
+def _requested(policy: Policy, cause: Cause, runtime: Runtime, key: str, window: float, *, after: float) -> bool:
     """Send a message, visible after some seconds, unless another call did so within the window."""
-    debounce, by = rt.store.debounce, rt.owner()
+    debounce, by = runtime.store.debounce, runtime.owner()
     try:
         if not debounce.wake(policy.name, window, key=key, by=by):
             return False
-        message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + after)
-        rt.sender.send(RECONCILE, encode(message), whole_delay(after))
+        message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=runtime.clock() + after)
+        runtime.sender.send(RECONCILE, encode(message), whole_delay(after))
     except OutscalerError:  # not sent: an open window would suppress later wake-ups
         cancel_request(policy.name, lambda: debounce.forget_wake(policy.name, key=key, by=by))
         raise

@@ -93,7 +93,7 @@ def _replaced(entries: tuple[Headroom, ...], schedule: Schedule) -> tuple[Headro
     return tuple(changed.get(each.name, each) for each in entries)
 
 
-def _with_bounds(entry: GroupPolicy, schedule: Schedule) -> GroupPolicy:
+def _with_bounds(group_policy: GroupPolicy, schedule: Schedule) -> GroupPolicy:
     """Return bounds that a provider must know to do what `apply_scheduled_bounds` allows: wider ones, never narrower
     ones.
 
@@ -101,15 +101,15 @@ def _with_bounds(entry: GroupPolicy, schedule: Schedule) -> GroupPolicy:
     them the group or all its groups. A bound that neither the entry nor the schedule combines with the opposite bound
     is therefore left out.
     """
-    low, high = (schedule.min if schedule.groups or entry.min is not None else None), schedule.max
-    least, most = entry.min, entry.max
-    if high is not None and any(bound is not None for bound in (entry.min, entry.max, low)):
-        most = max(bound for bound in (high, 1, entry.min, entry.max) if bound is not None)
+    low, high = (schedule.min if schedule.groups or group_policy.min is not None else None), schedule.max
+    least, most = group_policy.min, group_policy.max
+    if high is not None and any(bound is not None for bound in (group_policy.min, group_policy.max, low)):
+        most = max(bound for bound in (high, 1, group_policy.min, group_policy.max) if bound is not None)
     if least is not None:
         least = min(bound for bound in (least, low, high) if bound is not None)
     elif low is not None and most is not None:
         least = min(low, most)
-    return msgspec.structs.replace(entry, min=least, max=most)
+    return msgspec.structs.replace(group_policy, min=least, max=most)
 
 
 def _bounded(group: NodeGroup, schedules: Iterable[Schedule], *, together: bool, own: bool) -> NodeGroup:

@@ -32,13 +32,13 @@ class Span(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def both_open(one: Span, other: Span) -> float | None:
+def both_open(one: Span, other_span: Span) -> float | None:
     """Return an instant (epoch seconds) at which both are open, the first that is found; None if there is none.
 
     Crons and zones have been validated (schedules/maintenance_windows.py). An instant at which one ends and the other
     begins does not count.
     """
-    rare, dense = sorted((one, other), key=lambda span: len(starts(span.cron, span.time_zone)))
+    rare, dense = sorted((one, other_span), key=lambda span: len(starts(span.cron, span.time_zone)))
     known, length = starts(dense.cron, dense.time_zone), rare.duration
     many, before = len(known), dense.duration
     for start in starts(rare.cron, rare.time_zone):  # in one loop: fifty dense crons have a thousand pairs
@@ -54,13 +54,13 @@ def both_open(one: Span, other: Span) -> float | None:
     return None
 
 
-def by_change_of_clock(one: Span, other: Span) -> bool:
+def by_change_of_clock(one: Span, other_span: Span) -> bool:
     """Return whether two spans of one zone that overlap would not overlap on a clock that never changes. For example,
     of day and night schedules that begin when the other ends, the night ends an hour late when the clock is set
     forward, because its duration does not change."""
-    if one.time_zone != other.time_zone:
+    if one.time_zone != other_span.time_zone:
         return False
-    steady = (Span(span.cron, "UTC", span.duration) for span in (one, other))
+    steady = (Span(span.cron, "UTC", span.duration) for span in (one, other_span))
     return both_open(*steady) is None
 
 

@@ -31,24 +31,24 @@ class Pass(msgspec.Struct, frozen=True):
         return self.snapshot.taken_at
 
 
-def observe(now: Pass) -> Observation:
+def observe(this_pass: Pass) -> Observation:
     """Return the part of the pass that is kept for the next one."""
-    readable = [group for group in now.snapshot.groups if not group.error]
-    soft = dict(sorted(foreign_taints(now.snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED])
+    readable = [group for group in this_pass.snapshot.groups if not group.error]
+    soft = dict(sorted(foreign_taints(this_pass.snapshot.nodes, DELETION_CANDIDATE).items())[: 2 * MOST_TRACKED])
     refusals = {
         each.node: f"{each.reason.code}{f' ({each.pod})' if each.pod else ''}"[:TEXT]
-        for each in now.plan.unremovable
+        for each in this_pass.plan.unremovable
         if each.node in soft
     }
     return Observation(
-        now.at,
+        this_pass.at,
         {group.id: group.target for group in readable},
-        nodes_by_group(now.snapshot),
+        nodes_by_group(this_pass.snapshot),
         soft,
-        now.status is None or bool(now.status.candidates) or bool(soft),
+        this_pass.status is None or bool(this_pass.status.candidates) or bool(soft),
         dict(sorted(refusals.items())[:MOST_TRACKED]),
-        now.status is not None and now.status.is_dead(now.at),
-        now.token,
+        this_pass.status is not None and this_pass.status.is_dead(this_pass.at),
+        this_pass.token,
     )
 
 
@@ -75,6 +75,6 @@ def foreign_taints(nodes: tuple[Node, ...], key: str) -> dict[str, int]:
     return found
 
 
-def being_removed(now: Pass) -> dict[str, int]:
+def being_removed(this_pass: Pass) -> dict[str, int]:
     """Return the nodes that the other autoscaler removes, with the instant of each taint."""
-    return foreign_taints(now.snapshot.nodes, TO_BE_DELETED)
+    return foreign_taints(this_pass.snapshot.nodes, TO_BE_DELETED)

@@ -85,11 +85,11 @@ def _created(instance: float, node: float | None, memory: Memory, name: str) -> 
     return node or instance or memory.unregistered.get(name, 0.0)
 
 
-def _calm(known: GroupMemory, episode: Episode, grown: bool) -> GroupMemory:  # noqa: FBT001 - private
+def _calm(group_memory: GroupMemory, episode: Episode, grown: bool) -> GroupMemory:  # noqa: FBT001 - private
     if not grown:
-        return known
+        return group_memory
     return msgspec.structs.replace(
-        known, request=None, last_add=min(known.last_add, episode.since), size_wrong_since=0.0
+        group_memory, request=None, last_add=min(group_memory.last_add, episode.since), size_wrong_since=0.0
     )
 
 

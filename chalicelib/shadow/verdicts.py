@@ -60,17 +60,21 @@ def _why(plan: Plan, pods: tuple[str, ...]) -> str:
 
 
 def removal(
-    act: RemovedNode, planned: float | None, known: NodeMemory | None, last: Observation, patience: float
+    removed_node: RemovedNode,
+    planned: float | None,
+    node_memory: NodeMemory | None,
+    last_observation: Observation,
+    patience: float,
 ) -> Judged:
-    """Return the verdict of a removal. planned: when our plan removed the node first. known: our memory of the node
-    before. patience: seconds for which a node of its group must be unneeded."""
+    """Return the verdict of a removal. planned: when our plan removed the node first. node_memory: our memory of the
+    node before. patience: seconds for which a node of its group must be unneeded."""
     if planned is not None:
-        apart = act.at - planned
+        apart = removed_node.at - planned
         return Judged(ShadowVerdict.SAME if apart <= CLOSE else ShadowVerdict.EARLIER, "", apart=apart)
-    if known is not None and known.unneeded_since > 0:
-        apart = act.at - (known.unneeded_since + patience)
+    if node_memory is not None and node_memory.unneeded_since > 0:
+        apart = removed_node.at - (node_memory.unneeded_since + patience)
         return Judged(ShadowVerdict.SAME if apart >= -CLOSE else ShadowVerdict.LATER, "", apart=apart)
-    told = last.refusals.get(act.node, "")
-    if known is not None and known.why is not None:
-        told = text(known.why)
+    told = last_observation.refusals.get(removed_node.node, "")
+    if node_memory is not None and node_memory.why is not None:
+        told = text(node_memory.why)
     return Judged(ShadowVerdict.REFUSED, (told or "it was not unneeded at the last pass")[:TEXT])

@@ -189,16 +189,16 @@ class ClassTable:
             self._by_bytes[key] = found
         return found
 
-    def add(self, cls: PodClass) -> int:
+    def add(self, pod_class: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
         self._value_all()
-        encoded = _encoded(cls)
+        encoded = _encoded(pod_class)
         value = _digest(encoded)
         found = self._by_value.get(value)
         if found is None:
             found = self._by_value[value] = len(self.classes)
-            self.classes.append(cls)
-            self._grow(cls.namespace, len(encoded))
+            self.classes.append(pod_class)
+            self._grow(pod_class.namespace, len(encoded))
             self._valued += 1
         return found
 
@@ -227,8 +227,8 @@ class ClassTable:
         return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
 
 
-def _encoded(cls: PodClass) -> bytes:
-    return msgspec.msgpack.encode(cls, order="deterministic")
+def _encoded(pod_class: PodClass) -> bytes:
+    return msgspec.msgpack.encode(pod_class, order="deterministic")
 
 
 def _digest(data: bytes) -> bytes:

@@ -97,9 +97,9 @@ def read_lists(
     return lists
 
 
-def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: Executor) -> None:
+def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], executor: Executor) -> None:
     """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
-    started = [(resource, ListReader(kube, resource, pool, HOSTED, check=lists.check)) for resource in resources]
+    started = [(resource, ListReader(kube, resource, executor, HOSTED, check=lists.check)) for resource in resources]
     for resource, parts in started:
         fold_list(resource, parts, lists)
 
@@ -139,12 +139,12 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
 class OtherObjects:
     """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
 
-    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: Executor, *, rules: bool) -> None:
+    def __init__(self, kube: KubeClient, lists: ClusterLists, executor: Executor, *, rules: bool) -> None:
         self._lists, self._rules = lists, rules
         place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
-        self._priorities = pool.submit(kube.get, place)
+        self._priorities = executor.submit(kube.get, place)
         self._objects: Future[list[Page]] | None = (
-            pool.submit(lambda: list(kube.list_pages(RULE_OBJECTS.path))) if rules else None
+            executor.submit(lambda: list(kube.list_pages(RULE_OBJECTS.path))) if rules else None
         )
 
     def fold(self) -> None:

@@ -33,17 +33,17 @@ class Comparison(msgspec.Struct, frozen=True):
     incomparable: Mapping[str, str]
 
 
-def compare(kube: KubeClient, followed: ClusterLists) -> Comparison:
+def compare(kube: KubeClient, lists: ClusterLists) -> Comparison:
     """Read all lists at the versions that were followed, and compare their objects. Raises ClusterError."""
-    exact = ClusterLists(followed.namespace)
-    exact.bound(followed.check)
-    resources = [each for each in RESOURCES if each.kind in followed.versions]
+    exact = ClusterLists(lists.namespace)
+    exact.bound(lists.check)
+    resources = [each for each in RESOURCES if each.kind in lists.versions]
     incomparable: dict[str, str] = {}
     differences: list[str] = []
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="exact") as pool:
         try:
             started = [
-                (each, ListReader(kube, each, pool, HOSTED, at=followed.versions[each.kind], check=followed.check))
+                (each, ListReader(kube, each, pool, HOSTED, at=lists.versions[each.kind], check=lists.check))
                 for each in resources
             ]
             for resource, parts in started:
@@ -54,7 +54,7 @@ def compare(kube: KubeClient, followed: ClusterLists) -> Comparison:
                     exact.builder.reset(resource.kind)
                     continue
                 if resource.kind in exact.versions and (
-                    names := _different(resource.kind, followed.builder.objects, exact.builder.objects)
+                    names := _different(resource.kind, lists.builder.objects, exact.builder.objects)
                 ):
                     differences.append(f"{resource.kind}: {', '.join(names[:_MOST_NAMED])}")
         finally:
@@ -62,9 +62,9 @@ def compare(kube: KubeClient, followed: ClusterLists) -> Comparison:
     return Comparison(tuple(differences), incomparable)
 
 
-def _different(kind: str, one: FoldedObjects, other: FoldedObjects) -> list[str]:
+def _different(kind: str, objects: FoldedObjects, other_objects: FoldedObjects) -> list[str]:
     """Return the names of the objects of a kind that differ, `NAMESPACE/NAME`, sorted."""
-    mine, theirs = _contents(kind, one), _contents(kind, other)
+    mine, theirs = _contents(kind, objects), _contents(kind, other_objects)
     keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
     return ["/".join(part for part in key.split("\0") if part) for key in keys]
 

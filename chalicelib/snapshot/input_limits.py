@@ -50,37 +50,37 @@ class Total(msgspec.Struct, frozen=True):
     weigher: Callable[[Sequence[PodClass]], Callable[[Hashable], int]] | None = None
 
 
-def _selectors(cls: PodClass) -> list[Selector]:
-    terms = (*cls.pod_affinity, *cls.pod_anti_affinity)
+def _selectors(pod_class: PodClass) -> list[Selector]:
+    terms = (*pod_class.pod_affinity, *pod_class.pod_anti_affinity)
     found = (
         *(term.selector for term in terms),
         *(term.namespace_selector for term in terms),
-        *(each.selector for each in (*cls.spread, *cls.preferred_spread)),
+        *(each.selector for each in (*pod_class.spread, *pod_class.preferred_spread)),
     )
     return [each for each in found if each is not None]
 
 
-def _expressions(cls: PodClass) -> int:
-    keys = sum(len(each.match_label_keys) for each in (*cls.spread, *cls.preferred_spread))
-    return keys + sum(len(each.requirements) for each in _selectors(cls))
+def _expressions(pod_class: PodClass) -> int:
+    keys = sum(len(each.match_label_keys) for each in (*pod_class.spread, *pod_class.preferred_spread))
+    return keys + sum(len(each.requirements) for each in _selectors(pod_class))
 
 
-def _values(cls: PodClass) -> int:
-    named = sum(len(term.namespaces) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
-    return named + sum(len(one.values) for each in _selectors(cls) for one in each.requirements)
+def _values(pod_class: PodClass) -> int:
+    named = sum(len(term.namespaces) for term in (*pod_class.pod_affinity, *pod_class.pod_anti_affinity))
+    return named + sum(len(one.values) for each in _selectors(pod_class) for one in each.requirements)
 
 
-def _claim_selectors(cls: PodClass) -> list[Selector]:
-    templates = (each.template for each in cls.volumes)
+def _claim_selectors(pod_class: PodClass) -> list[Selector]:
+    templates = (each.template for each in pod_class.volumes)
     return [each.selector for each in templates if each is not None and each.selector is not None]
 
 
-def _claim_expressions(cls: PodClass) -> int:
-    return sum(len(one.values) // 10 + 1 for each in _claim_selectors(cls) for one in each.requirements)
+def _claim_expressions(pod_class: PodClass) -> int:
+    return sum(len(one.values) // 10 + 1 for each in _claim_selectors(pod_class) for one in each.requirements)
 
 
-def _node_terms(cls: PodClass) -> list[NodeTerm]:
-    return [*(cls.required_affinity or ()), *(each.term for each in cls.preferred_nodes)]
+def _node_terms(pod_class: PodClass) -> list[NodeTerm]:
+    return [*(pod_class.required_affinity or ()), *(each.term for each in pod_class.preferred_nodes)]
 
 
 _AFFINITY = ("required_affinity", "preferred_nodes")
@@ -126,14 +126,14 @@ CONTAINERS = 500
 created."""
 
 
-def _rules(cls: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
-    own = cls.namespace
-    yield from ((own, term) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
-    yield from ((own, each) for each in (*cls.spread, *cls.preferred_spread))
+def _rules(pod_class: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
+    own = pod_class.namespace
+    yield from ((own, term) for term in (*pod_class.pod_affinity, *pod_class.pod_anti_affinity))
+    yield from ((own, each) for each in (*pod_class.spread, *pod_class.preferred_spread))
 
 
-def _claimed(cls: PodClass) -> Iterable[Hashable]:
-    return ((each, at) for each in set(_claim_selectors(cls)) for at in range(len(each.requirements)))
+def _claimed(pod_class: PodClass) -> Iterable[Hashable]:
+    return ((each, at) for each in set(_claim_selectors(pod_class)) for at in range(len(each.requirements)))
 
 
 def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
@@ -177,42 +177,49 @@ _EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selecto
 _RULES = ("ports", *_NEIGHBOURS, "volumes")
 
 
-def within(cls: PodClass, containers: int = 0) -> PodClass:
+def within(pod_class: PodClass, containers: int = 0) -> PodClass:
     """Return the class without the fields that exceed a limit of one pod; the same object if none does."""
-    if _is_plain(cls) and containers <= CONTAINERS:
-        return cls
-    over = [cap for cap in PER_POD if cap.count(cls) > cap.most]
-    named = [f"{cap.count(cls)} {cap.what}, at most {cap.most}" for cap in over]
+    if _is_plain(pod_class) and containers <= CONTAINERS:
+        return pod_class
+    over = [cap for cap in PER_POD if cap.count(pod_class) > cap.most]
+    named = [f"{cap.count(pod_class)} {cap.what}, at most {cap.most}" for cap in over]
     if containers > CONTAINERS:
         named.append(f"{containers} containers, at most {CONTAINERS}")
     if not named:
-        return cls
-    return _without(cls, {name for cap in over for name in cap.drops}, named[0], bars=any(cap.bars for cap in over))
-
-
-def _is_plain(cls: PodClass) -> bool:
-    """Return whether a class has no rules and so few of everything else that no limit can be exceeded, as most have.
-    Asked first, because counting all limits takes longer than creating the class."""
-    return not (
-        cls.required_affinity
-        or cls.preferred_nodes
-        or cls.pod_affinity
-        or cls.pod_anti_affinity
-        or cls.spread
-        or cls.preferred_spread
-        or cls.resource_claims
-        or cls.gates
-        or len(cls.ports) + len(cls.requests) + len(cls.labels) + len(cls.node_selector) + len(cls.tolerations) > _FEW
-        or any(volume.template or volume.monitors for volume in cls.volumes)
-        or len(cls.volumes) > _FEW
+        return pod_class
+    return _without(
+        pod_class, {name for cap in over for name in cap.drops}, named[0], bars=any(cap.bars for cap in over)
     )
 
 
-def _without(cls: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
+def _is_plain(pod_class: PodClass) -> bool:
+    """Return whether a class has no rules and so few of everything else that no limit can be exceeded, as most have.
+    Asked first, because counting all limits takes longer than creating the class."""
+    return not (
+        pod_class.required_affinity
+        or pod_class.preferred_nodes
+        or pod_class.pod_affinity
+        or pod_class.pod_anti_affinity
+        or pod_class.spread
+        or pod_class.preferred_spread
+        or pod_class.resource_claims
+        or pod_class.gates
+        or len(pod_class.ports)
+        + len(pod_class.requests)
+        + len(pod_class.labels)
+        + len(pod_class.node_selector)
+        + len(pod_class.tolerations)
+        > _FEW
+        or any(volume.template or volume.monitors for volume in pod_class.volumes)
+        or len(pod_class.volumes) > _FEW
+    )
+
+
+def _without(pod_class: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
     empty: dict[str, Any] = {name: _EMPTY.get(name, ()) for name in fields}
     if "requests" in empty:
-        empty["requests"] = {name: amount for name, amount in cls.requests.items() if name in _CORE}
-    return msgspec.structs.replace(cls, **empty, excess=excess, excess_bars=bars)
+        empty["requests"] = {name: amount for name, amount in pod_class.requests.items() if name in _CORE}
+    return msgspec.structs.replace(pod_class, **empty, excess=excess, excess_bars=bars)
 
 
 def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:

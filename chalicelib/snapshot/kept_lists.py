@@ -100,12 +100,12 @@ class KeptLists:
         for name in [name for name, each in self._clusters.items() if not 0 <= now - each.read_at < LONGEST]:
             del self._clusters[name]
 
-    def client(self, cluster: str, fresh: KubeClient) -> KubeClient:
+    def client(self, cluster: str, new_client: KubeClient) -> KubeClient:
         """Return the client of the earlier pass where its connections may still be open and it has the same access,
         otherwise the fresh one. Raises ClusterError."""
         found = self._clusters.get(cluster)
-        if found is None or self._monotonic() - found.used_at > CONNECTED_FOR or found.access != fresh.access():
-            return fresh
+        if found is None or self._monotonic() - found.used_at > CONNECTED_FOR or found.access != new_client.access():
+            return new_client
         found.kube.begin_lists()
         return found.kube
 
@@ -145,10 +145,12 @@ class KeptLists:
         """Return the seconds of the clock."""
         return self._monotonic()
 
-    def behind(self, found: KeptCluster) -> float:
+    def behind(self, kept_cluster: KeptCluster) -> float:
         """Return the seconds since the instant as of which all lists are known to be complete."""
-        complete = (found.lists.complete_at.get(kind, found.read_at) for kind in found.lists.versions)
-        return max(0.0, self._monotonic() - min(complete, default=found.read_at))
+        complete = (
+            kept_cluster.lists.complete_at.get(kind, kept_cluster.read_at) for kind in kept_cluster.lists.versions
+        )
+        return max(0.0, self._monotonic() - min(complete, default=kept_cluster.read_at))
 
     def kept(self, cluster: str) -> KeptCluster | None:
         """Return the lists of a cluster, None if none are kept."""
@@ -163,13 +165,13 @@ class KeptLists:
         ages = self.read_before(found), self.age(found)
         return self.archive.save(cluster, found.lists, found.access, found.asked, *ages)
 
-    def age(self, found: KeptCluster) -> float:
+    def age(self, kept_cluster: KeptCluster) -> float:
         """Return the seconds since the lists were up to date."""
-        return self._monotonic() - found.used_at
+        return self._monotonic() - kept_cluster.used_at
 
-    def read_before(self, found: KeptCluster) -> float:
+    def read_before(self, kept_cluster: KeptCluster) -> float:
         """Return the seconds since everything was read."""
-        return self._monotonic() - found.read_at
+        return self._monotonic() - kept_cluster.read_at
 
     def start(self, kube: KubeClient, asked: str, lists: ClusterLists) -> KeptCluster:
         """Return lists that were read in full just now, to be kept."""

@@ -80,10 +80,10 @@ class FoundLists(msgspec.Struct, frozen=True):
     age: float
 
 
-def age_of(found: StoredLists, now: float) -> FoundLists:
+def age_of(stored_lists: StoredLists, now: float) -> FoundLists:
     """Return lists with their ages; too old for any use where they are of the future. now: epoch seconds."""
-    age = max(0.0, now - found.followed_at) if now > found.followed_at - _SKEW else LONGEST
-    return FoundLists(found.lists, max(age, now - found.read_at), age)
+    age = max(0.0, now - stored_lists.followed_at) if now > stored_lists.followed_at - _SKEW else LONGEST
+    return FoundLists(stored_lists.lists, max(age, now - stored_lists.read_at), age)
 
 
 class ListArchive:

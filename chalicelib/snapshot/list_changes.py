@@ -143,12 +143,12 @@ class _Positions:
     """How far the server is with some lists. earliest: the lowest version among the answers so far, 0 for none. All
     lists share one history in most clusters; where they do not, it only makes a pass wait longer than it must."""
 
-    def __init__(self, kube: KubeClient, pool: Executor, changed: threading.Condition) -> None:
-        self._kube, self._pool, self._changed = kube, pool, changed
+    def __init__(self, kube: KubeClient, executor: Executor, changed: threading.Condition) -> None:
+        self._kube, self._pool, self._changed = kube, executor, changed
         self._asked: dict[str, Future[ListMeta]] = {}
         self.earliest = 0
 
-    def ask(self, resource: ListedResource, followed: ListWatch) -> None:
+    def ask(self, resource: ListedResource, watch: ListWatch) -> None:
         """Ask for the position of a list, unless it was asked for already."""
         if resource.kind in self._asked:
             return
@@ -157,11 +157,11 @@ class _Positions:
             failed = answer.cancelled() or answer.exception() is not None
             version = 0 if failed else number_of(answer.result().resource_version)
             with self._changed:
-                followed.answered(version or None)
+                watch.answered(version or None)
                 self.earliest = min(self.earliest or version, version or self.earliest)
                 self._changed.notify_all()
 
-        followed.asked()
+        watch.asked()
         self._asked[resource.kind] = self._pool.submit(_position, self._kube, resource)
         self._asked[resource.kind].add_done_callback(answered)
 
@@ -176,7 +176,7 @@ def _list_watch(
     lists: ClusterLists,
     pace: WatchPace,
     positions: _Positions,
-    pool: Executor,
+    executor: Executor,
     changed: threading.Condition,
     means: WatchMeans,
 ) -> ListWatch:
@@ -190,7 +190,7 @@ def _list_watch(
             changed=changed,
             monotonic=means.monotonic,
         )
-        pool.submit(watch.run)
+        executor.submit(watch.run)
         return watch
 
     made = ListWatch(
@@ -261,7 +261,7 @@ def _folded(
     followed: Mapping[str, ListWatch],
     known: Mapping[str, ListMeta],
     others: OtherObjects,
-    pool: Executor,
+    executor: Executor,
     now: float,
     pace: WatchPace,
     pause: float,
@@ -289,7 +289,7 @@ def _folded(
         watch.finish()
     pace.note(pause)
     again |= {each.kind: "not watched" for each in RESOURCES if each.kind not in followed}
-    reread(kube, lists, [each for each in RESOURCES if each.kind in again], pool)
+    reread(kube, lists, [each for each in RESOURCES if each.kind in again], executor)
     lists.complete_at |= dict.fromkeys(again, now)
     for kind, watch in followed.items():
         version = number_of(lists.versions.get(kind, ""))
@@ -298,7 +298,7 @@ def _folded(
     return Changes(count, again, tuple(kind for kind, watch in followed.items() if watch.paused))
 
 
-def _fold(lists: ClusterLists, kind: str, watch: ListWatch, position: ListMeta | None) -> int:
+def _fold(lists: ClusterLists, kind: str, watch: ListWatch, list_meta: ListMeta | None) -> int:
     """Fold the changes of one list and return their number. Raises _Misfit."""
     if watch.stalled:
         raise _Short("its watch pauses")
@@ -308,9 +308,9 @@ def _fold(lists: ClusterLists, kind: str, watch: ListWatch, position: ListMeta |
         version, more = _fold_watch(lists, kind, check, version, repeats=True)
         count += more
     lists.versions[kind] = str(version)
-    there = position.remaining if position is not None else None
+    there = list_meta.remaining if list_meta is not None else None
     here = lists.builder.objects.count(kind)
-    if position is not None and there not in (None, here) and version <= number_of(position.resource_version):
+    if list_meta is not None and there not in (None, here) and version <= number_of(list_meta.resource_version):
         raise _Short(f"{here} objects, {there} on the server")
     return count
 

@@ -71,7 +71,7 @@ class ListReader:
         self,
         kube: KubeClient,
         resource: ListedResource,
-        pool: Executor,
+        executor: Executor,
         bounds: ReadBounds,
         rates: PageRates | None = None,
         *,
@@ -80,7 +80,7 @@ class ListReader:
     ) -> None:
         self._check = check
         self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
-        self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, pool, bounds, rates
+        self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, executor, bounds, rates
         self._requested = 0
         self._decode = LISTINGS[resource.kind].decode
         self._accept = METADATA_ONLY if resource.metadata else JSON

@@ -87,7 +87,7 @@ class StorageFolder:
         """Return the priority expander's configuration; None if the cluster has no such ConfigMap."""
         return next(iter(self._held["ConfigMap"].values()), None)
 
-    def own_claim(self, pod: Pod, cls: PodClass) -> PodClass:
+    def own_claim(self, pod: Pod, pod_class: PodClass) -> PodClass:
         """Return the class of a pending pod with ephemeral volumes, once the state of their claims is known.
 
         A claim that was created from the template and is still unbound is the same for all siblings, so they stay one
@@ -103,7 +103,7 @@ class StorageFolder:
             waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
             return volume if waits else msgspec.structs.replace(volume, claim=name)
 
-        return msgspec.structs.replace(cls, volumes=tuple(settled(volume) for volume in cls.volumes))
+        return msgspec.structs.replace(pod_class, volumes=tuple(settled(volume) for volume in pod_class.volumes))
 
 
 def _bytes(raw: Quantity | None) -> int | None:

@@ -221,23 +221,23 @@ def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
     )
 
 
-def add(found: ListsDocument, lists: ClusterLists) -> None:
+def add(document: ListsDocument, lists: ClusterLists) -> None:
     """Add what is stored to lists. Raises ValueError, LookupError for what does not fit together."""
-    lists.versions, lists.unwatched = found.versions, found.unwatched
+    lists.versions, lists.unwatched = document.versions, document.unwatched
     objects = lists.builder.objects
-    lists.builder.restore_listing_state(found.gaps, found.listed, found.seen)
-    objects.malformed.update({(kind, key): gap for kind, key, gap in found.malformed})
-    objects.table.restore(found.classes)
+    lists.builder.restore_listing_state(document.gaps, document.listed, document.seen)
+    objects.malformed.update({(kind, key): gap for kind, key, gap in document.malformed})
+    objects.table.restore(document.classes)
     classes = objects.table.size
-    if not all(0 <= each.cls < classes for each in found.daemonsets.values()):
+    if not all(0 <= each.cls < classes for each in document.daemonsets.values()):
         raise ValueError("a class is missing")
-    objects.daemonsets.update(found.daemonsets)
-    for kind, controllers in found.controllers.items():
+    objects.daemonsets.update(document.daemonsets)
+    for kind, controllers in document.controllers.items():
         objects.controllers[kind].update(controllers)
     for field, kind in _FIELDS.items():
-        held: dict[str, Any] = getattr(found, field)
+        held: dict[str, Any] = getattr(document, field)
         objects.held(kind).update(held)
-    _restore_pods(found.pods, found.names, classes, objects.pods)
+    _restore_pods(document.pods, document.names, classes, objects.pods)
 
 
 def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, into: dict[str, Pod]) -> None:

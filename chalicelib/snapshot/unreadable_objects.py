@@ -48,14 +48,14 @@ def of(raw: bytes) -> Wreck:
     return Wreck(body, _text(meta.get("name")), _text(meta.get("namespace")), node)
 
 
-def node(left: Wreck) -> Node | None:
+def node(wreck: Wreck) -> Node | None:
     """Return a Node that has no capacity, is not ready and keeps its identity; None if it has no name."""
-    if not left.name:
+    if not wreck.name:
         return None
-    meta, spec = _part(left.body.get("metadata")), _part(left.body.get("spec"))
+    meta, spec = _part(wreck.body.get("metadata")), _part(wreck.body.get("spec"))
     provider_id = spec.get("providerID")
     return Node(
-        name=left.name,
+        name=wreck.name,
         labels={},
         allocatable={},
         uid=_text(meta.get("uid")),

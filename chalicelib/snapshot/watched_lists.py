@@ -72,11 +72,11 @@ class WatchedLists:
             raise ArchiveFailure(f"posts of the watcher: {error}") from None
         return self._recent(lists, float(found["received"]), since)
 
-    def _recent(self, found: StoredLists, received: float, since: float) -> FoundLists:
+    def _recent(self, stored_lists: StoredLists, received: float, since: float) -> FoundLists:
         """Return lists that are recent enough. received: when the webhook had them, so that a watcher whose clock is
         fast does not make them newer than they are. Raises PostsBehind, ArchiveFailure."""
-        read = min(found.followed_at, received)
-        made = age_of(StoredLists(found.lists, min(found.read_at, read), read), self._clock())
+        read = min(stored_lists.followed_at, received)
+        made = age_of(StoredLists(stored_lists.lists, min(stored_lists.read_at, read), read), self._clock())
         if made.age > SILENT_FOR:
             kind = ArchiveFailure if made.age > STOPPED_AFTER else PostsBehind
             raise kind(f"the watcher has not posted for {made.age:.0f} s")

@@ -28,12 +28,13 @@ class PassFailure(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-def after(before: PassFailure | None, cls: str, message: str, at: float) -> PassFailure:
-    """Return the streak after one more failed pass. before: the streak so far, None where the last pass succeeded."""
+def after(old_failure: PassFailure | None, cls: str, message: str, at: float) -> PassFailure:
+    """Return the streak after one more failed pass. old_failure: the streak so far, None where the last pass
+    succeeded."""
     text = " ".join(message.split())[:LONGEST_TEXT]
-    if before is None:
+    if old_failure is None:
         return PassFailure(cls, text, at, at)
-    return PassFailure(cls, text, before.since, at, before.count + 1)
+    return PassFailure(cls, text, old_failure.since, at, old_failure.count + 1)
 
 
 def read(row: LeaseRow) -> PassFailure | None:

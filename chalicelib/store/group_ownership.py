@@ -189,7 +189,7 @@ class GroupOwnership:
         )
         return not self._between_passes(row, lease, change)
 
-    def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, change: Write) -> str:
+    def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, write: Write) -> str:
         """Change a claim while no pass or operation of its cluster depends on it; return why not, "" where it is done.
         lease: as read before."""
         if lease is not None and lease.owner and (lease.until or 0.0) >= self._clock():
@@ -205,7 +205,7 @@ class GroupOwnership:
             no_pass_has_begun,
         )
         try:
-            self._table.transact([end_older_passes, change])
+            self._table.transact([end_older_passes, write])
         except TransactionCancelled:
             return f"a pass of {row.owner} has begun, or the claim has changed hands"
         return ""

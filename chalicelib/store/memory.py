@@ -75,17 +75,19 @@ class MemoryStore:
                 raise _unreadable(cluster, error) from error
         raise RowUnreadable(f"{cluster}: memory changes faster than it can be read")
 
-    def save(self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease) -> None:
+    def save(
+        self, cluster: str, old_memory: Memory, new_memory: Memory, operations: Sequence[Operation], lease: Lease
+    ) -> None:
         """Write the difference and make the new operations visible.
 
-        before: as loaded under this lease. operations: the new ones; an existing one stays unchanged, so the same
+        old_memory: as loaded under this lease. operations: the new ones; an existing one stays unchanged, so the same
         operation is never planned twice. Memory.operations of before and after is ignored, because planned operations
         belong to their executors.
 
         Raises LeaseLost (overtaken), StaleWrite (load and plan again); then nothing of it is visible. After any other
         StoreError it may be.
         """
-        todo = changes(before, after)
+        todo = changes(old_memory, new_memory)
         fresh = self._fresh(cluster, operations)
         if not todo and not fresh:
             check_in_force(self._table, lease)
@@ -95,7 +97,7 @@ class MemoryStore:
             if lease.until - self._clock() >= LONGER_THAN_A_WRITE:
                 self._save_alone(cluster, todo[0])
                 return
-        rests_on = _untouched_groups(before, fresh, todo)
+        rests_on = _untouched_groups(old_memory, fresh, todo)
         writes = [
             fence(self._table, lease),
             *(
@@ -154,13 +156,15 @@ def _unreadable(cluster: str, error: Exception) -> RowUnreadable:
     )
 
 
-def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:
+def _untouched_groups(old_memory: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:
     """Return groups that get an operation but are not written: the decision depends on them, so they must be
     unchanged."""
     written = {change.item for change in todo}
     items = {GROUPS + operation.spec.group: operation.spec.group for operation in fresh}
     return {
-        item: version_of(before.groups.get(group), GroupMemory) for item, group in items.items() if item not in written
+        item: version_of(old_memory.groups.get(group), GroupMemory)
+        for item, group in items.items()
+        if item not in written
     }
 
 

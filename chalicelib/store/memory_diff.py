@@ -53,22 +53,22 @@ def version_of(value: Any, kind: Any) -> str:
     return ABSENT if value is None else fingerprint(canonical(value, kind))
 
 
-def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
+def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
     """Return the changes from one memory to the other. Operations are excluded, because executors write them;
     released_until is excluded, because an operator sets it (breaker_override.py)."""
     return (
         *(
-            [times_change(ChangedTimes.of(before), ChangedTimes.of(after))]
-            if ChangedTimes.of(before) != ChangedTimes.of(after)
+            [times_change(ChangedTimes.of(old_memory), ChangedTimes.of(new_memory))]
+            if ChangedTimes.of(old_memory) != ChangedTimes.of(new_memory)
             else []
         ),
-        *([brake_change(before.breaker, after.breaker)] if before.breaker != after.breaker else []),
-        *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
-        *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
-        *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),
-        *_pieces(UNREGISTERED, before.unregistered, after.unregistered, dict[str, float]),
-        *_pieces(RULES, before.rules, after.rules, dict[str, RuleMemory]),
-        *_pieces(RULE_OBJECTS, before.rule_objects, after.rule_objects, dict[str, RuleObject]),
+        *([brake_change(old_memory.breaker, new_memory.breaker)] if old_memory.breaker != new_memory.breaker else []),
+        *_mapping(GROUPS, old_memory.groups, new_memory.groups, GroupMemory),
+        *_mapping(TEMPLATES, old_memory.templates, new_memory.templates, LearntTemplate),
+        *_pieces(NODES, old_memory.nodes, new_memory.nodes, dict[str, NodeMemory]),
+        *_pieces(UNREGISTERED, old_memory.unregistered, new_memory.unregistered, dict[str, float]),
+        *_pieces(RULES, old_memory.rules, new_memory.rules, dict[str, RuleMemory]),
+        *_pieces(RULE_OBJECTS, old_memory.rule_objects, new_memory.rule_objects, dict[str, RuleObject]),
     )
 
 
@@ -78,15 +78,15 @@ def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
     return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
 
 
-def times_change(before: ChangedTimes, after: ChangedTimes) -> Change:
+def times_change(old_times: ChangedTimes, new_times: ChangedTimes) -> Change:
     """Return the change of the cluster-wide instants; where none is known, no row is stored."""
-    old, new = (None if times == ChangedTimes() else times for times in (before, after))
+    old, new = (None if times == ChangedTimes() else times for times in (old_times, new_times))
     return row_change(HEAD, old, new, ChangedTimes)
 
 
-def brake_change(before: BreakerState, after: BreakerState) -> Change:
+def brake_change(old_breaker: BreakerState, new_breaker: BreakerState) -> Change:
     """Return the change of the circuit breaker's state; an empty state is not stored."""
-    old, new = (None if brake == BreakerState() else brake for brake in (before, after))
+    old, new = (None if brake == BreakerState() else brake for brake in (old_breaker, new_breaker))
     return row_change(BRAKE, old, new, BreakerState)
 
 

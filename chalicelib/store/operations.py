@@ -110,16 +110,16 @@ class Operations:
         status = operation.status
         return status.state is OperationState.RUNNING and status.claimed_until + CLOCKS < self._clock()
 
-    def take_over(self, before: Operation, owner: str, ttl: float) -> Operation:
-        """Claim the operation in place of an executor that has died. before: the operation with that claim, which the
-        caller knows to be over; the operation is not taken over if it has another one by now. owner, ttl, and what is
-        raised: as for `claim`. The operation's data says that an executor has died (BROKEN)."""
+    def take_over(self, old_operation: Operation, owner: str, ttl: float) -> Operation:
+        """Claim the operation in place of an executor that has died. old_operation: the operation with that claim,
+        which the caller knows to be over; the operation is not taken over if it has another one by now. owner, ttl, and
+        what is raised: as for `claim`. The operation's data says that an executor has died (BROKEN)."""
         it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
-        by_that_executor = OperationRow.claimed_by == before.status.claimed_by
-        and_that_claim_was_not_extended = OperationRow.claimed_until == before.status.claimed_until
-        cluster, name = before.spec.cluster, before.spec.id
+        by_that_executor = OperationRow.claimed_by == old_operation.status.claimed_by
+        and_that_claim_was_not_extended = OperationRow.claimed_until == old_operation.status.claimed_until
+        cluster, name = old_operation.spec.cluster, old_operation.spec.id
         only = it_is_being_worked_on & by_that_executor & and_that_claim_was_not_extended
-        broken = {**before.status.data, BROKEN: str(before.status.attempt + 1)}
+        broken = {**old_operation.status.data, BROKEN: str(old_operation.status.attempt + 1)}
         try:
             return to_operation(self._table.write(self._claim(cluster, name, owner, ttl, only, broken)))
         except ConditionFailed as refused:
@@ -146,13 +146,14 @@ class Operations:
 
     def advance(
         self,
-        before: Operation,
-        after: Operation,
+        old_operation: Operation,
+        new_operation: Operation,
         owner: str,
         group_patch: GroupPatch | None = None,
         memory_patch: MemoryPatch | None = None,
     ) -> Operation:
-        """Record the result of a step; return the operation as stored. before: as claimed. after: waiting or over.
+        """Record the result of a step; return the operation as stored. old_operation: as claimed. new_operation:
+        waiting or over.
 
         group_patch: updates the group's memory (given GroupMemory() where there is none); memory_patch: updates the
         cluster-wide instants (last_scale_up …; the rest of the returned Memory is ignored). Both may be called several
@@ -161,18 +162,20 @@ class Operations:
         Raises IllegalTransition, OperationClaimed (the claim expired and another executor has it), OperationFinished,
         StaleWrite (owner does not hold the claim). The claim ends with the step.
         """
-        _check_arrow(before, after, owner)
-        stored = after.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
-        ours = _is_claimed_as(before)
-        item = OPEN + before.spec.id
+        _check_arrow(old_operation, new_operation, owner)
+        stored = new_operation.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
+        ours = _is_claimed_as(old_operation)
+        item = OPEN + old_operation.spec.id
         if stored.is_open:
             # mark_sent may have written in the meantime; its instant stays unless the executor has a newer one.
-            leave = ("sent_at",) if after.status.sent_at == before.status.sent_at else ()
-            writes = [self._table.update(before.spec.cluster, item, status_actions(stored.status, leave=leave), ours)]
+            leave = ("sent_at",) if new_operation.status.sent_at == old_operation.status.sent_at else ()
+            writes = [
+                self._table.update(old_operation.spec.cluster, item, status_actions(stored.status, leave=leave), ours)
+            ]
         else:
-            writes = [self._table.delete(before.spec.cluster, item, ours), self._table.put(to_row(stored))]
+            writes = [self._table.delete(old_operation.spec.cluster, item, ours), self._table.put(to_row(stored))]
         try:
-            self._patches.write(before.spec.cluster, before.spec.group, writes, group_patch, memory_patch)
+            self._patches.write(old_operation.spec.cluster, old_operation.spec.group, writes, group_patch, memory_patch)
         except TransactionCancelled:
             return self._settle(stored, owner)
         return stored
@@ -201,7 +204,13 @@ class Operations:
             raise _in_the_way(found) from None
 
     def _claim(
-        self, cluster: str, operation: str, owner: str, ttl: float, only: Condition, data: dict[str, str] | None = None
+        self,
+        cluster: str,
+        operation: str,
+        owner: str,
+        ttl: float,
+        condition: Condition,
+        data: dict[str, str] | None = None,
     ) -> Write:
         now = self._clock()
         actions = [
@@ -212,7 +221,7 @@ class Operations:
             OperationRow.attempt.add(1),
             *([] if data is None else [OperationRow.data.set(encode(data).decode())]),
         ]
-        return self._table.update(cluster, OPEN + operation, actions, only)
+        return self._table.update(cluster, OPEN + operation, actions, condition)
 
     # --- refusals
 
@@ -225,16 +234,16 @@ class Operations:
             raise OperationFinished(found.status.state.value)
         return self.claim(cluster, operation, owner, ttl)
 
-    def _settle(self, stored: Operation, owner: str) -> Operation:
+    def _settle(self, stored_operation: Operation, owner: str) -> Operation:
         """Handle a failed condition: either the same write succeeded before and its response was lost, or it is a real
         conflict."""
-        found = self.get(stored.spec.cluster, stored.spec.id)
+        found = self.get(stored_operation.spec.cluster, stored_operation.spec.id)
         if found is None:
             raise OperationFinished("unknown")
-        if _says_the_same(found, stored):
+        if _says_the_same(found, stored_operation):
             return found
         if found.status.claimed_by == owner or found.status.state in (OperationState.PLANNED, OperationState.WAITING):
-            raise StaleWrite(stored.spec.cluster, (OPEN + stored.spec.id,))
+            raise StaleWrite(stored_operation.spec.cluster, (OPEN + stored_operation.spec.id,))
         raise _in_the_way(found)
 
 
@@ -246,24 +255,28 @@ def _is_claimed_as(operation: Operation) -> Condition:
     return same
 
 
-def _check_arrow(before: Operation, after: Operation, owner: str) -> None:
-    if before.status.state is not OperationState.RUNNING or after.status.state not in AFTER_RUNNING:
-        raise IllegalTransition(before.status.state.value, after.status.state.value)
-    if before.status.claimed_by != owner:
-        why = f"it is claimed by {before.status.claimed_by}, not by {owner}"
-        raise IllegalTransition(before.status.state.value, after.status.state.value, why)
-    if before.spec != after.spec or before.status.attempt != after.status.attempt:
+def _check_arrow(old_operation: Operation, new_operation: Operation, owner: str) -> None:
+    if old_operation.status.state is not OperationState.RUNNING or new_operation.status.state not in AFTER_RUNNING:
+        raise IllegalTransition(old_operation.status.state.value, new_operation.status.state.value)
+    if old_operation.status.claimed_by != owner:
+        why = f"it is claimed by {old_operation.status.claimed_by}, not by {owner}"
+        raise IllegalTransition(old_operation.status.state.value, new_operation.status.state.value, why)
+    if old_operation.spec != new_operation.spec or old_operation.status.attempt != new_operation.status.attempt:
         raise IllegalTransition(
-            before.status.state.value, after.status.state.value, "what an operation does cannot be changed"
+            old_operation.status.state.value,
+            new_operation.status.state.value,
+            "what an operation does cannot be changed",
         )
 
 
-def _in_the_way(found: Operation) -> StoreError:
-    if found.status.state is OperationState.RUNNING:
-        return OperationClaimed(found.status.claimed_by, found.status.claimed_until)
-    return OperationNotDue(found.status.due_at) if found.is_open else OperationFinished(found.status.state.value)
+def _in_the_way(operation: Operation) -> StoreError:
+    status = operation.status
+    if status.state is OperationState.RUNNING:
+        return OperationClaimed(status.claimed_by, status.claimed_until)
+    return OperationNotDue(status.due_at) if operation.is_open else OperationFinished(status.state.value)
 
 
-def _says_the_same(found: Operation, stored: Operation) -> bool:
+def _says_the_same(read_operation: Operation, stored_operation: Operation) -> bool:
     """Compare without the times of the write and of the last message."""
-    return found.with_status(updated_at=stored.status.updated_at, sent_at=stored.status.sent_at) == stored
+    status = stored_operation.status
+    return read_operation.with_status(updated_at=status.updated_at, sent_at=status.sent_at) == stored_operation

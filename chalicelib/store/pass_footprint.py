@@ -25,15 +25,15 @@ def begins() -> Action:
     return counted
 
 
-def ends(before: PassMemory, after: PassMemory | None) -> Sequence[Action]:
+def ends(old_memory: PassMemory, new_memory: PassMemory | None) -> Sequence[Action]:
     """Return the actions for a pass that has ended with this memory use; None: unchanged."""
     actions: list[Action] = [LeaseRow.unended.remove()]
-    if after is None:
+    if new_memory is None:
         return actions
     for attribute, old, new in (
-        (LeaseRow.peak, before.peak, after.peak),
-        (LeaseRow.size, before.size, after.size),
-        (LeaseRow.large_until, before.large_until, after.large_until),
+        (LeaseRow.peak, old_memory.peak, new_memory.peak),
+        (LeaseRow.size, old_memory.size, new_memory.size),
+        (LeaseRow.large_until, old_memory.large_until, new_memory.large_until),
     ):
         if new != old:
             actions.append(attribute.set(new) if new else attribute.remove())

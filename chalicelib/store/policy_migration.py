@@ -45,8 +45,8 @@ class Moved(msgspec.Struct, frozen=True):
 class Moving:
     """Migration from the state table (old) to the policy table (new)."""
 
-    def __init__(self, old: Table, new: Table) -> None:
-        self._old, self._new = old, new
+    def __init__(self, old_table: Table, new_table: Table) -> None:
+        self._old, self._new = old_table, new_table
 
     def in_old_place(self) -> tuple[StoredPolicy, ...]:
         """Return the versions in force according to the old place, by name, whether or not they were copied. One
@@ -107,36 +107,36 @@ class Moving:
             return False if row_of(PolicyRow, refused.old).digest == row.digest else None
         return True
 
-    def _put_in_force(self, old: PolicyRow, webhook: str | None, copied: int) -> Moved:
-        name, version = old.item, int(old.version)
+    def _put_in_force(self, old_row: PolicyRow, webhook: str | None, copied: int) -> Moved:
+        name, version = old_row.item, int(old_row.version)
         none_is_in_force = PolicyRow.version.does_not_exist()
         try:
             self._new.transact(
                 [
-                    self._new.put(_copy(old, POLICIES, name), none_is_in_force),
+                    self._new.put(_copy(old_row, POLICIES, name), none_is_in_force),
                     self._new.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
                 ]
             )
         except TransactionCancelled as cancelled:
             there = next((row_of(PolicyRow, row) for row in cancelled.refused.values() if row), None)
-            return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
+            return msgspec.structs.replace(_left_alone(name, old_row, there), copied=copied)
         return Moved(name, version, copied)
 
 
-def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Moved:
+def _left_alone(name: str, old_row: PolicyRow | None, there: PolicyRow | None) -> Moved:
     """Return the result where a policy is in force and stays: a conflict, unless it equals the one in the old place, or
     is newer."""
     in_force = stored_row(there) if there is not None else None
-    fine = old is None or _is_superseded(stored_row(old), in_force)
-    conflict = "" if fine or old is None else _differs(int(old.version))
+    fine = old_row is None or _is_superseded(stored_row(old_row), in_force)
+    conflict = "" if fine or old_row is None else _differs(int(old_row.version))
     return Moved(name, in_force.version if in_force else 0, 0, conflict)
 
 
-def _is_superseded(old: StoredPolicy, in_force: StoredPolicy | None) -> bool:
+def _is_superseded(old_policy: StoredPolicy, policy_in_force: StoredPolicy | None) -> bool:
     """Return whether the policy table has this version, or one that was stored after it."""
-    if in_force is None or in_force.version < old.version:
+    if policy_in_force is None or policy_in_force.version < old_policy.version:
         return False
-    return in_force.version > old.version or in_force.digest == old.digest
+    return policy_in_force.version > old_policy.version or policy_in_force.digest == old_policy.digest
 
 
 def _differs(version: int) -> str:

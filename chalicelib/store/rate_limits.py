@@ -65,35 +65,35 @@ class RateLimits:
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def take(self, pace: RateSettings, calls: int) -> float:
+    def take(self, rate: RateSettings, calls: int) -> float:
         """Return the seconds to wait before this many calls may be made; 0.0: now, and they are booked. More calls than
         the burst are granted to a full bucket and paid for afterwards. An invalid rate sets no limit."""
-        if calls <= 0 or not _SLOWEST <= pace.rate < math.inf:
+        if calls <= 0 or not _SLOWEST <= rate.rate < math.inf:
             return 0.0
         try:
-            return _Booking(self._table, pace, calls, self._clock()).run()
+            return _Booking(self._table, rate, calls, self._clock()).run()
         except StoreError:
             return 0.0
 
-    def hold(self, pace: RateSettings, seconds: float) -> None:
+    def hold(self, rate: RateSettings, seconds: float) -> None:
         """Allow no calls for this many seconds, an hour at most. A longer pause already in force stays."""
         if not seconds > 0:
             return
         now = self._clock()
         until = now + min(seconds, LONGEST_HOLD)
-        ahead = pace.burst / pace.rate if pace.rate >= _SLOWEST else 0.0
+        ahead = rate.burst / rate.rate if rate.rate >= _SLOWEST else 0.0
         actions = [PaceRow.held_until.set(until), PaceRow.expires_at.set(int(until + ahead) + TIDY_AFTER)]
         with suppress(StoreError):  # including ConditionFailed: a longer pause is in force
-            self._table.write(self._table.update(PACES, _item(pace), actions, _is_not_held(until, now)))
+            self._table.write(self._table.update(PACES, _item(rate), actions, _is_not_held(until, now)))
 
 
 class _Booking:
     """One attempt to book calls, at one instant."""
 
-    def __init__(self, table: Table, pace: RateSettings, calls: int, now: float) -> None:
-        self._table, self._item, self._now = table, _item(pace), now
-        self._cost = _in_microseconds(calls / pace.rate)
-        self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))  # how far ahead calls may be booked
+    def __init__(self, table: Table, rate: RateSettings, calls: int, now: float) -> None:
+        self._table, self._item, self._now = table, _item(rate), now
+        self._cost = _in_microseconds(calls / rate.rate)
+        self._full = max(self._cost, _in_microseconds(rate.burst / rate.rate))  # how far ahead calls may be booked
 
     def run(self) -> float:
         """See RateLimits.take. Raises StoreError."""
@@ -163,8 +163,8 @@ def _in_microseconds(seconds: float) -> float:
     return math.ceil(seconds * 1e6) / 1e6
 
 
-def _item(pace: RateSettings) -> str:
+def _item(rate: RateSettings) -> str:
     """Return the key as it is, so that the table is readable; a digest where it is too long."""
-    if len(pace.key.encode()) <= _LONGEST_KEY:
-        return pace.key
-    return hashlib.sha256(pace.key.encode()).hexdigest()
+    if len(rate.key.encode()) <= _LONGEST_KEY:
+        return rate.key
+    return hashlib.sha256(rate.key.encode()).hexdigest()

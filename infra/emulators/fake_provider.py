@@ -75,10 +75,10 @@ class InMemoryProvider:
     # -- for tests
 
     def add_pool(
-        self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template: Node | None = None
+        self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template_node: Node | None = None
     ) -> FakePool:
         """Add a group with `size` running machines, whose nodes are called `<group>-<n>`."""
-        pool = self.pools[name] = FakePool(name, least, most, size, template=template)
+        pool = self.pools[name] = FakePool(name, least, most, size, template=template_node)
         for _ in range(size):
             self._make(pool, InstanceState.RUNNING)
         return pool
@@ -130,9 +130,9 @@ class InMemoryProvider:
                 )
             )
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """See Provider."""
-        with _Call(self, "grow"):
+        with _Call(self, "scale_up"):
             pool = self.pools.get(operation.spec.group)
             if pool is None:
                 return Failed("NotFound", f"no group {operation.spec.group}")
@@ -154,9 +154,9 @@ class InMemoryProvider:
         pool = self.pools.get(operation.spec.group)
         return pool is not None and pool.target == operation.spec.to_size
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """See Provider."""
-        with _Call(self, "remove"):
+        with _Call(self, "delete_nodes"):
             pool = self.pools.get(operation.spec.group)
             if pool is None:
                 return Failed("NotFound", f"no group {operation.spec.group}")
@@ -176,15 +176,15 @@ class InMemoryProvider:
                 self._delete(pool, handle)
             return self._accepted(operation)
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """See Provider. This cloud removes machines at once: a removal that arrived is done, and one that did not
         arrive has no effect."""
         pool = self.pools.get(operation.spec.group)
         return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """See Provider."""
-        with _Call(self, "shrink_target"):
+        with _Call(self, "decrease_target"):
             pool = self.pools[operation.spec.group]
             running = sum(machine.state is InstanceState.RUNNING for machine in pool.machines.values())
             if operation.spec.to_size < running:

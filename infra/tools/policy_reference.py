@@ -236,10 +236,10 @@ def _options(rows: tuple[OptionDefinition, ...]) -> str:
     )
 
 
-def _meaning(row: OptionDefinition) -> str:
-    if not row.note:
-        return row.meaning
-    return f"{row.meaning} ({'write ' if row.status == 'elsewhere' else ''}{row.note})"
+def _meaning(option: OptionDefinition) -> str:
+    if not option.note:
+        return option.meaning
+    return f"{option.meaning} ({'write ' if option.status == 'elsewhere' else ''}{option.note})"
 
 
 def _code(text: str) -> str:

@@ -136,9 +136,9 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
 
         asked = 0.0
 
-        def grow(self, operation: Operation) -> Outcome:
+        def scale_up(self, operation: Operation) -> Outcome:
             self.asked = time.perf_counter()
-            return super().grow(operation)
+            return super().scale_up(operation)
 
     services, provider, queues, waited = QuickServices(), TimedProvider(), _Queues(), [0.0]
     store = services.dynamodb.store(services.table, clock=time.time)

@@ -20,7 +20,7 @@ from chalicelib.command.doctor.cluster_state import (
     check_startup_taints,
 )
 from chalicelib.command.doctor.drains import check_drains
-from chalicelib.command.doctor.kubeconfigs import check_address, check_clocks, check_ends, check_login
+from chalicelib.command.doctor.kubeconfig_checks import check_address, check_clocks, check_ends, check_login
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.memory import Memory

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from chalicelib.command.commands.kubeconfig import TYPE
-from chalicelib.command.doctor.kubeconfigs import private_address
+from chalicelib.command.doctor.kubeconfig_checks import private_address
 from chalicelib.command.main import main
 from tests.cases import each_row
 from tests.functional.captured_clusters import saved_objects, served

@@ -18,9 +18,9 @@ STOCK = InstanceError("OutOfStock", "Stockout", "no machine of this type is left
 def _cloud(world: ScenarioWorld) -> InMemoryProvider:
     """One full node; `cheap` wastes less than `spare`."""
     world.cloud = cloud = InMemoryProvider()
-    cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
-    cloud.add_pool("cheap", most=5, template=template("cheap", "2"))
-    cloud.add_pool("spare", most=5, template=template("spare", "4"))
+    cloud.add_pool("base", size=1, most=1, template_node=template("base", "1"))
+    cloud.add_pool("cheap", most=5, template_node=template("cheap", "2"))
+    cloud.add_pool("spare", most=5, template_node=template("spare", "4"))
     world.join()
     return cloud
 
@@ -65,7 +65,7 @@ def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(worl
     world.apply_policy(document(options={"maxNodeProvisionTime": "2m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "dead")
-    cloud.fail_next("remove", InvalidRequest("deletion protection is on"))
+    cloud.fail_next("delete_nodes", InvalidRequest("deletion protection is on"))
     world.seed(objects.deployment("web", replicas=2, cpu="900m"))
 
     world.minutes(4)

@@ -19,9 +19,9 @@ CHEAP, SPARE = "MachineDeployment/default/cheap", "MachineDeployment/default/spa
 def _cloud(world: ScenarioWorld) -> InMemoryProvider:
     """Two groups, of which `cheap` wastes less, and one full node."""
     world.cloud = cloud = InMemoryProvider()
-    cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
-    cloud.add_pool("cheap", most=5, template=template("cheap", "2"))
-    cloud.add_pool("spare", most=1, template=template("spare", "4"))
+    cloud.add_pool("base", size=1, most=1, template_node=template("base", "1"))
+    cloud.add_pool("cheap", most=5, template_node=template("cheap", "2"))
+    cloud.add_pool("spare", most=1, template_node=template("spare", "4"))
     world.join()
     return cloud
 
@@ -37,9 +37,9 @@ def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world:
     """5, 10, 20, 30 and again 30 minutes, across process restarts; forgotten after three hours without a failure."""
     world.apply_policy(document())
     cloud = _cloud(world)
-    cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"))
-    cloud.let_pass("grow")
-    cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
+    cloud.fail_next("scale_up", OutOfStock("no machine of this type is left", code="Stockout"))
+    cloud.let_pass("scale_up")
+    cloud.fail_next("scale_up", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
     world.seed(objects.deployment("web", replicas=2, cpu="900m"))  # one of them on `base`
 
     world.minutes(1.5)

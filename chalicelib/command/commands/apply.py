@@ -83,13 +83,13 @@ def _store(
     store: Store,
     policy: Policy,
     text: str,
-    current: StoredPolicy | None,
+    stored_policy: StoredPolicy | None,
     deployment: Deployment,
 ) -> int:
     from chalicelib.store.errors import PolicyChanged
 
-    accepted = apply_gate.check(args, policy, _readable(current, deployment), deployment)
-    before = current.version if current else None
+    accepted = apply_gate.check(args, policy, _readable(stored_policy, deployment), deployment)
+    before = stored_policy.version if stored_policy else None
     try:
         version = store.policies.put(
             policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=compiled(policy, text)
@@ -108,29 +108,29 @@ def _store(
     return version
 
 
-def _readable(current: StoredPolicy | None, deployment: Deployment) -> Policy | None:
+def _readable(stored_policy: StoredPolicy | None, deployment: Deployment) -> Policy | None:
     """Return the policy in force; None where there is none, or where the functions cannot use it."""
-    if current is None:
+    if stored_policy is None:
         return None
     try:
-        return load_document(current.text, current.name, Purpose.STORED, deployment)[0]
+        return load_document(stored_policy.text, stored_policy.name, Purpose.STORED, deployment)[0]
     except BadInput:
         return None
 
 
-def _compile_again(store: Store, current: StoredPolicy, policy: Policy, text: str) -> None:
+def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, text: str) -> None:
     """Store the compiled form with the version in force, if that has none of this release.
 
     text: what the policy was read from. Its digest leaves line ends aside, so it may differ from the text that is
     stored, which then stays without a form.
     """
     form = compiled(policy, text)
-    if form is None or text != current.text or form == current.compiled:
+    if form is None or text != stored_policy.text or form == stored_policy.compiled:
         return
     from chalicelib.store.errors import StoreError
 
     try:
-        store.policies.compile_again(current, form)
+        store.policies.compile_again(stored_policy, form)
     except StoreError as error:
         warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
 

@@ -166,8 +166,8 @@ def _health(
     return health(policy.scan_interval, state, now, planned=permitted(policy).plan), ""
 
 
-def _first_mistake(error: BadInput) -> str:
-    mistakes = error.problems if isinstance(error, InputErrors) else (error,)
+def _first_mistake(bad_input: BadInput) -> str:
+    mistakes = bad_input.problems if isinstance(bad_input, InputErrors) else (bad_input,)
     more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
     return f"{mistakes[0].place.partition(': ')[2] or mistakes[0].place}: {mistakes[0].problem}{more}"
 
@@ -224,25 +224,25 @@ def _change(operation: Operation) -> str:
     return nodes or f"{operation.spec.from_size} to {operation.spec.to_size}"
 
 
-def _operation_data(each: Operation) -> dict[str, Any]:
+def _operation_data(operation: Operation) -> dict[str, Any]:
     return {
-        "id": each.spec.id,
-        "kind": each.spec.kind.value,
-        "provider": each.spec.provider,
-        "group": each.spec.group,
-        "from": each.spec.from_size,
-        "to": each.spec.to_size,
-        "nodes": [target.node or target.instance for target in each.spec.targets],
-        "state": each.status.state.value,
-        "step": each.status.step,
-        "attempt": each.status.attempt,
-        "plan": each.spec.plan,
-        "createdAt": instant(each.spec.created_at),
-        "dueAt": instant(each.status.due_at),
-        "deadline": instant(each.spec.deadline),
-        "claimedBy": each.status.claimed_by,
-        "claimedUntil": instant(each.status.claimed_until),
-        "sentAt": instant(each.status.sent_at),
+        "id": operation.spec.id,
+        "kind": operation.spec.kind.value,
+        "provider": operation.spec.provider,
+        "group": operation.spec.group,
+        "from": operation.spec.from_size,
+        "to": operation.spec.to_size,
+        "nodes": [target.node or target.instance for target in operation.spec.targets],
+        "state": operation.status.state.value,
+        "step": operation.status.step,
+        "attempt": operation.status.attempt,
+        "plan": operation.spec.plan,
+        "createdAt": instant(operation.spec.created_at),
+        "dueAt": instant(operation.status.due_at),
+        "deadline": instant(operation.spec.deadline),
+        "claimedBy": operation.status.claimed_by,
+        "claimedUntil": instant(operation.status.claimed_until),
+        "sentAt": instant(operation.status.sent_at),
     }
 
 

@@ -153,10 +153,12 @@ def _read_again(document: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (), tuple(warning.partition(": ")[2] for warning in warnings)
 
 
-def _with_flag(problem: BadInput) -> str:
-    path = problem.place.partition(": ")[2]
+def _with_flag(bad_input: BadInput) -> str:
+    path = bad_input.place.partition(": ")[2]
     flag = f", or give {_FLAGS[path]}" if path in _FLAGS else ""
-    return f"{path}: {problem.problem}; {problem.remedy}{flag}" if problem.remedy else f"{path}: {problem.problem}"
+    return (
+        f"{path}: {bad_input.problem}; {bad_input.remedy}{flag}" if bad_input.remedy else f"{path}: {bad_input.problem}"
+    )
 
 
 def _as_data(document: str) -> object:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from chalicelib.command.doctor.kubeconfigs import private_address
+from chalicelib.command.doctor.kubeconfig_checks import private_address
 from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.output import warn
 from chalicelib.kube.client import KubeClient, path_segment

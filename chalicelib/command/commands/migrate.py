@@ -72,35 +72,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
+def _one(store: Store, old_policy: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
     """Return the result for one cluster, or with --dry-run the expected result."""
     reported = {
-        "name": old.name,
-        "version": old.version,
-        "digest": old.digest,
+        "name": old_policy.name,
+        "version": old_policy.version,
+        "digest": old_policy.digest,
         "copied": 0,
         "deleted": 0,
         "conflict": False,
     }
-    secret = _webhook(old, settings_of(store).deployment)
+    secret = _webhook(old_policy, settings_of(store).deployment)
     if args.dry_run:
-        known = store.policies.current(old.name)
+        known = store.policies.current(old_policy.name)
         return reported | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
-    moved = store.moving.copy(old.name, lambda _: secret)
+    moved = store.moving.copy(old_policy.name, lambda _: secret)
     if moved.conflict:
         return reported | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
-    deleted = store.moving.delete_old(old.name) if args.delete_old else 0
-    result = "is there" if moved.version == old.version else f"version {moved.version} is there, which is newer"
+    deleted = store.moving.delete_old(old_policy.name) if args.delete_old else 0
+    result = "is there" if moved.version == old_policy.version else f"version {moved.version} is there, which is newer"
     if moved.copied:
         result = "copied"
     return reported | {"result": result, "copied": moved.copied, "deleted": deleted}
 
 
-def _webhook(old: StoredPolicy, deployment: Deployment) -> str | None:
+def _webhook(old_policy: StoredPolicy, deployment: Deployment) -> str | None:
     """Return the name of the policy's webhook secret; None, and a warning, where this release cannot use the
     document."""
     try:
-        policy, _ = load_document(old.text, f"{old.name}, version {old.version}", deployment=deployment)
+        policy, _ = load_document(
+            old_policy.text, f"{old_policy.name}, version {old_policy.version}", deployment=deployment
+        )
     except BadInput as bad:
         warn(f"this release cannot use it, apply a corrected document: {str(bad).splitlines()[0]}")
         return None

@@ -127,12 +127,12 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     return _print(args, result, policy, prefix)
 
 
-def _policy_of(latest: StoredPolicy) -> Policy | None:
+def _policy_of(latest_policy: StoredPolicy) -> Policy | None:
     """Return a stored policy; None where this release cannot read it."""
     from chalicelib.policy.load import load
 
     try:
-        return load(latest.text, place=f"{latest.name} version {latest.version}")[0]
+        return load(latest_policy.text, place=f"{latest_policy.name} version {latest_policy.version}")[0]
     except BadInput as error:
         warn(f"{error}; the policy is archived without being read")
         return None
@@ -156,14 +156,14 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
         connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or ""),
         soft=not args.keep_soft_taints,
         foreign=args.foreign,
-        management=management,
+        management_client=management,
         group=policy.providers.get("clusterapi", {}).get("group", "") if policy else "",
         namespaces=capi_namespaces(policy) if policy else ("",),
         tokens=makes_tokens(policy) if policy else True,
     )
 
 
-def _switched_off(store: Store, current: StoredPolicy, policy: Policy | None) -> StoredPolicy:
+def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | None) -> StoredPolicy:
     """Put a version with mode off in force and return it."""
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
@@ -171,23 +171,25 @@ def _switched_off(store: Store, current: StoredPolicy, policy: Policy | None) ->
     from chalicelib.store.errors import PolicyChanged
 
     if policy is None or not permitted(policy).plan:
-        return current
-    text = _with_mode_off(current.text)
-    off, _ = load(text, place=current.name)
+        return stored_policy
+    text = _with_mode_off(stored_policy.text)
+    off, _ = load(text, place=stored_policy.name)
     try:
         store.policies.put(
-            current.name,
+            stored_policy.name,
             text,
             digest(text),
-            current.version,
+            stored_policy.version,
             webhook=off.webhook.secret,
             compiled=compiled(off, text),
         )
     except PolicyChanged as error:
-        raise BadInput(current.name, f"another version was stored in the meantime ({error})", "repeat it") from None
-    found = store.policies.current(current.name)
+        raise BadInput(
+            stored_policy.name, f"another version was stored in the meantime ({error})", "repeat it"
+        ) from None
+    found = store.policies.current(stored_policy.name)
     if found is None:
-        raise BadInput(current.name, "the policy was archived in the meantime", "repeat it")
+        raise BadInput(stored_policy.name, "the policy was archived in the meantime", "repeat it")
     return found
 
 
@@ -249,11 +251,11 @@ def _write_down(store: Store, name: str, now: float, removed: tuple[Leftover, ..
     note(store, name, "uninstalled", {"objects": len(removed)}, at=now)
 
 
-def _print(args: argparse.Namespace, result: Uninstalled, policy: Policy | None, prefix: str) -> int:
-    rest = _remainder(args, policy, result, prefix)
-    data = msgspec.to_builtins(result) | {"remains": rest}
-    emit(args.output, data, lambda: _blocks(result, rest, _repeated(args)))
-    return 1 if result.failures else 0
+def _print(args: argparse.Namespace, uninstalled: Uninstalled, policy: Policy | None, prefix: str) -> int:
+    rest = _remainder(args, policy, uninstalled, prefix)
+    data = msgspec.to_builtins(uninstalled) | {"remains": rest}
+    emit(args.output, data, lambda: _blocks(uninstalled, rest, _repeated(args)))
+    return 1 if uninstalled.failures else 0
 
 
 def _repeated(args: argparse.Namespace) -> str:
@@ -267,12 +269,12 @@ def _repeated(args: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def _remainder(args: argparse.Namespace, policy: Policy | None, result: Uninstalled, prefix: str) -> list[str]:
+def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uninstalled, prefix: str) -> list[str]:
     """Return what the command may not remove, as commands where there are any. prefix: of the deployment's secrets."""
     from chalicelib.command.cluster_cleanup import EXPIRED
 
     rest = _roles(policy, keep_status=args.keep_status)
-    tokens = [each.name.partition("/")[2] for each in result.cluster if EXPIRED in each.what]
+    tokens = [each.name.partition("/")[2] for each in uninstalled.cluster if EXPIRED in each.what]
     if tokens:
         rest.append(f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # expired tokens")
     if policy and policy.kubernetes.watcher_secret:
@@ -317,36 +319,38 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
     return [*commands.values(), *accounts.values()]
 
 
-def _blocks(result: Uninstalled, rest: list[str], repeated: str) -> list[Block]:
-    title = "Removed from the cluster" if result.done else "Would be removed from the cluster"
+def _blocks(uninstalled: Uninstalled, rest: list[str], repeated: str) -> list[Block]:
+    title = "Removed from the cluster" if uninstalled.done else "Would be removed from the cluster"
     blocks: list[Block] = [
         Table(
             ("kind", "name", "what"),
-            tuple((each.kind, each.name, ", ".join(each.what)) for each in result.cluster),
+            tuple((each.kind, each.name, ", ".join(each.what)) for each in uninstalled.cluster),
             title=title,
             empty="nothing of Outscaler is in the cluster",
         )
     ]
-    if result.claims:
-        blocks.append(f"Claims {'released' if result.done else 'that would be released'}: {', '.join(result.claims)}")
-    if result.failures:
+    if uninstalled.claims:
+        blocks.append(
+            f"Claims {'released' if uninstalled.done else 'that would be released'}: {', '.join(uninstalled.claims)}"
+        )
+    if uninstalled.failures:
         blocks.append(
             Table(
                 ("kind", "name", "why not"),
-                tuple((each.kind, each.name, each.why) for each in result.failures),
+                tuple((each.kind, each.name, each.why) for each in uninstalled.failures),
                 title="Not removed",
             )
         )
-    blocks.append(_outcome(result, repeated))
+    blocks.append(_outcome(uninstalled, repeated))
     blocks.append("\n".join(["Remains, for you to delete:", *(f"  {each}" for each in rest)]))
     return blocks
 
 
-def _outcome(result: Uninstalled, repeated: str) -> str:
-    if not result.done:
-        return f"{result.name}: nothing is changed. Next: {repeated}"
-    if result.failures:
-        return f"{result.name}: the mode is off; the policy stays until everything is removed. Repeat the command"
-    if not result.version:
-        return f"{result.name}: no policy was in force"
-    return f"{result.name}: version {result.version} of the policy is archived"
+def _outcome(uninstalled: Uninstalled, repeated: str) -> str:
+    if not uninstalled.done:
+        return f"{uninstalled.name}: nothing is changed. Next: {repeated}"
+    if uninstalled.failures:
+        return f"{uninstalled.name}: the mode is off; the policy stays until everything is removed. Repeat the command"
+    if not uninstalled.version:
+        return f"{uninstalled.name}: no policy was in force"
+    return f"{uninstalled.name}: version {uninstalled.version} of the policy is archived"

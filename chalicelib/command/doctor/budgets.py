@@ -103,11 +103,13 @@ def check_overlaps(context: DoctorContext) -> Sequence[Finding]:
     ]
 
 
-def _budgets_of(snapshot: Snapshot, cls: PodClass) -> tuple[str, ...]:
+def _budgets_of(snapshot: Snapshot, pod_class: PodClass) -> tuple[str, ...]:
     return tuple(
         f"{each.namespace}/{each.name}"
         for each in snapshot.budgets
-        if each.namespace == cls.namespace and each.selector is not None and each.selector.matches(cls.labels)
+        if each.namespace == pod_class.namespace
+        and each.selector is not None
+        and each.selector.matches(pod_class.labels)
     )
 
 

@@ -6,7 +6,7 @@ from chalicelib.command.doctor import (
     budgets,
     cluster_state,
     drains,
-    kubeconfigs,
+    kubeconfig_checks,
     node_templates,
     other_autoscalers,
     permissions,
@@ -14,14 +14,14 @@ from chalicelib.command.doctor import (
 from chalicelib.command.doctor.context import Check
 
 CLUSTER_CHECKS: tuple[Check, ...] = (
-    Check(("DR01",), "kubeconfig", kubeconfigs.check_address),
-    Check(("DR02",), "kubeconfig", kubeconfigs.check_login),
-    Check(("DR03",), "kubeconfig", kubeconfigs.check_ends),
+    Check(("DR01",), "kubeconfig", kubeconfig_checks.check_address),
+    Check(("DR02",), "kubeconfig", kubeconfig_checks.check_login),
+    Check(("DR03",), "kubeconfig", kubeconfig_checks.check_ends),
     Check(("DR26",), "versions", cluster_state.check_apis),
     Check(("DR04",), "rbac", permissions.check_permissions),
     Check(("DR04",), "rbac", permissions.check_admission),
     Check(("DR05",), "rbac", permissions.check_superfluous),
-    Check(("DR06",), "clock", kubeconfigs.check_clocks),
+    Check(("DR06",), "clock", kubeconfig_checks.check_clocks),
     Check(("DR07",), "autoscaler", other_autoscalers.at_work),
     Check(("DR08",), "autoscaler", other_autoscalers.check_status),
     Check(("DR07", "DR09"), "autoscaler", other_autoscalers.check_traces),

@@ -62,9 +62,9 @@ def _none(group: NodeGroup, policy: Policy) -> Finding:
     )
 
 
-def _resources(group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterator[Finding]:
+def _resources(group: NodeGroup, template_node: Node, real: Sequence[Node]) -> Iterator[Finding]:
     too_much, less = [], []
-    for resource, offered in template.allocatable.items():
+    for resource, offered in template_node.allocatable.items():
         smallest = min(node.allocatable.get(resource, 0) for node in real)
         allowed = max(SHARE * smallest, MEMORY if resource in ("memory", "ephemeral-storage") else 0)
         if offered - smallest > allowed:
@@ -95,10 +95,10 @@ def _resources(group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterat
         )
 
 
-def _labels(selected: frozenset[str], group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterator[Finding]:
+def _labels(selected: frozenset[str], group: NodeGroup, template_node: Node, real: Sequence[Node]) -> Iterator[Finding]:
     """Labels that all real nodes have and the template lacks count only where a workload selects by them."""
     common = set.intersection(*(set(node.labels.items()) for node in real))
-    lacking = {key for key, value in common if template.labels.get(key) != value} - _OF_ONE_NODE
+    lacking = {key for key, value in common if template_node.labels.get(key) != value} - _OF_ONE_NODE
     used = sorted(lacking & selected)
     if used:
         yield Finding(
@@ -111,10 +111,10 @@ def _labels(selected: frozenset[str], group: NodeGroup, template: Node, real: Se
         )
 
 
-def selected_labels(cls: PodClass) -> frozenset[str]:
+def selected_labels(pod_class: PodClass) -> frozenset[str]:
     """Return the keys of node labels that a pod requires."""
-    terms = cls.required_affinity or ()
-    return frozenset(cls.node_selector) | {each.key for term in terms for each in term.expressions}
+    terms = pod_class.required_affinity or ()
+    return frozenset(pod_class.node_selector) | {each.key for term in terms for each in term.expressions}
 
 
 def check_architectures(context: DoctorContext) -> Sequence[Finding]:

@@ -112,11 +112,11 @@ def _remedy(rule: NeededRule) -> str:
     )
 
 
-def _applied(source: RoleFile) -> str:
-    path = f"infra/kubernetes/{source.file}"
-    if not source.edits:
+def _applied(role_file: RoleFile) -> str:
+    path = f"infra/kubernetes/{role_file.file}"
+    if not role_file.edits:
         return f"kubectl apply -f {path}"
-    words = " and ".join(f"{needed} in place of {given}" for given, needed in source.edits)
+    words = " and ".join(f"{needed} in place of {given}" for given, needed in role_file.edits)
     return f"write {words} into {path}, then kubectl apply -f it"
 
 

@@ -68,9 +68,12 @@ def _named(policy: Policy, provider: str) -> set[str]:
     return names | {entry.split(":", 2)[2] for entry in listed if entry.count(":") >= 2}
 
 
-def _same_place(provider: str, one: Policy, other: Policy) -> bool:
+def _same_place(provider: str, policy: Policy, other_policy: Policy) -> bool:
     def differs(key: str) -> bool:
-        values: tuple[Mapping[str, str], Mapping[str, str]] = (one.providers[provider], other.providers[provider])
+        values: tuple[Mapping[str, str], Mapping[str, str]] = (
+            policy.providers[provider],
+            other_policy.providers[provider],
+        )
         first, second = (each.get(key, "") for each in values)
         return bool(first and second and first != second)
 

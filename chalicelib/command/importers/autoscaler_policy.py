@@ -36,19 +36,20 @@ class Converted(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
 
-def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False) -> Converted:
+def convert(autoscaler: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False) -> Converted:
     """Translate the input. The mode is shadow. Raises InputErrors with all unknown words and all mistakes."""
     draft = Draft()
-    given = group_arguments(read.arguments)
-    draft.row(read.place, _title(read), Verdict.READ, "", _release(read))
-    _remarks(read, draft, skip_unknown=skip_unknown)
+    given = group_arguments(autoscaler.arguments)
+    draft.row(autoscaler.place, _title(autoscaler), Verdict.READ, "", _release(autoscaler))
+    _remarks(autoscaler, draft, skip_unknown=skip_unknown)
     draft.node_groups += [
-        {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max} for group in read.node_groups
+        {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max}
+        for group in autoscaler.node_groups
     ]
     name = _name(given, wanted, draft)
-    provider = provider_of(given, draft, place=read.place, kind=read.kind)
+    provider = provider_of(given, draft, place=autoscaler.place, kind=autoscaler.kind)
     source = Source(
-        read,
+        autoscaler,
         given,
         name,
         wanted.secret_prefix,
@@ -57,9 +58,9 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
         credentials_secret=wanted.credentials_secret,
     )
     kubeconfig = translate_provider(provider, source, draft) if provider else ""
-    translate_flags(read.arguments, read.version, draft, skip_unknown=skip_unknown)
+    translate_flags(autoscaler.arguments, autoscaler.version, draft, skip_unknown=skip_unknown)
     tell_of_objects(source, provider, draft, inline_priorities=wanted.inline_priorities)
-    for setting in read.settings:
+    for setting in autoscaler.settings:
         draft.row(setting.place, setting.name, Verdict.NO_EFFECT, "", "not about scaling")
     secret = wanted.kubeconfig_secret or source.secret("kubeconfig")
     text = f"{secret}  {store_command(kubeconfig, secret)}"
@@ -78,16 +79,20 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
     return Converted(name, document, tuple(draft.rows), tuple(dict.fromkeys((secret, *named))))
 
 
-def _title(read: AutoscalerInput) -> str:
-    container = f", container {read.container}" if read.container else ""
-    image = f", image {read.image}" if read.image else ""
-    return f"{read.kind} {read.namespace}/{read.name}{container}{image}" if read.name else f"{read.kind}{image}"
+def _title(autoscaler: AutoscalerInput) -> str:
+    container = f", container {autoscaler.container}" if autoscaler.container else ""
+    image = f", image {autoscaler.image}" if autoscaler.image else ""
+    return (
+        f"{autoscaler.kind} {autoscaler.namespace}/{autoscaler.name}{container}{image}"
+        if autoscaler.name
+        else f"{autoscaler.kind}{image}"
+    )
 
 
-def _release(read: AutoscalerInput) -> str:
-    if read.version is None:
+def _release(autoscaler: AutoscalerInput) -> str:
+    if autoscaler.version is None:
         return "no release in the image's tag: Outscaler's defaults count; --image-version says otherwise"
-    return f"counts as {read.version[0]}.{read.version[1]}"
+    return f"counts as {autoscaler.version[0]}.{autoscaler.version[1]}"
 
 
 def _name(given: dict[str, list[Argument]], wanted: Wanted, draft: Draft) -> str:
@@ -115,9 +120,9 @@ def _name(given: dict[str, list[Argument]], wanted: Wanted, draft: Draft) -> str
     return name
 
 
-def _remarks(read: AutoscalerInput, draft: Draft, *, skip_unknown: bool) -> None:
+def _remarks(autoscaler: AutoscalerInput, draft: Draft, *, skip_unknown: bool) -> None:
     """Add the rows that the reader has decided. A word that it does not know refuses the import."""
-    for remark in read.remarks:
+    for remark in autoscaler.remarks:
         verdict = Verdict(remark.verdict)
         draft.row(remark.place, remark.word, verdict, remark.path, remark.text)
         if verdict is Verdict.UNKNOWN and not skip_unknown:

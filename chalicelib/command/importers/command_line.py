@@ -112,14 +112,18 @@ class _Reader:
         else:
             self._add(word, flag, None)
 
-    def _stray(self, word: Word, before: Argument | None) -> None:
-        if before is None or word.text not in _GO_BOOLEANS:
+    def _stray(self, word: Word, previous_argument: Argument | None) -> None:
+        if previous_argument is None or word.text not in _GO_BOOLEANS:
             text = "a word without a flag, which Cluster Autoscaler passes over"
             self.remarks.append(Remark(word.place, quote(word.text), Verdict.NO_EFFECT, text))
             return
-        text = f"Cluster Autoscaler read this as true; write {before.word}={word.text} if {word.text} was meant"
-        self.arguments[-1] = msgspec.structs.replace(before, read_as=text)
-        self.remarks.append(Remark(word.place, word.text, Verdict.TOLD, f"a word that {before.word} does not take"))
+        text = (
+            f"Cluster Autoscaler read this as true; write {previous_argument.word}={word.text} if {word.text} was meant"
+        )
+        self.arguments[-1] = msgspec.structs.replace(previous_argument, read_as=text)
+        self.remarks.append(
+            Remark(word.place, word.text, Verdict.TOLD, f"a word that {previous_argument.word} does not take")
+        )
 
     def _add(self, word: Word, flag: str, value: str | None) -> None:
         self.arguments.append(Argument(word.place, word.text, flag, value))

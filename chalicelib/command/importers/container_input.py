@@ -80,7 +80,7 @@ class Environment:
 
 
 def read_environment(
-    document: Located,
+    located: Located,
     path: tuple[str, ...],
     container: Mapping[str, Any],
     namespace: str,
@@ -90,31 +90,31 @@ def read_environment(
     """Read envFrom, then env, whose variables count more. path: of the container in the document."""
     found = Environment(given)
     for at, source in enumerate(listed(container.get("envFrom"))[:_MOST_SOURCES]):
-        place = document.place(*path, "envFrom", str(at))
+        place = located.place(*path, "envFrom", str(at))
         for key, kind in _SOURCES.items():
             name = text_of(mapping(mapping(source).get(key)).get("name"))
             if name:
                 prefix = text_of(mapping(source).get("prefix"))
                 _add_all(found, place, kind, f"{namespace}/{name}", prefix, objects)
     for at, each in enumerate(listed(container.get("env"))[:_MOST_VARIABLES]):
-        variable = _variable(document.place(*path, "env", str(at)), mapping(each), namespace, objects, found)
+        variable = _variable(located.place(*path, "env", str(at)), mapping(each), namespace, objects, found)
         if variable is not None:
             found.add(variable)
     found.add_given()
     return found
 
 
-def _add_all(found: Environment, place: str, kind: str, name: str, prefix: str, objects: InputObjects) -> None:
+def _add_all(environment: Environment, place: str, kind: str, name: str, prefix: str, objects: InputObjects) -> None:
     if not objects.has(kind, name):
         text = f"{kind} {name} is not in the input; its variables are unknown: add it, or give --env NAME=VALUE"
-        found.remarks.append(Remark(place, "envFrom", Verdict.TOLD, text))
+        environment.remarks.append(Remark(place, "envFrom", Verdict.TOLD, text))
     for key in objects.keys(kind, name):
         value = objects.value(kind, name, key)
-        found.add(Variable(place, prefix + key, value, _ORIGINS[kind], name, key))
+        environment.add(Variable(place, prefix + key, value, _ORIGINS[kind], name, key))
 
 
 def _variable(
-    place: str, each: Mapping[str, Any], namespace: str, objects: InputObjects, found: Environment
+    place: str, each: Mapping[str, Any], namespace: str, objects: InputObjects, environment: Environment
 ) -> Variable | None:
     name = text_of(each.get("name"))
     if not name:
@@ -128,10 +128,10 @@ def _variable(
     if source:
         field = text_of(mapping(source.get("fieldRef")).get("fieldPath"))
         return Variable(place, name, namespace if field == "metadata.namespace" else None, VariableOrigin.FIELD)
-    before = len(found.problems)
-    expanded = found.expanded(text_of(each.get("value")), place)
-    unknown = len(found.problems) > before
-    del found.problems[before:]  # a mistake only where a flag needs the value
+    before = len(environment.problems)
+    expanded = environment.expanded(text_of(each.get("value")), place)
+    unknown = len(environment.problems) > before
+    del environment.problems[before:]  # a mistake only where a flag needs the value
     return Variable(place, name, None if unknown else expanded)
 
 
@@ -139,7 +139,7 @@ def _variable(
 
 
 def read_mounts(
-    document: Located,
+    located: Located,
     path: tuple[str, ...],
     container: Mapping[str, Any],
     pod: Mapping[str, Any],
@@ -151,7 +151,7 @@ def read_mounts(
     mounts: list[FileMount] = []
     remarks: list[Remark] = []
     for at, each in enumerate(listed(container.get("volumeMounts"))[:_MOST_MOUNTS]):
-        place = document.place(*path, "volumeMounts", str(at))
+        place = located.place(*path, "volumeMounts", str(at))
         mount = mapping(each)
         folder, name = text_of(mount.get("mountPath")), text_of(mount.get("name"))
         files = list(itertools.islice(_files(volumes.get(name, {}), namespace, objects), _MOST_FILES - len(mounts)))

@@ -35,9 +35,9 @@ class Draft:
         if len(self._problems) < MOST_PROBLEMS:
             self._problems.append(BadInput(place, problem, remedy))
 
-    def add(self, error: BadInput) -> None:
+    def add(self, bad_input: BadInput) -> None:
         """Add the mistakes of an error."""
-        for each in error.problems if isinstance(error, InputErrors) else (error,):
+        for each in bad_input.problems if isinstance(bad_input, InputErrors) else (bad_input,):
             self.problem(each.place, each.problem, each.remedy)
 
     def check(self) -> None:

@@ -48,10 +48,10 @@ class InputRows:
             place = ": ".join(filter(None, (self.place(path), self.word(path))))
             self._problems.append(BadInput(place, problem, remedy))
 
-    def add(self, error: BadInput) -> None:
+    def add(self, bad_input: BadInput) -> None:
         """Add a mistake that another reader has found."""
         if len(self._problems) < MOST_PROBLEMS:
-            self._problems.append(error)
+            self._problems.append(bad_input)
 
     def check(self) -> None:
         """Raise InputErrors if there is any mistake."""

@@ -71,9 +71,9 @@ def read_autoscaler(
     return _completed(found[0], documents, texts)
 
 
-def _put(found: list[AutoscalerInput], read: AutoscalerInput | None) -> None:
-    if read is not None:
-        found.append(read)
+def _put(found: list[AutoscalerInput], autoscaler: AutoscalerInput | None) -> None:
+    if autoscaler is not None:
+        found.append(autoscaler)
 
 
 def _documents_or_script(
@@ -113,7 +113,7 @@ def _helm(documents: Sequence[Located], workload: str, image_version: str) -> li
     ]
 
 
-def _completed(read: AutoscalerInput, documents: Sequence[Located], texts: Mapping[str, str]) -> AutoscalerInput:
+def _completed(autoscaler: AutoscalerInput, documents: Sequence[Located], texts: Mapping[str, str]) -> AutoscalerInput:
     """Add the other objects of the input, and flags in comments."""
     remarks = [remark for file, text in texts.items() for remark in commented_flags(file, text)]
     objects: list[tuple[str, Mapping[str, Any]]] = []
@@ -124,12 +124,12 @@ def _completed(read: AutoscalerInput, documents: Sequence[Located], texts: Mappi
         if group_of(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
             objects.append((document.place(), content))
         elif kind == CONFIG_MAP and name == STATUS:
-            remarks.append(status_remark(document.place(), content, read))
+            remarks.append(status_remark(document.place(), content, autoscaler))
         elif kind and kind not in KINDS | {SECRET, CONFIG_MAP} and not is_openshift(content):
             others[f"{kind} {name}"] = None
     if others:
         named = ", ".join(list(others)[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
         remarks.append(Remark("", named, Verdict.NO_EFFECT, "objects around the autoscaler"))
     return msgspec.structs.replace(
-        read, remarks=(*read.remarks, *remarks), objects=(*read.objects, *objects[:_MOST_OBJECTS])
+        autoscaler, remarks=(*autoscaler.remarks, *remarks), objects=(*autoscaler.objects, *objects[:_MOST_OBJECTS])
     )

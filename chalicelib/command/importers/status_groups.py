@@ -16,11 +16,11 @@ _GROUP = re.compile(r"^[ \t-]*[Nn]ame:[ \t]+[\"']?([^\s\"']{1,253})", re.MULTILI
 _MOST_TEXT, _MOST_NAMED = 1_000_000, 10
 
 
-def status_remark(place: str, document: Mapping[str, Any], read: AutoscalerInput) -> Remark:
+def status_remark(place: str, document: Mapping[str, Any], autoscaler: AutoscalerInput) -> Remark:
     """Return a remark that names the groups of the status which no `--nodes` of the input names."""
     status = mapping(document.get("data")).get("status")
     groups = list(dict.fromkeys(_GROUP.findall(status[:_MOST_TEXT]))) if isinstance(status, str) else []
-    named = {(each.value or "").split(":", 2)[-1] for each in read.arguments if each.flag == "nodes"}
+    named = {(each.value or "").split(":", 2)[-1] for each in autoscaler.arguments if each.flag == "nodes"}
     missing = [group for group in groups if group not in named] if named else []
     text = f"Cluster Autoscaler saw {len(groups)} group{'' if len(groups) == 1 else 's'}"
     if missing:

@@ -174,23 +174,23 @@ def read_workload(
     return read
 
 
-def _containers(document: Located, spec: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    for at, each in enumerate(listed(_at(document.content, spec).get("containers"))):
+def _containers(located: Located, spec: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    for at, each in enumerate(listed(_at(located.content, spec).get("containers"))):
         container, path = mapping(each), (*spec, "containers", str(at))
         words = [Word("", text_of(word)) for key in ("command", "args") for word in listed(container.get(key))]
         if listed(container.get("command")):
-            runs = bool(invocations_of_words(words, document.file, {}))
+            runs = bool(invocations_of_words(words, located.file, {}))
         else:
             image = text_of(container.get("image"))  # of a registry that renames images: the container's name counts
             runs = is_autoscaler(image if "autoscaler" in image else text_of(container.get("name")))
-            runs = runs or bool(invocations_of_words(words[:1], document.file, {}))
+            runs = runs or bool(invocations_of_words(words[:1], located.file, {}))
         if runs:
             yield path, container
 
 
-def _words(document: Located, path: tuple[str, ...], candidate: Candidate) -> list[Word]:
+def _words(located: Located, path: tuple[str, ...], candidate: Candidate) -> list[Word]:
     return [
-        Word(document.place(*path, key, str(at)), text_of(each))
+        Word(located.place(*path, key, str(at)), text_of(each))
         for key in ("command", "args")
         for at, each in enumerate(listed(candidate.container.get(key)))
     ]
@@ -241,10 +241,10 @@ def _wanted_text(workload: str, container: str) -> str:
     return quote(" ".join(filter(None, parts)))
 
 
-def _switched_off(document: Located) -> Iterator[Remark]:
-    replicas = mapping(mapping(document.content).get("spec")).get("replicas")
+def _switched_off(located: Located) -> Iterator[Remark]:
+    replicas = mapping(mapping(located.content).get("spec")).get("replicas")
     if replicas == 0 and replicas is not False:
-        yield Remark(document.place("spec", "replicas"), "replicas: 0", Verdict.TOLD, "the autoscaler does not run")
+        yield Remark(located.place("spec", "replicas"), "replicas: 0", Verdict.TOLD, "the autoscaler does not run")
 
 
 def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> Iterator[Remark]:

@@ -175,9 +175,9 @@ def _gap(resource: ListedResource, detail: str) -> MissingData:
     return MissingData(resource.kind, detail, place=resource.path, affected_decisions=resource.weakens)
 
 
-def _needed(resource: ListedResource, refusal: ClusterError) -> BadInput:
+def _needed(resource: ListedResource, error: ClusterError) -> BadInput:
     return BadInput(
         resource.path,
-        f"cannot be listed: {refusal.message}",
+        f"cannot be listed: {error.message}",
         "there is no plan without nodes and pods: use an account that may list both",
     )

@@ -102,37 +102,37 @@ def read_nodes(directory: Path) -> tuple[Node, ...]:
 
 
 def _what_is_missing(
-    folder: SnapshotBuilder, directory: Path, documents: Sequence[Path], known: frozenset[str]
+    builder: SnapshotBuilder, directory: Path, documents: Sequence[Path], known: frozenset[str]
 ) -> None:
     """Require that nodes and pods were saved, even if there are none; any other missing kind is a gap. known: kinds
     that the capture itself reports."""
     for kind, words, weakens in KINDS:
-        if kind in folder.kinds | known or any(word in path.name.lower() for path in documents for word in words):
+        if kind in builder.kinds | known or any(word in path.name.lower() for path in documents for word in words):
             continue
         if not weakens:
             raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
-        folder.gap(
+        builder.gap(
             MissingData(
                 kind=kind,
                 detail="no file holds any: either there are none, or they were not saved",
                 affected_decisions=weakens,
             )
         )
-    _what_claims_need(folder, documents, known)
+    _what_claims_need(builder, documents, known)
 
 
-def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path], known: frozenset[str]) -> None:
+def _what_claims_need(builder: SnapshotBuilder, documents: Sequence[Path], known: frozenset[str]) -> None:
     """Add one gap for all storage kinds that were not saved, if any pod has a volume claim; otherwise they do not
     matter."""
     absent = [
         kind
         for kind, words in _CLAIMED
-        if kind not in folder.kinds | known
+        if kind not in builder.kinds | known
         and not any(word in path.name.lower() for path in documents for word in words)
     ]
-    if absent and folder.claims:
+    if absent and builder.claims:
         kinds = " or ".join(absent)
-        folder.gap(
+        builder.gap(
             MissingData(
                 kind=absent[0],
                 affected_decisions=("scale-up: pods with claims on volumes",),

@@ -65,24 +65,24 @@ DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT)
 OURSELVES = "outscaler"
 
 
-def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
+def is_relevant(event: ClusterEvent, reasons: Iterable[str]) -> bool:
     """Return whether this event triggers a wake-up. reasons: the policy's list; empty means DEFAULT_REASONS."""
     wanted = frozenset(reasons) or frozenset(DEFAULT_REASONS)
-    if signal.audit is not None:
-        audit = signal.audit
+    if event.audit is not None:
+        audit = event.audit
         return audit.happened and any(word in wanted and holds(audit) for word, holds in AUDIT.items())
-    return signal.reason in wanted and not _ours(signal)
+    return event.reason in wanted and not _ours(event)
 
 
-def is_new_refusal(signal: ClusterEvent, now: float) -> bool:
+def is_new_refusal(event: ClusterEvent, now: float) -> bool:
     """Return whether the scheduler has just found no node for a pod. A pass can use this event without waiting for
     others; it waits itself while such pods still arrive. Evictions come in numbers, and the last of them shows what is
     needed. An event that does not say when it occurred first counts as new."""
-    refused = signal.reason == "FailedScheduling" or (signal.audit is not None and _unschedulable(signal.audit))
-    return refused and (not signal.first or now - signal.first <= _NEW_FOR)
+    refused = event.reason == "FailedScheduling" or (event.audit is not None and _unschedulable(event.audit))
+    return refused and (not event.first or now - event.first <= _NEW_FOR)
 
 
-def _ours(signal: ClusterEvent) -> bool:
+def _ours(event: ClusterEvent) -> bool:
     """Return whether the event is Outscaler's own, which the exporter sends back; a wake-up for it would cause a
     loop."""
-    return signal.component.startswith(OURSELVES) or signal.instance.startswith(OURSELVES)
+    return event.component.startswith(OURSELVES) or event.instance.startswith(OURSELVES)

@@ -195,16 +195,16 @@ def _first(event: _Event) -> float:
     return min((each for each in found if each > 0), default=0.0)
 
 
-def _audit(event: _Audit) -> ClusterEvent:
-    about = event.object_ref or _ObjectRef()
+def _audit(audit: _Audit) -> ClusterEvent:
+    about = audit.object_ref or _ObjectRef()
     resource = "/".join(part for part in (about.resource, about.subresource) if part)
-    code = event.response_status.code if event.response_status else None
-    sent = event.request_object
+    code = audit.response_status.code if audit.response_status else None
+    sent = audit.request_object
     facts = Audit(
-        verb=event.verb,
+        verb=audit.verb,
         resource=resource,
-        user=(event.user.username if event.user else None) or "",
-        happened=event.stage == "ResponseComplete" and (code or 200) < 300,
+        user=(audit.user.username if audit.user else None) or "",
+        happened=audit.stage == "ResponseComplete" and (code or 200) < 300,
         node_name=None if sent is None else (sent.spec.node_name if sent.spec else None) or "",
     )
     return ClusterEvent(

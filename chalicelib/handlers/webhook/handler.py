@@ -51,7 +51,7 @@ _NOT_ACCEPTED = (
 )
 
 
-def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -> HttpResponse:
+def handle(cluster: str, headers: Mapping[str, str], body: bytes, runtime: Runtime) -> HttpResponse:
     """Handle POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
 
     202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read, also "unread"
@@ -61,49 +61,49 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     """
     lower = {name.lower(): value for name, value in headers.items()}
     posted = body.startswith(MAGIC)
-    _check_size(lower, body, LARGEST_POST if posted and rt.lists else MAX_BODY)
-    credentials = rt.webhook_credentials.for_cluster(cluster)
-    auth = verify(cluster, lower, body, credentials.keys, rt.webhook_credentials.decoy, rt.clock())
-    if auth.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
-        auth = verify(cluster, lower, body, changed.keys, rt.webhook_credentials.decoy, rt.clock())
-    policy = _admitted(cluster, credentials, auth, rt)
+    _check_size(lower, body, LARGEST_POST if posted and runtime.lists else MAX_BODY)
+    credentials = runtime.webhook_credentials.for_cluster(cluster)
+    auth = verify(cluster, lower, body, credentials.keys, runtime.webhook_credentials.decoy, runtime.clock())
+    if auth.verdict is AuthResult.WRONG and (changed := runtime.webhook_credentials.again(cluster)) is not None:
+        auth = verify(cluster, lower, body, changed.keys, runtime.webhook_credentials.decoy, runtime.clock())
+    policy = _admitted(cluster, credentials, auth, runtime)
     if posted:
-        return _stored(policy, auth, body, rt)
+        return _stored(policy, auth, body, runtime)
     try:
         heard = parse(body)
     except BadInput as bad:
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     relevant = [signal for signal in heard.signals if is_relevant(signal, policy.webhook.reasons)]
-    matched, now = len(relevant), rt.clock()
+    matched, now = len(relevant), runtime.clock()
     prompt = any(is_new_refusal(signal, now) for signal in relevant)
     # credentials are cached; schedules apply to the current time
-    looked_at = permitted(instant(policy, rt.clock())).plan
-    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt, prompt=prompt)
-    _note(policy, auth, rt)
+    looked_at = permitted(instant(policy, runtime.clock())).plan
+    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=prompt)
+    _note(policy, auth, runtime)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
     return HttpResponse(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
 
 
-def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> HttpResponse:
+def _stored(policy: Policy, auth: WebhookAuth, body: bytes, runtime: Runtime) -> HttpResponse:
     """Store the post of a watcher; 202 {"stored": "base" or "changes", "woken": bool}. Raises as handle does, and
     BucketFailure or ArchiveFailure where the post cannot be stored."""
     # Imported here, because most deployments have no watcher.
     from chalicelib.snapshot.list_archive import list_place
     from chalicelib.snapshot.watched_lists import WatchedLists
 
-    if not rt.lists:
+    if not runtime.lists:
         raise BadInput("deployment", "has no place for the lists of watchers", "deploy it with ShareLists")
     if not policy.kubernetes.watcher_secret:
         raise BadInput("spec.kubernetes.watcherSecret", "is not set", "apply a policy that names the watcher's secret")
     post = read_post(body)
-    WatchedLists(list_place(rt.lists), rt.clock).store(policy.name, post)
-    planned = permitted(instant(policy, rt.clock())).plan
+    WatchedLists(list_place(runtime.lists), runtime.clock).store(policy.name, post)
+    planned = permitted(instant(policy, runtime.clock())).plan
     woken = False
     if post.wake is not None and planned:
-        woken = request_reconcile(policy, Cause.WEBHOOK, rt, prompt=True)
-    _note(policy, auth, rt)
+        woken = request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=True)
+    _note(policy, auth, runtime)
     logger.info("webhook", cluster=policy.name, stored=post.kind, bytes=len(post.data), woken=woken)
     return HttpResponse(202, {"stored": post.kind, "woken": woken})
 
@@ -119,25 +119,25 @@ def _declared(headers: Mapping[str, str]) -> int:
     return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
 
 
-def _admitted(cluster: str, credentials: ClusterCredentials, auth: WebhookAuth, rt: Runtime) -> Policy:
+def _admitted(cluster: str, credentials: ClusterCredentials, auth: WebhookAuth, runtime: Runtime) -> Policy:
     """Return the policy of the authenticated cluster. HttpError is 404 or 401, and only the log says why."""
     if not credentials.known:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
     if auth.verdict is not AuthResult.ACCEPTED:
         raise _refused(cluster, auth.verdict.value)
-    rt.store.schema.check()  # only now: an unauthenticated caller must not cause a read
-    if auth.signature and _is_used(cluster, auth, rt):
+    runtime.store.schema.check()  # only now: an unauthenticated caller must not cause a read
+    if auth.signature and _is_used(cluster, auth, runtime):
         raise _refused(cluster, _USED)
-    policy = rt.webhook_credentials.policy(cluster)
+    policy = runtime.webhook_credentials.policy(cluster)
     if policy is None:
         raise _refused(cluster, "the stored policy cannot be used")
     return policy
 
 
-def _is_used(cluster: str, auth: WebhookAuth, rt: Runtime) -> bool:
+def _is_used(cluster: str, auth: WebhookAuth, runtime: Runtime) -> bool:
     """Return whether this signature was used. Releases that knew only the older form recorded it in another place, and
     an upgrade must not make a signature valid a second time."""
-    debounce = rt.store.debounce
+    debounce = runtime.store.debounce
     return debounce.used(cluster, auth.signature) or (auth.older and debounce.used_before(cluster, auth.signature))
 
 
@@ -153,11 +153,11 @@ def _shown(cluster: str) -> str:
     return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
 
 
-def _note(policy: Policy, auth: WebhookAuth, rt: Runtime) -> None:
+def _note(policy: Policy, auth: WebhookAuth, runtime: Runtime) -> None:
     """Record the signature as used; raises HttpError if the same request has been served in the meantime."""
     if not auth.signature:
         return
-    debounce, by = rt.store.debounce, rt.owner()
+    debounce, by = runtime.store.debounce, runtime.owner()
     try:
         first = debounce.note(policy.name, auth.signature, 2 * SKEW, by=by)
     except StoreError:

@@ -14,7 +14,7 @@ from chalicelib.operations.steps.scale_up import poll
 def decrease_target(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Set the lower target; it is absolute, so the call may be repeated."""
     del now
-    outcome = from_provider(operation, context.provider().shrink_target(for_provider(operation)))
+    outcome = from_provider(operation, context.provider().decrease_target(for_provider(operation)))
     context.checkpoint("shrink:called")
     return outcome
 

@@ -12,7 +12,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.operations.removal_progress import give_up_node, next_step, read
+from chalicelib.operations.removal_progress import next_step, read, stay_in_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.recheck import last_look
 
@@ -32,5 +32,5 @@ def delay(operation: Operation, context: StepContext, now: float) -> Outcome:
         if held:
             pause = progress.wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
             later = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
-            return give_up_node(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
+            return stay_in_step(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
     return next_step(operation, last_look(operation, progress, context, now), "delete")

@@ -4,7 +4,7 @@ has to be drained, and only what was requested from the vendor has to be rolled 
 An instance may have registered since it was planned. It is then kept, together with all other instances of the
 operation, and the next pass decides which of them are still to be deleted. Nodes are looked up by the names under which
 the plan found none: the name that the provider gave, and the last part of the handle, which is the instance's own name
-at most vendors. A provider that can find an instance's node in another way checks again itself (`remove` in
+at most vendors. A provider that can find an instance's node in another way checks again itself (`delete_nodes` in
 providers/base.py).
 """
 
@@ -34,7 +34,7 @@ def delete_instances(operation: Operation, context: StepContext, now: float) -> 
             if context.cluster.node(name) is not None:
                 joined = f"instance {target.instance} has joined as node {name} meanwhile"
                 return give_up(operation, Failed(_SPARED, joined))
-    outcome = from_provider(operation, context.provider().remove(for_provider(operation)))
+    outcome = from_provider(operation, context.provider().delete_nodes(for_provider(operation)))
     context.checkpoint("discard:called")
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
@@ -60,7 +60,7 @@ def release(operation: Operation, context: StepContext, now: float) -> Outcome:
     failure = _why(operation)
     plain = operation.with_status(data={}, step="")
     try:
-        given_back = context.provider().release(plain)
+        given_back = context.provider().cancel_delete(plain)
     except AGAIN:
         raise
     except ProviderError:

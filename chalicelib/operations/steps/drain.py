@@ -19,7 +19,7 @@ from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
 from chalicelib.operations.poll_backoff import LEAST, PollBackoff
-from chalicelib.operations.removal_progress import NodeProgress, Progress, give_up_node, next_step, read
+from chalicelib.operations.removal_progress import NodeProgress, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import Eviction, PodState, StepContext
 from chalicelib.operations.steps.eviction_order import daemon_goes, daemons, fingerprint, grace_of, must_go, phase_of
 from chalicelib.operations.steps.recheck import blocking_pods, describe
@@ -46,7 +46,7 @@ def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
     outcome: InProgress | None = None
     for count, (name, pod) in enumerate(list(_to_ask(operation, progress, pods, context.options, now))):
         if count == EVICTIONS_PER_STEP:
-            outcome = give_up_node(operation, progress, "evict", 0.0)
+            outcome = stay_in_step(operation, progress, "evict", 0.0)
             break
         answer = _ask(pod, context)
         context.checkpoint("evict:called")
@@ -66,7 +66,7 @@ def _begun(operation: Operation, progress: Progress, pods: Pods, options: Option
         if (name := target.node) not in progress.live:
             continue
         if stranger := _unplanned(pods[name], target, options, now):
-            progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+            progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
             continue
         if progress.nodes[name].group is None:
             progress = progress.change(name, daemons=daemons(pods[name], target, options, now))
@@ -123,14 +123,14 @@ def _ask(pod: PodState, context: StepContext) -> Eviction:
         return Eviction(accepted=False, why_not=str(error), retry_after=error.retry_after)
 
 
-def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) -> Progress:
+def _answered(progress: Progress, name: str, pod: PodState, eviction: Eviction) -> Progress:
     node = progress.nodes[name]
-    if answer.accepted:
+    if eviction.accepted:
         return progress.change(name, asked=(*node.asked, fingerprint(pod)))
     if pod.daemonset and fingerprint(pod) not in node.daemons:
         return progress  # best effort
-    why = f"pod {pod.key} cannot be evicted: {answer.why_not}"
-    again = max(progress.again, answer.retry_after)
+    why = f"pod {pod.key} cannot be evicted: {eviction.why_not}"
+    again = max(progress.again, eviction.retry_after)
     return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
 
 
@@ -143,7 +143,7 @@ def _end_of_round(operation: Operation, progress: Progress, context: StepContext
         tried = node.wait.elapsed(now)
         if node.blocked and tried >= limit:
             why = f"{node.blocked} (tried for {tried:.0f} s){_rules(name, context)}"
-            progress = progress.keep(name, "EvictionBlocked", why)
+            progress = progress.give_up(name, "EvictionBlocked", why)
         elif node.blocked:
             waiting, left = waiting or node.blocked, max(left, limit - tried)
         elif not node.granted:
@@ -155,7 +155,7 @@ def _end_of_round(operation: Operation, progress: Progress, context: StepContext
         progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
     if progress.to_undo:
         return next_step(operation, progress, "evict", pause)
-    return give_up_node(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
+    return stay_in_step(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
 
 
 def _rules(name: str, context: StepContext) -> str:
@@ -186,9 +186,11 @@ def gone(operation: Operation, context: StepContext, now: float) -> InProgress:
             (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None
         )
         if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
-            progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+            progress = progress.give_up(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
         elif current and node.wait.elapsed(now) >= limit:
-            progress = progress.keep(name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time")
+            progress = progress.give_up(
+                name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time"
+            )
         elif current:
             waiting.append((name, _next_look(current, node.wait, limit, now)))
         else:
@@ -200,10 +202,10 @@ def gone(operation: Operation, context: StepContext, now: float) -> InProgress:
     return next_step(operation, progress, step, pause)
 
 
-def _next_look(current: list[PodState], wait: PollBackoff, limit: float, now: float) -> float:
+def _next_look(current: list[PodState], backoff: PollBackoff, limit: float, now: float) -> float:
     """Return the seconds until the next check: soon at first, because most pods terminate early; then less and less
     often; and just after the last of them must have terminated."""
-    pause = wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
+    pause = backoff.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
     left = max(pod.deleted for pod in current) + 2.0 - now
     if left > 0.0:
         return max(LEAST, min(pause, left))

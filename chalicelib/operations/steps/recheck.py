@@ -29,18 +29,18 @@ def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
     for target in _live(operation, progress):
         node = context.cluster.node(target.node)
         if node is None:
-            progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
             continue
         progress = still_ours(progress, operation, target, node)
         if progress.nodes[target.node].kept:
             continue
         if why := _occupied(target, context, now):
-            progress = progress.keep(target.node, "NodeNotEmpty", why)
+            progress = progress.give_up(target.node, "NodeNotEmpty", why)
         elif not (verdict := context.recheck(target.node)).clear:
-            progress = progress.keep(target.node, "NodeNotEmpty", describe(verdict))
+            progress = progress.give_up(target.node, "NodeNotEmpty", describe(verdict))
         elif claims := context.cluster.claims_awaiting(target.node):
             why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
-            progress = progress.keep(target.node, "NodeNotEmpty", why)
+            progress = progress.give_up(target.node, "NodeNotEmpty", why)
     return next_step(operation, msgspec.structs.replace(progress, looked=now), "evict")
 
 
@@ -54,7 +54,7 @@ def last_look(operation: Operation, progress: Progress, context: StepContext, no
         progress = still_ours(progress, operation, target, node)
         here = [pod.key for pod in context.cluster.pods_on(target.node) if blocking_pods(pod, context.options, now)]
         if here and not progress.nodes[target.node].kept:
-            progress = progress.keep(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
+            progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
     return msgspec.structs.replace(progress, looked=now)
 
 
@@ -67,14 +67,14 @@ def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, 
     removed."""
     if why := another(operation, target, node):
         # The other machine may have joined between `look` and `taint`; it then has our taint, which is removed again.
-        return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
+        return progress.give_up(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
     if node.operation not in ("", operation.spec.id):
         why = f"operation {node.operation} has marked it meanwhile"
-        return progress.keep(target.node, "Conflict", why, untouched=True)
+        return progress.give_up(target.node, "Conflict", why, untouched=True)
     if node.taint(TO_BE_DELETED) is None:
-        return progress.keep(target.node, "Conflict", "its taint was taken off by somebody else")
+        return progress.give_up(target.node, "Conflict", "its taint was taken off by somebody else")
     if node.scale_down_disabled:
-        return progress.keep(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
+        return progress.give_up(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
     return progress
 
 
@@ -98,9 +98,9 @@ def _occupied(target: RemovalTarget, context: StepContext, now: float) -> str:
     return ""
 
 
-def describe(verdict: Recheck) -> str:
+def describe(recheck: Recheck) -> str:
     """Describe the pod that blocks a node, and the rule."""
-    return f"pod {verdict.pod} holds it: {verdict.rule}" if verdict.pod else verdict.rule
+    return f"pod {recheck.pod} holds it: {recheck.rule}" if recheck.pod else recheck.rule
 
 
 def blocking_pods(pod: PodState, options: Options, now: float) -> bool:

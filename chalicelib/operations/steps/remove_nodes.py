@@ -18,7 +18,7 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.definition import OperationDefinition
 from chalicelib.operations.provider_call import for_provider, from_provider
-from chalicelib.operations.removal_progress import KEY, Progress, give_up_node, next_step, read
+from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.delay_deletion import LOOK_HOLDS, delay
 from chalicelib.operations.steps.drain import evict, gone
@@ -40,7 +40,7 @@ def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outc
         if progress.to_undo:
             return next_step(operation, progress, "delete")
     narrowed = _narrowed(operation)
-    outcome = from_provider(narrowed, context.provider().remove(for_provider(narrowed)))
+    outcome = from_provider(narrowed, context.provider().delete_nodes(for_provider(narrowed)))
     context.checkpoint("delete:called")
     return _after_vendor(operation, outcome, now)
 
@@ -91,7 +91,7 @@ def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     if there and progress.wait.elapsed(now) < CONFIRM_TIME:
         pause = progress.wait.delay(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
         waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
-        return give_up_node(operation, waited, "confirm", pause)
+        return stay_in_step(operation, waited, "confirm", pause)
     return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
 
 

@@ -34,7 +34,7 @@ def scale_up(operation: Operation, context: StepContext, now: float) -> Outcome:
     reason = _not_needed(operation, context, now)
     if reason and not context.provider().has_requested(for_provider(operation)):
         return Failed(ABANDONED, reason, NOT_NEEDED)
-    outcome = from_provider(operation, context.provider().grow(for_provider(operation)))
+    outcome = from_provider(operation, context.provider().scale_up(for_provider(operation)))
     context.checkpoint("grow:called")
     return _announced(outcome)
 

@@ -19,7 +19,7 @@ from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from chalicelib.operations.error_policy import AGAIN, error_class_of, wait
 from chalicelib.operations.poll_backoff import PollBackoff
-from chalicelib.operations.removal_progress import Progress, give_up_node, next_step, read
+from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import NodeState, StepContext
 from chalicelib.operations.steps.recheck import another
 from chalicelib.providers.errors import ProviderError
@@ -37,9 +37,9 @@ def look(operation: Operation, context: StepContext, now: float) -> Outcome:
             continue
         node = context.cluster.node(target.node)
         if node is None:
-            progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
         elif problem := _not_as_planned(operation, target, node, now):
-            progress = progress.keep(target.node, "Conflict", problem, untouched=True)
+            progress = progress.give_up(target.node, "Conflict", problem, untouched=True)
         else:
             ours = context.options.cordon_node_before_terminating and not node.unschedulable
             progress = progress.change(target.node, cordoned=ours)
@@ -73,7 +73,7 @@ def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
         try:
             context.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
         except NotFound:
-            progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
+            progress = progress.give_up(name, "NotFound", "the node no longer exists", untouched=True)
         context.checkpoint("taint:called")
     return next_step(operation, progress, "recheck", context.options.node_delete_delay_after_taint)
 
@@ -108,7 +108,7 @@ def undo(operation: Operation, context: StepContext, now: float) -> Outcome:
     if progress.to_undo and trouble is not None:
         pause = max(wait(2, 0.0, operation.spec.id), undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME))
         again = msgspec.structs.replace(progress, undoing=undoing.next(now, pause))
-        return give_up_node(operation, again, "undo", pause, f"rolling back: {error_class_of(trouble)}: {trouble}")
+        return stay_in_step(operation, again, "undo", pause, f"rolling back: {error_class_of(trouble)}: {trouble}")
     return after_undo(operation, msgspec.structs.replace(progress, undoing=PollBackoff()))
 
 
@@ -119,7 +119,7 @@ def _released(operation: Operation, progress: Progress, name: str, context: Step
     if not progress.ordered:
         return progress
     try:
-        if not context.provider().release(_alone(operation, name)):
+        if not context.provider().cancel_delete(_alone(operation, name)):
             going = progress.change(name, kept="", cls="", code="")
             return msgspec.structs.replace(going, resume="confirm", resume_after=0.0)
     except AGAIN:
@@ -140,7 +140,7 @@ def _alone(operation: Operation, node: str) -> Operation:
 def after_undo(operation: Operation, progress: Progress) -> Outcome:
     """Continue with the other nodes, or end the operation."""
     if progress.live and progress.resume:
-        return give_up_node(operation, progress, progress.resume, progress.resume_after)
+        return stay_in_step(operation, progress, progress.resume, progress.resume_after)
     return progress.failure()
 
 

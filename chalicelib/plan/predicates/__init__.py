@@ -39,36 +39,36 @@ CHANGING: tuple[tuple[str, Mask, Why], ...] = (
 TABLE = STATIC + CHANGING
 
 
-def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+def static_mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     """Return the rows that a class may use, regardless of resources and ports."""
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
     for _, mask, _ in STATIC:
-        allowed &= mask(at, cls, table)
+        allowed &= mask(at, pod_class, table)
     return allowed
 
 
-def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
+def tally(at: int, pod_class: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
     """Count how many of these rows each predicate rejects, as the scheduler reports it (`9 Insufficient cpu`), and
     return the rows that pass all of them. The first failing predicate of a row counts; a row short of two resources
     counts for both."""
     counts: list[tuple[Reason, int]] = []
     left = rows.copy()
     for name, mask, why in TABLE:
-        failing = left & ~mask(at, cls, table)
+        failing = left & ~mask(at, pod_class, table)
         if not failing.any():
             continue
         if name == "NodeResourcesFit":
             counts += node_resources_fit.shortages(at, table, failing)
         else:
-            counts.append((why(at, cls, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
+            counts.append((why(at, pod_class, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
         left &= ~failing
     return counts, left
 
 
-def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return why a row does not take one more pod of a class: the first failing predicate's reasons, () if it fits."""
     for _, _, why in TABLE:
-        found = why(at, cls, table, row)
+        found = why(at, pod_class, table, row)
         if found:
             return found
     return ()

@@ -13,16 +13,16 @@ from chalicelib.plan.tables.node_table import NodeTable
 _SHOWN_VALUES = 5  # of a requirement that is not met
 
 
-def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+def mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     """Return the matching rows, computed per label column."""
     del at
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
-    for key, value in cls.node_selector.items():
+    for key, value in pod_class.node_selector.items():
         codes, values = table.label(key)
         allowed &= codes == values.get(value, -2)
-    if cls.required_affinity is not None:
+    if pod_class.required_affinity is not None:
         any_term: Bools = np.zeros(len(table), dtype=np.bool_)
-        for term in cls.required_affinity:
+        for term in pod_class.required_affinity:
             any_term |= _term(term, table)
         allowed &= any_term
     return allowed
@@ -48,31 +48,33 @@ def _expression(requirement: Requirement, table: NodeTable) -> Bools:
     return allowed
 
 
-def matches(cls: PodClass, name: str, labels: dict[str, str]) -> bool:
+def matches(pod_class: PodClass, name: str, labels: dict[str, str]) -> bool:
     """Return whether one node matches; used where there is no table (DaemonSets on a template)."""
-    if any(labels.get(key) != value for key, value in cls.node_selector.items()):
+    if any(labels.get(key) != value for key, value in pod_class.node_selector.items()):
         return False
-    return cls.required_affinity is None or any(term.matches(name, labels) for term in cls.required_affinity)
+    return pod_class.required_affinity is None or any(
+        term.matches(name, labels) for term in pod_class.required_affinity
+    )
 
 
-def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return one reason if the row does not match."""
     del at
     node = table.nodes[row]
-    if matches(cls, node.name, node.labels):
+    if matches(pod_class, node.name, node.labels):
         return ()
-    return (Reason.of(ReasonCode.NODE_AFFINITY, term=unmet(cls, node.name, node.labels)),)
+    return (Reason.of(ReasonCode.NODE_AFFINITY, term=unmet(pod_class, node.name, node.labels)),)
 
 
-def unmet(cls: PodClass, name: str, labels: dict[str, str]) -> str:
+def unmet(pod_class: PodClass, name: str, labels: dict[str, str]) -> str:
     """Name the first requirement that a node does not meet, and the node's value: `zone In a,b: has c`.
 
     Of several alternative terms only the first is named, with their number. Long lists of values are cut.
     """
-    for key, value in cls.node_selector.items():
+    for key, value in pod_class.node_selector.items():
         if labels.get(key) != value:
             return f"{key}={value}: {_has(key, labels)}"
-    terms = cls.required_affinity or ()
+    terms = pod_class.required_affinity or ()
     alternatives = f" (first of {len(terms)} terms)" if len(terms) > 1 else ""
     by_field = {"metadata.name": name}
     for term in terms[:1]:

@@ -10,18 +10,18 @@ from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
 
-def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+def mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     """Return the rows on which every requested port is free."""
     del at
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
-    if cls.ports:
+    if pod_class.ports:
         for row in table.ports:
-            allowed[row] = table.port_clash(row, cls.ports) is None
+            allowed[row] = table.port_clash(row, pod_class.ports) is None
     return allowed
 
 
-def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return one reason that names the port in use."""
     del at
-    port = table.port_clash(row, cls.ports)
+    port = table.port_clash(row, pod_class.ports)
     return (Reason.of(ReasonCode.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()

@@ -13,9 +13,9 @@ from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
 
-def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+def mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     """Return the rows with room for one more pod of the class."""
-    del cls
+    del pod_class
     return table.fitting(at)
 
 
@@ -37,9 +37,9 @@ def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]
     return found
 
 
-def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return one reason per resource that is short, `Too many pods` first."""
-    del cls
+    del pod_class
     need, free = table.columns.need(at), table.free[row]
     short = []
     for column, name in enumerate(table.columns.names):

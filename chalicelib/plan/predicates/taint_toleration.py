@@ -35,7 +35,7 @@ def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> T
     )
 
 
-def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+def mask(at: int, pod_class: PodClass, table: NodeTable) -> Bools:
     """Return the rows whose taints are all tolerated; computed once per distinct set of taints."""
     del at
     ids, sets = table.taint_sets()
@@ -43,15 +43,15 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     barred = {
         taint
         for taint in {taint for taints in sets for taint in taints}
-        if untolerated(cls.tolerations, (taint,)) is not None
+        if untolerated(pod_class.tolerations, (taint,)) is not None
     }
     verdicts = np.fromiter((barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets))
     allowed: Bools = verdicts[ids]
     return allowed
 
 
-def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+def reasons(at: int, pod_class: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
     """Return one reason that names the first taint that is not tolerated."""
     del at
-    taint = untolerated(cls.tolerations, table.nodes[row].taints)
+    taint = untolerated(pod_class.tolerations, table.nodes[row].taints)
     return (Reason.of(ReasonCode.UNTOLERATED_TAINT, taint=str(taint)),) if taint else ()

@@ -20,11 +20,11 @@ HOUR = 3600.0
 _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 
-def removals_last_hour(brake: BreakerState, now: float) -> tuple[tuple[float, int, int], ...]:
+def removals_last_hour(breaker: BreakerState, now: float) -> tuple[tuple[float, int, int], ...]:
     """Return the (instant, nodes, pods) of the removals that count now. An instant an hour or more away in the past or
     in the future does not count: after a clock error, removals must not stay blocked for as long as the clock was
     wrong."""
-    return tuple(one for one in brake.removals if abs(now - one[0]) < HOUR)
+    return tuple(one for one in breaker.removals if abs(now - one[0]) < HOUR)
 
 
 class DisruptionBreaker:

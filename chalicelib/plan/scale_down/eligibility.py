@@ -12,13 +12,16 @@ from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 
 
-def ineligibility_reason(node: Node, known: NodeMemory, state: ClusterState, usage: Usage) -> Reason | None:
+def ineligibility_reason(node: Node, node_memory: NodeMemory, state: ClusterState, usage: Usage) -> Reason | None:
     """Return why a node is not a removal candidate, None if it is one."""
     options, bucket = state.options, state.buckets[node.name]
     facts = state.groups.get(state.group_of.get(node.name, ""))
     checks: tuple[tuple[bool, Reason], ...] = (
         (node.name in state.leaving or bucket is Bucket.DELETED, Reason.of(ReasonCode.BEING_DELETED)),
-        (state.now < known.unremovable_until <= state.now + options.unremovable_node_recheck_timeout, _recently(known)),
+        (
+            state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout,
+            _recently(node_memory),
+        ),
         (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION)),
         (facts is None, Reason.of(ReasonCode.NOT_AUTOSCALED)),
         (bucket is Bucket.NOT_STARTED, Reason.of(ReasonCode.NOT_STARTED)),
@@ -35,11 +38,11 @@ def ineligibility_reason(node: Node, known: NodeMemory, state: ClusterState, usa
     return failed if failed is not None or facts is None else _of_group(node, facts, state, usage)
 
 
-def _recently(known: NodeMemory) -> Reason:
+def _recently(node_memory: NodeMemory) -> Reason:
     """Return the reason that an earlier pass recorded, so that the verdict still names the original cause."""
-    why = known.why
+    why = node_memory.why
     was = {"was": why.code.value, **why.params} if why is not None else {}
-    return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
+    return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": node_memory.unremovable_until, **was})
 
 
 def _of_group(node: Node, facts: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:

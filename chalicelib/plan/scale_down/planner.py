@@ -58,13 +58,13 @@ def plan_scale_down(
     hold: Reason | None = None,
     budget: TimeBudget | None = None,
     grown: Collection[str] = (),
-    needs: RuleRemovalGuard | None = None,
+    guard: RuleRemovalGuard | None = None,
     *,
     judged: bool = True,
 ) -> ScaleDownPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
     hold: why no node is removed in this pass, while timers run. budget: for scaleDownSimulationTimeout; without it
-    there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again.
+    there is no limit. grown: groups that this pass scales up. guard: what metric rules would buy again.
     judged: False where there is no time to judge any node; the timers of all stand still."""
     budgets = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
     started, limit = (budget.spent() if budget else 0.0), state.options.scale_down_simulation_timeout
@@ -79,7 +79,7 @@ def plan_scale_down(
     for candidate in found.candidates:
         name = candidate.node.name
         memory[name] = unneeded(candidate.node, state.memory.nodes.get(name, NodeMemory()), state, assume_unneeded_for)
-    picked = select_removals(state, found.candidates, memory, hold, grown, needs)
+    picked = select_removals(state, found.candidates, memory, hold, grown, guard)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
     going = {candidate.node.name for candidate in picked.chosen}
@@ -94,9 +94,9 @@ def plan_scale_down(
     )
 
 
-def _sort(state: ClusterState, simulated: SimulatedCluster, budgets: PdbTracker) -> _Sorted:
+def _sort(state: ClusterState, simulated: SimulatedCluster, pdbs: PdbTracker) -> _Sorted:
     """Check the eligibility of every node; returns the nodes to simulate and the verdicts on the others."""
-    usage, holding = Usage(state), DrainabilityChecker(state, budgets)
+    usage, holding = Usage(state), DrainabilityChecker(state, pdbs)
     nodes: list[PodsToMove] = []
     filled: dict[str, float] = {}
     verdicts: dict[str, NodeVerdict] = {}
@@ -117,7 +117,7 @@ def _unsorted(state: ClusterState, limit: float) -> _Sorted:
 
 
 def _judge(
-    node: Node, state: ClusterState, simulated: SimulatedCluster, usage: Usage, holding: DrainabilityChecker
+    node: Node, state: ClusterState, simulated: SimulatedCluster, usage: Usage, checker: DrainabilityChecker
 ) -> PodsToMove | NodeVerdict:
     reason = ineligibility_reason(node, state.memory.nodes.get(node.name, NodeMemory()), state, usage)
     if reason is None and node.name in simulated.promised:
@@ -126,7 +126,7 @@ def _judge(
         reason = Reason.of(ReasonCode.UNEXPECTED, detail=simulated.held[node.name])
     if reason is not None:
         return NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
-    return holding.of(node)
+    return checker.of(node)
 
 
 def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, NodeVerdict]:
@@ -160,6 +160,6 @@ def _memory(state: ClusterState, verdicts: dict[str, NodeVerdict]) -> dict[str, 
     return memory
 
 
-def _removal(candidate: UnneededNode) -> Removal:
-    kind = "drain" if candidate.evict else "empty"
-    return Removal(candidate.node.name, candidate.group, kind, candidate.evict, candidate.destinations)
+def _removal(unneeded: UnneededNode) -> Removal:
+    kind = "drain" if unneeded.evict else "empty"
+    return Removal(unneeded.node.name, unneeded.group, kind, unneeded.evict, unneeded.destinations)

@@ -74,12 +74,12 @@ def select_removals(
     memory: Mapping[str, NodeMemory],
     hold: Reason | None = None,
     grown: Collection[str] = (),
-    needs: RuleRemovalGuard | None = None,
+    guard: RuleRemovalGuard | None = None,
 ) -> Selection[_T]:
     """Select removals. candidates: in the order in which they were found, which decides among equals. memory: the next
     memory of every candidate, with its timer. hold: why no node is removed in this pass. grown: groups that this
-    pass scales up. needs: what metric rules would buy again, None if there is no such rule."""
-    sieve = _Sieve(state, memory, _pause(state, hold), frozenset(grown), needs)
+    pass scales up. guard: what metric rules would buy again, None if there is no such rule."""
+    sieve = _Sieve(state, memory, _pause(state, hold), frozenset(grown), guard)
     braking, parallelism = DisruptionBreaker(state), Parallelism(state)
     held: dict[str, Reason] = {}
     wanted = [fit for unit in _units(state, candidates) if (fit := sieve.through(unit, held))]
@@ -147,11 +147,11 @@ class _Sieve:
         self,
         state: ClusterState,
         memory: Mapping[str, NodeMemory],
-        pause: Reason | None,
+        pause_reason: Reason | None,
         grown: frozenset[str],
-        needs: RuleRemovalGuard | None,
+        guard: RuleRemovalGuard | None,
     ) -> None:
-        self.state, self.memory, self.pause, self.grown, self.needs = state, memory, pause, grown, needs
+        self.state, self.memory, self.pause, self.grown, self.needs = state, memory, pause_reason, grown, guard
         self.needed: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.

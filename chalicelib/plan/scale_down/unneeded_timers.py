@@ -23,31 +23,33 @@ NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCo
 may place them on another node, and while other nodes are drained there are always such pods."""
 
 
-def unneeded(node: Node, known: NodeMemory, state: ClusterState, assumed: float | None) -> NodeMemory:
+def unneeded(node: Node, node_memory: NodeMemory, state: ClusterState, assumed: float | None) -> NodeMemory:
     """Return the next memory of a node found unneeded. assumed: treat it as unneeded for at least this many seconds."""
-    since = _since(node, known, state)
+    since = _since(node, node_memory, state)
     if assumed is not None:
         since = min(since, state.now - assumed)
     return NodeMemory(unneeded_since=since, confirmed_at=state.now)
 
 
-def paused(known: NodeMemory, now: float) -> NodeMemory | None:
+def paused(node_memory: NodeMemory, now: float) -> NodeMemory | None:
     """Return the next memory of a node that could not be judged: its elapsed time is kept unchanged."""
-    if not known.unneeded_since:
-        return known if known.unremovable_until > now else None
+    if not node_memory.unneeded_since:
+        return node_memory if node_memory.unremovable_until > now else None
     return msgspec.structs.replace(
-        known, unneeded_since=known.unneeded_since + max(0.0, now - known.confirmed_at), confirmed_at=now
+        node_memory,
+        unneeded_since=node_memory.unneeded_since + max(0.0, now - node_memory.confirmed_at),
+        confirmed_at=now,
     )
 
 
-def _since(node: Node, known: NodeMemory, state: ClusterState) -> float:
+def _since(node: Node, node_memory: NodeMemory, state: ClusterState) -> float:
     """Return the start of the timer. Time without passes (an outage, mode off) does not count: the timer continues from
     where it was last confirmed."""
-    if not known.unneeded_since:
+    if not node_memory.unneeded_since:
         return _tainted_since(node, state)
-    unseen = state.now - known.confirmed_at
+    unseen = state.now - node_memory.confirmed_at
     pause = unseen if unseen > max(UNSEEN, 3 * state.policy.scan_interval) else 0.0
-    return min(state.now, known.unneeded_since + pause)
+    return min(state.now, node_memory.unneeded_since + pause)
 
 
 def _tainted_since(node: Node, state: ClusterState) -> float:

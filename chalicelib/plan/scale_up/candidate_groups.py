@@ -28,12 +28,12 @@ from chalicelib.plan.tables.node_table import NodeTable
 class Candidates:
     """able: groups that may scale up, sorted by id; skipped: the other groups with the reason."""
 
-    def __init__(self, state: ClusterState, simulated: SimulatedCluster, ledger: ResourceLimiter) -> None:
+    def __init__(self, state: ClusterState, simulated: SimulatedCluster, limiter: ResourceLimiter) -> None:
         self._simulated = simulated
         self.skipped = {
             facts.id: reason
             for facts in state.groups.values()
-            if (reason := _skip(facts, ledger, state.lacking)) is not None
+            if (reason := _skip(facts, limiter, state.lacking)) is not None
         }
         self.able = [facts for _, facts in sorted(state.groups.items()) if facts.id not in self.skipped]
         self.shapes: dict[str, NodeShape] = {
@@ -124,41 +124,41 @@ def _template_table(able: Sequence[NodeGroupState], simulated: SimulatedCluster)
     return table
 
 
-def _skip(facts: NodeGroupState, ledger: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
+def _skip(group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler."""
-    mine = facts.memory.backoff
+    mine = group.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
-        (bool(facts.group.error), Reason.of(ReasonCode.GROUP_UNREADABLE, detail=facts.group.error)),
+        (bool(group.group.error), Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.group.error)),
         (
-            not facts.healthy or facts.frozen is not None,
+            not group.healthy or group.frozen is not None,
             Reason(
                 ReasonCode.GROUP_UNHEALTHY,
-                facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"},
+                group.frozen.params if group.frozen is not None else {"detail": f"{group.missing} nodes are missing"},
             ),
         ),
         (
-            facts.backed_off,
+            group.backed_off,
             Reason.of(
                 ReasonCode.GROUP_BACKOFF,
                 until=mine.until if mine else 0.0,
                 error=_error(mine.cls, mine.code, mine.message) if mine else "",
             ),
         ),
-        (facts.growing, Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
-        (facts.target >= facts.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)),
-        (facts.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=_why_no_template(facts, lacking))),
+        (group.growing, Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
+        (group.target >= group.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)),
+        (group.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=_why_no_template(group, lacking))),
     )
-    failed = facts.growth_paused or next((reason for fails, reason in checks if fails), None)
+    failed = group.growth_paused or next((reason for fails, reason in checks if fails), None)
     if failed is not None:
         return failed
-    allowance = ledger.allowance(facts, 0)
+    allowance = limiter.allowance(group, 0)
     return allowance.stop if allowance.nodes <= 0 else None
 
 
-def _why_no_template(facts: NodeGroupState, lacking: Collection[str]) -> str:
-    broken = min((node.name for node in facts.nodes if node.name in lacking), default="")
+def _why_no_template(group: NodeGroupState, lacking: Collection[str]) -> str:
+    broken = min((node.name for node in group.nodes if node.name in lacking), default="")
     rows = (
-        facts.group.template_error,
+        group.group.template_error,
         broken and f"{broken} lacks the device that is announced; check its driver",
         "none known",
     )

@@ -82,9 +82,13 @@ def orders(asks: Sequence[PodRequest], template: Template, simulated: SimulatedC
     """
     cpu, memory = (max(1, template.node.allocatable.get(name, 0)) for name in (CPU, MEMORY))
 
-    def key(ask: PodRequest) -> tuple[float, bool, str]:
-        wants = simulated.classes[ask.cls].requests
-        return (-(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory), simulated.needs(ask.cls) is None, ask.first)
+    def key(request: PodRequest) -> tuple[float, bool, str]:
+        wants = simulated.classes[request.cls].requests
+        return (
+            -(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory),
+            simulated.needs(request.cls) is None,
+            request.first,
+        )
 
     largest = sorted(asks, key=key)
     apart = [ask for ask in largest if _apart(simulated.needs(ask.cls))]
@@ -93,9 +97,9 @@ def orders(asks: Sequence[PodRequest], template: Template, simulated: SimulatedC
     return [largest, apart + [ask for ask in largest if not _apart(simulated.needs(ask.cls))]]
 
 
-def _apart(needs: PodConstraints | None) -> bool:
+def _apart(constraints: PodConstraints | None) -> bool:
     """Return whether no two pods of a class may share a node."""
-    return needs is not None and any(each.own and each.key == HOSTNAME_LABEL for each in needs.repulsions)
+    return constraints is not None and any(each.own and each.key == HOSTNAME_LABEL for each in constraints.repulsions)
 
 
 def estimate(
@@ -166,42 +170,42 @@ class _Packer:
             self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks), self.out_of_time
         )
 
-    def _place(self, ask: PodRequest) -> int:
+    def _place(self, request: PodRequest) -> int:
         """Place pods of one class; returns how many were placed on new nodes."""
-        simulated, needs = self.simulated, self.needs[ask.cls]
-        asked, need = simulated.table.columns.asked(ask.cls)
+        simulated, needs = self.simulated, self.needs[request.cls]
+        asked, need = simulated.table.columns.asked(request.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
-        rest, elsewhere = ask.count, 0
+        rest, elsewhere = request.count, 0
         while rest > 0 and not self.out_of_time:
-            cap = self._cap(ask.cls, needs)
+            cap = self._cap(request.cls, needs)
             room = min(rest, cap.total)
             quota = np.minimum(self.bins.room(asked, need), cap.each)
-            done = self._fill(ask.cls, quota, room)
+            done = self._fill(request.cls, quota, room)
             rest, room = rest - done, room - done
             if done and cap.again:
                 self.out_of_time = self.stop()
                 continue
-            if rest and (gone := self._lend(ask.cls, needs, rest)):
+            if rest and (gone := self._lend(request.cls, needs, rest)):
                 rest, elsewhere = rest - gone, elsewhere + gone
                 continue
             each = min(alone, cap.fresh)
             if room <= 0 or each <= 0:
                 break
-            new = min(self._wanted(ask.cls, needs, room, each, alone), self.limit - self.made)
+            new = min(self._wanted(request.cls, needs, room, each, alone), self.limit - self.made)
             if new <= 0:
-                self.refused.add(ask.cls)
+                self.refused.add(request.cls)
                 break
             self.bins.add(self.shape.free, new)
             self.made += new
             quota = np.zeros(len(self.bins.mult), dtype=np.int64)
             quota[-1] = each
-            done = self._fill(ask.cls, quota, room)
+            done = self._fill(request.cls, quota, room)
             rest -= done
             if rest and not cap.again:
                 if room > done:
-                    self.refused.add(ask.cls)
+                    self.refused.add(request.cls)
                 break
-        return ask.count - rest - elsewhere
+        return request.count - rest - elsewhere
 
     def _fill(self, cls: int, quota: Ints, count: int) -> int:
         """Place up to `count` pods of a class into the bins; returns how many were placed."""
@@ -216,12 +220,12 @@ class _Packer:
         node, counting = self.shape.template.node, self.simulated.volumes.counting(cls)
         self.simulated.attached.held.add(cls, counting, (_PACKED, node), count)
 
-    def _cap(self, cls: int, needs: PodConstraints | None) -> Cap:
+    def _cap(self, cls: int, constraints: PodConstraints | None) -> Cap:
         """Return what rules, ports and volumes allow on the bins and on one more node."""
         bins, simulated = self.bins, self.simulated
         cap = (
-            self.fresh.cap(cls, needs, bins.pods, bins.mult)
-            if needs is not None
+            self.fresh.cap(cls, constraints, bins.pods, bins.mult)
+            if constraints is not None
             else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64))
         )
         ports = simulated.classes[cls].ports
@@ -297,39 +301,39 @@ class _Packer:
                     found[volume] = found[volume] | there if volume in found else there
         return found
 
-    def _wanted(self, cls: int, needs: PodConstraints | None, count: int, each: int, alone: int) -> int:
+    def _wanted(self, cls: int, constraints: PodConstraints | None, count: int, each: int, alone: int) -> int:
         """Return how many new nodes to add for these pods. With a spread over host names, a node can take more pods
         once other nodes have more: the first step adds the fewest nodes that could suffice in the end, later steps
         add one at a time."""
-        even = _by_host(needs)
-        if even is None or needs is None:
+        even = _by_host(constraints)
+        if even is None or constraints is None:
             return -(-count // each)
         if self.made:
             return 1
-        return -(-count // max(1, min(alone, self._ceiling(cls, even, needs))))
+        return -(-count // max(1, min(alone, self._ceiling(cls, even, constraints))))
 
-    def _ceiling(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
+    def _ceiling(self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints) -> int:
         """Return how many pods of a class one host name may have in the end, given that rows that take no pod of the
         class keep the lowest count."""
         simulated = self.simulated
-        codes, _ = simulated.table.label(even.key)
-        level = simulated.rows.level(cls, even, needs.spread_keys)
+        codes, _ = simulated.table.label(constraint.key)
+        level = simulated.rows.level(cls, constraint, constraints.spread_keys)
         counting = (codes >= 0) & level.counted[codes]
         stuck = counting & (simulated.capacity(cls) == 0)
-        return int(level.counts[codes[stuck]].min()) + even.max_skew if stuck.any() else UNLIMITED
+        return int(level.counts[codes[stuck]].min()) + constraint.max_skew if stuck.any() else UNLIMITED
 
-    def _lend(self, cls: int, needs: PodConstraints | None, count: int) -> int:
+    def _lend(self, cls: int, constraints: PodConstraints | None, count: int) -> int:
         """Place pods that spread over host names on existing nodes, because new nodes have raised the lowest count."""
-        even = _by_host(needs)
-        if even is None or needs is None or not self.made:
+        even = _by_host(constraints)
+        if even is None or constraints is None or not self.made:
             return 0
-        if len(needs.evenness) > 1 or needs.attraction is not None or needs.repulsions:
+        if len(constraints.evenness) > 1 or constraints.attraction is not None or constraints.repulsions:
             # its other rules would need to know the new nodes too; the next check of the simulated cluster does
             return 0
         each, _ = self.fresh.counts(even.counter, self.bins.pods)
-        least, _ = self.fresh.host_level(cls, even, needs, each, self.bins.mult)
+        least, _ = self.fresh.host_level(cls, even, constraints, each, self.bins.mult)
         codes, _ = self.simulated.table.label(even.key)
-        level = self.simulated.rows.level(cls, even, needs.spread_keys)
+        level = self.simulated.rows.level(cls, even, constraints.spread_keys)
         allowed = np.append(np.maximum(least + even.max_skew - level.counts, 0), 0)[codes]
         quota = np.minimum(self.simulated.capacity(cls), allowed)
         rows = quota.nonzero()[0]
@@ -343,6 +347,10 @@ class _Packer:
         return int(here.sum())
 
 
-def _by_host(needs: PodConstraints | None) -> SpreadConstraint | None:
+def _by_host(constraints: PodConstraints | None) -> SpreadConstraint | None:
     """Return the constraint that spreads a class itself over host names, if there is one."""
-    return next((even for even in needs.evenness if even.key == HOSTNAME_LABEL and even.own), None) if needs else None
+    return (
+        next((even for even in constraints.evenness if even.key == HOSTNAME_LABEL and even.own), None)
+        if constraints
+        else None
+    )

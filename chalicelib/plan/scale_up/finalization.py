@@ -11,20 +11,20 @@ from chalicelib.plan.state.pending_pods import PodBatch
 _TRIES = 3  # maximum number of plans for pods that lost their place
 
 
-def finalize_placement(settling: FinalPlacer) -> None:
+def finalize_placement(placer: FinalPlacer) -> None:
     """Scale up for the queue and place all pods; plan/scale_up/worst_case.py determines which places may be
     promised."""
-    search = settling.search
-    left: Sequence[PodBatch] = settling.left
+    search = placer.search
+    left: Sequence[PodBatch] = placer.left
     for _ in range(_TRIES):
         before = dict(search.grown)
-        settling.grow(left)
+        placer.grow(left)
         if search.grown == before:
             break
-        settling.arrange()
+        placer.arrange()
         for group in sorted(search.grown, reverse=True):
-            settling.drop_needless(group)
-        left = settling.top_up()
+            placer.drop_needless(group)
+        left = placer.top_up()
         if not left:
             break
-    refine(settling)
+    refine(placer)

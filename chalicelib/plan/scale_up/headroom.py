@@ -100,19 +100,19 @@ def headroom_demand(state: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(tuple(pods))
 
 
-def _scope(entry: Headroom, state: ClusterState, names: PoolNames) -> _Scope:
+def _scope(headroom: Headroom, state: ClusterState, names: PoolNames) -> _Scope:
     """Return which groups may run an entry. A group that cannot be read may run it too, so nothing is added while that
     is unknown."""
     unread = [gap.detail for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
     groups: set[str] = set()
     held: dict[str, Reason] = {}
-    for name in entry.groups:
+    for name in headroom.groups:
         pool = names.find(name)
         if pool is not None:
             groups.update(pool.groups)
         elif unread:
             held[name] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
-    if not entry.groups:
+    if not headroom.groups:
         groups.update(state.groups)
         if unread:
             held[""] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
@@ -192,15 +192,15 @@ def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
     return max(-(-amount // offers) for amount, offers in pairs)
 
 
-def plan_headroom(search: ScaleUpSearch, virtual: HeadroomDemand) -> HeadroomResult:
+def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResult:
     """Place the virtual pods in the simulated cluster, and add nodes for those without room. Afterwards they are
     removed again, and its `spare` says what existing nodes offer. Nothing is added while the cluster is unhealthy."""
-    return _Keeping(search, virtual).kept() if virtual.pods else HeadroomResult()
+    return _Keeping(search, demand).kept() if demand.pods else HeadroomResult()
 
 
 class _Keeping:
-    def __init__(self, search: ScaleUpSearch, virtual: HeadroomDemand) -> None:
-        self.search, self.simulated, self.state, self.pods = search, search.simulated, search.state, virtual.pods
+    def __init__(self, search: ScaleUpSearch, demand: HeadroomDemand) -> None:
+        self.search, self.simulated, self.state, self.pods = search, search.simulated, search.state, demand.pods
         self.by_group: dict[str, tuple[str, ...]] = {}
         self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
 
@@ -241,37 +241,37 @@ class _Keeping:
         self.simulated.unsettled |= self.simulated.late()  # its use of existing nodes is not fully known
         return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
-    def _fill(self, each: VirtualPods, count: int) -> int:
-        return sum(here for _, here in self.simulated.place_first_fit(each.cls, count)) if count > 0 else 0
+    def _fill(self, virtual_pods: VirtualPods, count: int) -> int:
+        return sum(here for _, here in self.simulated.place_first_fit(virtual_pods.cls, count)) if count > 0 else 0
 
-    def _grow(self, each: VirtualPods, count: int) -> None:
+    def _grow(self, virtual_pods: VirtualPods, count: int) -> None:
         """Add new nodes by the chain of expanders without least-cost. The search's first, stops and notes are restored
         because they belong to the report on real pods."""
         search = self.search
         before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
         search.stops = {}
-        search.search([PodRequest(each.cls, count, each.name)], mixed=False)
-        self.stops[each.name] = search.stops
+        search.search([PodRequest(virtual_pods.cls, count, virtual_pods.name)], mixed=False)
+        self.stops[virtual_pods.name] = search.stops
         search.first, search.stops, search.notes = first, stops, notes
         for group, nodes in sorted(search.grown.items()):
             if nodes > before.get(group, 0):
-                self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), each.name}))
+                self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), virtual_pods.name}))
 
-    def _reasons(self, each: VirtualPods, shut: Reason | None) -> dict[str, Reason]:
+    def _reasons(self, virtual_pods: VirtualPods, shut: Reason | None) -> dict[str, Reason]:
         """Return per group why there is not more headroom; for an unknown group name, that reason."""
         search, candidates = self.search, self.search.candidates
-        reasons = {name: reason for name, reason in each.held if name}
-        if not each.groups:
+        reasons = {name: reason for name, reason in virtual_pods.held if name}
+        if not virtual_pods.groups:
             reasons.setdefault("", Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group"))
-        held = shut or next((reason for _, reason in each.held), None)
+        held = shut or next((reason for _, reason in virtual_pods.held), None)
         rows = {facts.id: row for row, facts in enumerate(candidates.able)}
-        for group in sorted(each.groups - reasons.keys()):
+        for group in sorted(virtual_pods.groups - reasons.keys()):
             reason = held or candidates.skipped.get(group)
             if reason is None and group in rows:
                 facts = self.state.groups[group]
                 allowance = search.ledger.allowance(facts, search.grown.get(group, 0))
-                against = candidates.against(each.cls, rows[group])
-                stop = self.stops.get(each.name, {}).get(group)
+                against = candidates.against(virtual_pods.cls, rows[group])
+                stop = self.stops.get(virtual_pods.name, {}).get(group)
                 reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
             reasons[group] = reason or Reason.of(
                 ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}"

@@ -34,16 +34,16 @@ class Allowance(msgspec.Struct, frozen=True):
     stop: Reason
 
 
-def may_grow(facts: NodeGroupState) -> bool:
+def may_grow(group: NodeGroupState) -> bool:
     """Return whether a group may be changed at all: readable, healthy, not backed off, not scaling up by an earlier
     plan, not paused, and its nodes known. Sizes are not checked."""
     return (
-        not facts.group.error
-        and facts.healthy
-        and not facts.backed_off
-        and not facts.growing
-        and facts.growth_paused is None
-        and facts.template is not None
+        not group.group.error
+        and group.healthy
+        and not group.backed_off
+        and not group.growing
+        and group.growth_paused is None
+        and group.template is not None
     )
 
 
@@ -114,18 +114,18 @@ class ResourceLimiter:
         ]
         return limits
 
-    def allowance(self, facts: NodeGroupState, grown: int, beside: int = 0) -> Allowance:
+    def allowance(self, group: NodeGroupState, grown: int, beside: int = 0) -> Allowance:
         """Return how many more nodes a group may get in this pass. grown: nodes that the pass already gave it. beside:
         the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or none."""
-        assert facts.template is not None
-        most, own = facts.group.max, max(0, facts.group.max - facts.target - grown)
+        assert group.template is not None
+        most, own = group.group.max, max(0, group.group.max - group.target - grown)
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
-        if facts.group.options.zero_or_max:
-            stop = self.atomic(facts, grown)
+        if group.group.options.zero_or_max:
+            stop = self.atomic(group, grown)
             return Allowance(own, full) if stop is None else Allowance(0, stop)
-        offers = [Allowance(own + beside, full), *self._offers(facts.template.node)]
-        if self.pool_room(facts.group) < _UNLIMITED:
-            offers.append(Allowance(self.pool_room(facts.group), self._pool_limit(facts)))
+        offers = [Allowance(own + beside, full), *self._offers(group.template.node)]
+        if self.pool_room(group.group) < _UNLIMITED:
+            offers.append(Allowance(self.pool_room(group.group), self._pool_limit(group)))
         if self._per_scale_up > 0:
             offers.append(
                 Allowance(
@@ -135,21 +135,21 @@ class ResourceLimiter:
         smallest = min(offers, key=lambda offer: offer.nodes)
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
-    def atomic(self, facts: NodeGroupState, grown: int) -> Reason | None:
+    def atomic(self, group: NodeGroupState, grown: int) -> Reason | None:
         """Return why a zero-or-max group cannot get all its missing nodes, None if it can."""
-        assert facts.template is not None
-        lacks = facts.group.max - facts.target - grown
+        assert group.template is not None
+        lacks = group.group.max - group.target - grown
         if lacks <= 0:
-            return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)
+            return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)
         if 0 < self._max_nodes < self._nodes + lacks:
             return Reason.of(ReasonCode.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
-        if self.pool_room(facts.group) < lacks:
-            return self._pool_limit(facts)
-        short = [name for name, room in self._rooms(facts.template.node) if room < lacks]
-        return self._resource_limit(short, facts.template.node) if short else None
+        if self.pool_room(group.group) < lacks:
+            return self._pool_limit(group)
+        short = [name for name, room in self._rooms(group.template.node) if room < lacks]
+        return self._resource_limit(short, group.template.node) if short else None
 
-    def _pool_limit(self, facts: NodeGroupState) -> Reason:
-        pool = facts.group.pool
+    def _pool_limit(self, group: NodeGroupState) -> Reason:
+        pool = group.group.pool
         assert pool is not None
         return Reason.of(ReasonCode.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
 

@@ -16,7 +16,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 
 
-def enforce_min_size(state: ClusterState, ledger: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
+def enforce_min_size(state: ClusterState, limiter: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow; and the nodes that
     a pool of several groups lacks, given to its best groups, the highest rank first.
 
@@ -27,7 +27,7 @@ def enforce_min_size(state: ClusterState, ledger: ResourceLimiter, grown: Mappin
     enforced = [facts for _, facts in sorted(state.groups.items()) if _is_enforced(facts, state)]
     if not enforced or not state.health.healthy:
         return []
-    raised = _Raised(ledger, grown)
+    raised = _Raised(limiter, grown)
     for facts in enforced:
         raised.give(facts, min(facts.group.min, facts.group.max) - raised.size(facts))
     if any(facts.group.pool is not None for facts in enforced):
@@ -35,35 +35,35 @@ def enforce_min_size(state: ClusterState, ledger: ResourceLimiter, grown: Mappin
     return sorted(raised.nodes.items())
 
 
-def _is_enforced(facts: NodeGroupState, state: ClusterState) -> bool:
-    return state.options.enforce_node_group_min_size or facts.group.options.enforce_min
+def _is_enforced(group: NodeGroupState, state: ClusterState) -> bool:
+    return state.options.enforce_node_group_min_size or group.group.options.enforce_min
 
 
 class _Raised:
     """What groups get, computed on a copy of the limiter."""
 
-    def __init__(self, ledger: ResourceLimiter, grown: Mapping[str, int]) -> None:
-        self._spare, self._grown = ledger.copy(), grown
+    def __init__(self, limiter: ResourceLimiter, grown: Mapping[str, int]) -> None:
+        self._spare, self._grown = limiter.copy(), grown
         self.nodes: dict[str, int] = {}
 
-    def size(self, facts: NodeGroupState) -> int:
+    def size(self, group: NodeGroupState) -> int:
         """Return a group's size including what it has been given."""
-        return facts.target + self._grown.get(facts.id, 0) + self.nodes.get(facts.id, 0)
+        return group.target + self._grown.get(group.id, 0) + self.nodes.get(group.id, 0)
 
-    def give(self, facts: NodeGroupState, lacks: int) -> int:
+    def give(self, group: NodeGroupState, lacks: int) -> int:
         """Give a group as many of `count` nodes as it may have; returns how many."""
-        if lacks <= 0 or not may_grow(facts) or facts.template is None:
+        if lacks <= 0 or not may_grow(group) or group.template is None:
             return 0
-        own = facts.group.max - self.size(facts)
-        room = min(own, self._spare.room(facts.template.node), self._spare.pool_room(facts.group))
-        if facts.group.options.zero_or_max:
+        own = group.group.max - self.size(group)
+        room = min(own, self._spare.room(group.template.node), self._spare.pool_room(group.group))
+        if group.group.options.zero_or_max:
             lacks = own
             room = room if room >= lacks else 0
         count = min(lacks, room)
         if count <= 0:
             return 0
-        self._spare.take(facts.template.node, count, facts.group)
-        self.nodes[facts.id] = self.nodes.get(facts.id, 0) + count
+        self._spare.take(group.template.node, count, group.group)
+        self.nodes[group.id] = self.nodes.get(group.id, 0) + count
         return count
 
 

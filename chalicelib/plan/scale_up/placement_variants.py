@@ -22,9 +22,9 @@ pods are placed on the rows in turn instead of first fit."""
 _BY_LOT = 4  # random orders, equal for the same pods
 
 
-def _share(demand: PodBatch, simulated: SimulatedCluster) -> float:
+def _share(batch: PodBatch, simulated: SimulatedCluster) -> float:
     """Return one pod's share of all existing room, of the scarcest resource."""
-    need = simulated.table.columns.need(demand.cls)
+    need = simulated.table.columns.need(batch.cls)
     room = simulated.table.free[: simulated.base].sum(axis=0)
     return max(
         (int(asked) / max(1, int(free)) for asked, free in zip(need, room, strict=True) if asked > 0), default=0.0

@@ -60,7 +60,7 @@ def plan_scale_up(
     state: ClusterState,
     simulated: SimulatedCluster,
     pending: PendingPods,
-    virtual: HeadroomDemand,
+    demand: HeadroomDemand,
     seed: int,
     budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
@@ -74,7 +74,7 @@ def plan_scale_up(
     search, settling, _ = _best(state, simulated, pending, seed, budget, removable)
     settled = keep_worst_case(settling)
     acted = plan_rules(search, served=any(row in settled.new for row, _, _ in settled.places))
-    return _Report(search, settled, acted, plan_headroom(search, virtual)).growth()
+    return _Report(search, settled, acted, plan_headroom(search, demand)).growth()
 
 
 def unplanned_scale_up(
@@ -120,9 +120,9 @@ def _begun(
     return FinalPlacer(search, pending.queue, kept, way)
 
 
-def _finished(settling: FinalPlacer) -> _Tried:
-    finalize_placement(settling)
-    return _Tried(settling.search, settling, settling.settled())
+def _finished(placer: FinalPlacer) -> _Tried:
+    finalize_placement(placer)
+    return _Tried(placer.search, placer, placer.settled())
 
 
 def _best(
@@ -167,26 +167,26 @@ def _sparing(
     pending: PendingPods,
     seed: int,
     budget: TimeBudget,
-    best: _Tried,
+    best_try: _Tried,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is not
     removed, and pods of draining nodes would otherwise block one removable node after another."""
-    may_go = removable(state, simulated) if best.settled.expected else frozenset[int]()
-    if not may_go & best.settled.expected.keys():
-        return best
+    may_go = removable(state, simulated) if best_try.settled.expected else frozenset[int]()
+    if not may_go & best_try.settled.expected.keys():
+        return best_try
     found = _planned(state, simulated, pending, seed, budget, sparing(may_go))
-    held = len(may_go & found.settled.expected.keys()), len(may_go & best.settled.expected.keys())
-    same = found.settled.worth == best.settled.worth and found.search.grown == best.search.grown
+    held = len(may_go & found.settled.expected.keys()), len(may_go & best_try.settled.expected.keys())
+    same = found.settled.worth == best_try.settled.worth and found.search.grown == best_try.search.grown
     if same and held[0] < held[1] and _in_order(found, simulated, pending):
         return _planned(state, simulated, pending, seed, budget, sparing(may_go))
     return _planned(state, simulated, pending, seed, budget, None)
 
 
-def _in_order(found: _Tried, simulated: SimulatedCluster, pending: PendingPods) -> bool:
+def _in_order(tried: _Tried, simulated: SimulatedCluster, pending: PendingPods) -> bool:
     """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
     simulated cluster."""
-    search, settled = found.search, found.settled
+    search, settled = tried.search, tried.settled
     left = {pod.key for demand in settled.left for pod in demand.pods}
     served = [
         PodBatch(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
@@ -200,12 +200,12 @@ def _in_order(found: _Tried, simulated: SimulatedCluster, pending: PendingPods) 
     return not any(demand.counts for demand in place(simulated, rest))
 
 
-def _better(found: _Tried, best: _Tried) -> bool:
+def _better(tried: _Tried, best_try: _Tried) -> bool:
     """Return whether a plan places more pods of the highest priority in which the numbers differ, or as many pods with
     no more nodes in any group."""
-    if found.settled.worth != best.settled.worth:
-        return found.settled.worth > best.settled.worth
-    ours, theirs = found.search.grown, best.search.grown
+    if tried.settled.worth != best_try.settled.worth:
+        return tried.settled.worth > best_try.settled.worth
+    ours, theirs = tried.search.grown, best_try.search.grown
     return sum(ours.values()) < sum(theirs.values()) and all(
         nodes <= theirs.get(group, 0) for group, nodes in ours.items()
     )
@@ -213,13 +213,13 @@ def _better(found: _Tried, best: _Tried) -> bool:
 
 class _Report:
     def __init__(
-        self, search: ScaleUpSearch, settled: FinalPlacement, acted: RuleResults, spare: HeadroomResult
+        self, search: ScaleUpSearch, placement: FinalPlacement, results: RuleResults, result: HeadroomResult
     ) -> None:
-        self.search, self.settled, self.acted, self.spare = search, settled, acted, spare
+        self.search, self.settled, self.acted, self.spare = search, placement, results, result
         self.state, self.simulated = search.state, search.simulated
         self.candidates: Candidates = search.candidates
         self.ledger: ResourceLimiter = search.ledger
-        self.contest = _contests(settled)
+        self.contest = _contests(placement)
 
     def growth(self) -> ScaleUpPlan:
         pods: dict[str, list[str]] = {}
@@ -269,26 +269,26 @@ class _Report:
             if nodes > 0
         )
 
-    def _verdict(self, demand: PodBatch) -> UnschedulablePods:
+    def _verdict(self, batch: PodBatch) -> UnschedulablePods:
         """Return why pods of a class get no node, group by group, and the reasons of existing nodes."""
-        nowhere = self.simulated.nowhere(demand.cls)
+        nowhere = self.simulated.nowhere(batch.cls)
         if self.simulated.late():
-            return self._unlooked(demand, nowhere)
+            return self._unlooked(batch, nowhere)
         why: dict[str, tuple[Reason, ...]] = {}
         for row, facts in enumerate(self.candidates.able):
-            why[facts.id] = self.candidates.against(demand.cls, row) or (self._stop(demand.cls, facts),)
+            why[facts.id] = self.candidates.against(batch.cls, row) or (self._stop(batch.cls, facts),)
         for name, reason in self.candidates.skipped.items():
             why[name] = (reason, *nowhere)
         real = np.arange(len(self.simulated.table)) < self.simulated.real
         return UnschedulablePods(
-            pods=tuple(sorted(pod.key for pod in demand.pods)),
+            pods=tuple(sorted(pod.key for pod in batch.pods)),
             reasons=dict(sorted(why.items())),
             nodes=self.simulated.real,
-            against=self.simulated.tally(demand.cls, real),
-            one_place_among=self.contest.get(demand.cls),
+            against=self.simulated.tally(batch.cls, real),
+            one_place_among=self.contest.get(batch.cls),
         )
 
-    def _unlooked(self, demand: PodBatch, nowhere: tuple[Reason, ...]) -> UnschedulablePods:
+    def _unlooked(self, batch: PodBatch, nowhere: tuple[Reason, ...]) -> UnschedulablePods:
         """Return a short verdict where there is no time to check every group and node."""
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
         why = {
@@ -296,56 +296,56 @@ class _Report:
             **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()},
         }
         return UnschedulablePods(
-            pods=tuple(sorted(pod.key for pod in demand.pods)),
+            pods=tuple(sorted(pod.key for pod in batch.pods)),
             reasons=dict(sorted(why.items())),
             nodes=self.simulated.real,
             against=tuple((reason, self.simulated.real) for reason in nowhere),
         )
 
-    def _stop(self, cls: int, facts: NodeGroupState) -> Reason:
+    def _stop(self, cls: int, group: NodeGroupState) -> Reason:
         """Return what kept a group that would take the pods from growing (further)."""
-        allowance = self.ledger.allowance(facts, self.search.grown.get(facts.id, 0))
+        allowance = self.ledger.allowance(group, self.search.grown.get(group.id, 0))
         if allowance.nodes <= 0:
             return allowance.stop
-        stop = self.search.stops.get(facts.id)
+        stop = self.search.stops.get(group.id)
         if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
             return stop
         for note in self.search.notes.values():
-            if note.code is ReasonCode.NO_PRICE and note.params.get("group") == facts.id:
+            if note.code is ReasonCode.NO_PRICE and note.params.get("group") == group.id:
                 return note
         if cls in self.settled.lost:
             return Reason.of(ReasonCode.NOT_PROMISED)
         return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}")
 
-    def _group(self, facts: NodeGroupState) -> GroupVerdict:
+    def _group(self, group: NodeGroupState) -> GroupVerdict:
         """Return what a group could have done in this pass, or why it was skipped."""
-        option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
-        late = len(facts.long_unregistered)
+        option, skipped = self.search.first.get(group.id), self.candidates.skipped.get(group.id)
+        late = len(group.long_unregistered)
         return GroupVerdict(
-            group=facts.id,
-            provider=facts.group.provider,
-            min=facts.group.min,
-            max=facts.group.max,
-            target=facts.target,
-            ready=facts.counts[Bucket.READY],
-            upcoming=facts.upcoming,
+            group=group.id,
+            provider=group.group.provider,
+            min=group.group.min,
+            max=group.group.max,
+            target=group.target,
+            ready=group.counts[Bucket.READY],
+            upcoming=group.upcoming,
             option_nodes=option.nodes if option else 0,
             option_pods=option.pod_count if option else 0,
             waste=waste(option) if option else None,
             skipped=skipped,
-            healthy=facts.healthy,
-            counts={kind.value: count for kind, count in facts.counts.items() if count},
-            unregistered=len(facts.unregistered) - late,
+            healthy=group.healthy,
+            counts={kind.value: count for kind, count in group.counts.items() if count},
+            unregistered=len(group.unregistered) - late,
             long_unregistered=late,
-            in_progress=facts.upcoming > 0 and (facts.growing or facts.memory.request is not None),
-            backoff=_backoff(facts),
+            in_progress=group.upcoming > 0 and (group.growing or group.memory.request is not None),
+            backoff=_backoff(group),
         )
 
 
-def _backoff(facts: NodeGroupState) -> Reason | None:
+def _backoff(group: NodeGroupState) -> Reason | None:
     """Return until when a group is backed off and why; None if it is not."""
-    failed = facts.memory.backoff
-    if failed is None or not facts.backed_off:
+    failed = group.memory.backoff
+    if failed is None or not group.backed_off:
         return None
     return Reason(
         ReasonCode.GROUP_BACKOFF,
@@ -358,17 +358,17 @@ def _backoff(facts: NodeGroupState) -> Reason | None:
     )
 
 
-def _contests(settled: FinalPlacement) -> dict[int, Contest]:
+def _contests(placement: FinalPlacement) -> dict[int, Contest]:
     """Return class -> the pods with which its pods compete."""
     pods: dict[int, list[str]] = {}
     for cls, here in (
-        *((cls, here) for _, cls, here in settled.places),
-        *((demand.cls, demand.pods) for demand in settled.left),
+        *((cls, here) for _, cls, here in placement.places),
+        *((demand.cls, demand.pods) for demand in placement.left),
     ):
         pods.setdefault(cls, []).extend(pod.key for pod in here)
     return {
         cls: contest
-        for found in settled.contests
+        for found in placement.contests
         for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
         for cls in found.classes
     }

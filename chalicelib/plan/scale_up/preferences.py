@@ -12,7 +12,7 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
 
-def preference(pods: Mapping[int, int], template: Node, simulated: SimulatedCluster) -> float:
+def preference(pods: Mapping[int, int], template_node: Node, simulated: SimulatedCluster) -> float:
     """Return the mean over these pods (class -> count), 0 if none has preferences; higher is better."""
     total, count = 0.0, 0
     for cls, many in sorted(pods.items()):
@@ -20,10 +20,14 @@ def preference(pods: Mapping[int, int], template: Node, simulated: SimulatedClus
         count += many
         weights = sum(each.weight for each in pod.preferred_nodes)
         if weights:
-            met = sum(each.weight for each in pod.preferred_nodes if each.term.matches(template.name, template.labels))
+            met = sum(
+                each.weight
+                for each in pod.preferred_nodes
+                if each.term.matches(template_node.name, template_node.labels)
+            )
             total += many * met / weights
         for counter, key in simulated.constraints.soft_spread(cls):
-            if key != HOSTNAME_LABEL and key in template.labels:
-                here = simulated.rows.here(counter, key, template.labels[key])
+            if key != HOSTNAME_LABEL and key in template_node.labels:
+                here = simulated.rows.here(counter, key, template_node.labels[key])
                 total += many / (1 + here)
     return round(total / count, 9) if count else 0.0

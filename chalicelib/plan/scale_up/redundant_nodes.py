@@ -27,35 +27,35 @@ _ROUNDS = 3  # maximum number of purchases for refused pods
 _SINGLES = 200  # up to this many promised pods are placed one at a time, more as runs of equal pods
 
 
-def refine(settling: FinalPlacer) -> None:
+def refine(placer: FinalPlacer) -> None:
     """Remove unneeded nodes, and buy nodes that the search missed. A large plan is not changed."""
-    if not settling.small:
+    if not placer.small:
         return
     for bought in range(_ROUNDS + 1):
-        settling.top_up()
-        _Spare(settling).drop()
-        if bought == _ROUNDS or not _Refused(settling).buy():
+        placer.top_up()
+        _Spare(placer).drop()
+        if bought == _ROUNDS or not _Refused(placer).buy():
             break
-    settling.top_up()
-    _Refused(settling).note()
+    placer.top_up()
+    _Refused(placer).note()
 
 
-def tidy(settling: FinalPlacer) -> None:
+def tidy(placer: FinalPlacer) -> None:
     """Remove unneeded nodes without buying, after nodes were removed for another reason."""
-    settling.top_up()
-    _Spare(settling).drop()
-    settling.top_up()
-    _Refused(settling).note()
+    placer.top_up()
+    _Spare(placer).drop()
+    placer.top_up()
+    _Refused(placer).note()
 
 
 class Saved:
     """A saved state of nodes and places, including pods on existing nodes; the planned nodes are removed."""
 
-    def __init__(self, settling: FinalPlacer) -> None:
-        self._settling, simulated = settling, settling.simulated
-        self._grown, self._groups, self._standing = settling.state()
-        self._rest = settling.rest
-        simulated.reset(settling.mark)
+    def __init__(self, placer: FinalPlacer) -> None:
+        self._settling, simulated = placer, placer.simulated
+        self._grown, self._groups, self._standing = placer.state()
+        self._rest = placer.rest
+        simulated.reset(placer.mark)
         self._early = simulated.standing()
 
     def restore(self) -> None:
@@ -73,8 +73,8 @@ class Saved:
 class _Spare:
     """New nodes without which the promised pods still find places, checked one by one in the order of the queue."""
 
-    def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.simulated, self.search = settling, settling.simulated, settling.search
+    def __init__(self, placer: FinalPlacer) -> None:
+        self.settling, self.simulated, self.search = placer, placer.simulated, placer.search
 
     def drop(self) -> None:
         """Remove them, group by group."""
@@ -118,8 +118,8 @@ class _Spare:
 class _Refused:
     """Pods that were refused although one more node of a group that may scale up would take them."""
 
-    def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.simulated, self.search = settling, settling.simulated, settling.search
+    def __init__(self, placer: FinalPlacer) -> None:
+        self.settling, self.simulated, self.search = placer, placer.simulated, placer.search
 
     def buy(self) -> bool:
         """Buy one more node for such a pod if placing all pods in queue order then succeeds better. Returns whether it

@@ -54,10 +54,10 @@ class ReplayOutcome(msgspec.Struct, frozen=True):
     empty: tuple[int, ...]
 
 
-def rehearse(settling: FinalPlacer) -> list[ReplayOutcome]:
+def rehearse(placer: FinalPlacer) -> list[ReplayOutcome]:
     """Return the outcomes of several orders, leaving the plan unchanged; none if it is too large or the time is
     over."""
-    return _Stage(settling).outcomes()
+    return _Stage(placer).outcomes()
 
 
 class _Chance:
@@ -85,17 +85,17 @@ class _Chance:
 
 
 class _Stage:
-    def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.simulated = settling, settling.simulated
+    def __init__(self, placer: FinalPlacer) -> None:
+        self.settling, self.simulated = placer, placer.simulated
         classes = self.simulated.classes
-        queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
+        queue = [(demand.cls, pod) for demand in placer.queue for pod in demand.pods]
         able = {cls: bool(self.simulated.static(cls).any()) and not self.simulated.nowhere(cls) for cls, _ in queue}
         self.turns = [
             Turn(cls, classes[cls].priority or 0, pod.created, at) for at, (cls, pod) in enumerate(queue) if able[cls]
         ]
         self.new: Ints = np.arange(self.simulated.base, len(self.simulated.table))
         self.opens = self.simulated.open[self.new].copy()
-        self.score = _Score(settling)
+        self.score = _Score(placer)
 
     def outcomes(self) -> list[ReplayOutcome]:
         """Return the first few outcomes, and more if these show that pods compete."""
@@ -175,12 +175,12 @@ class _Stage:
         crowd = self.score.crowd
         return ReplayOutcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
-    def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
+    def _queue(self, chance: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
         """Return the pods by priority; among equals in queue order, or at random, with one class before or after all
         others."""
         by_age = number % 4 == 0
         apart, behind = self._apart(number), number % 2 == 1
-        lots = {turn.at: draw.random() for turn in turns}
+        lots = {turn.at: chance.random() for turn in turns}
         return sorted(
             turns,
             key=lambda turn: (
@@ -197,7 +197,7 @@ class _Stage:
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
-    def _place(self, queue: Sequence[Turn], draw: _Chance | Ints) -> list[Turn]:
+    def _place(self, queue: Sequence[Turn], chance: _Chance | Ints) -> list[Turn]:
         """Place each pod on the node with the best score, in rounds until nothing changes, or on the node of the lowest
         rank."""
         simulated, waiting = self.simulated, list(queue)
@@ -213,10 +213,10 @@ class _Stage:
                     full[turn.cls] = simulated.generation
                     left.append(turn)
                     continue
-                if isinstance(draw, _Chance):
-                    row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
+                if isinstance(chance, _Chance):
+                    row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, chance)
                 else:
-                    row = int(rows[draw[rows].argmin()])
+                    row = int(rows[chance[rows].argmin()])
                 simulated.put_one(turn.cls, row)
                 self.score.put(turn.cls, row)
             if len(left) == len(waiting) or not any(simulated.needs(turn.cls) is not None for turn in left):
@@ -237,8 +237,8 @@ def _takers(cls: int, simulated: SimulatedCluster) -> Ints:
 class _Score:
     """kube-scheduler's scores, as far as they affect the choice among the nodes of one plan."""
 
-    def __init__(self, settling: FinalPlacer) -> None:
-        self.simulated = settling.simulated
+    def __init__(self, placer: FinalPlacer) -> None:
+        self.simulated = placer.simulated
         table = self.simulated.table
         self.columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
         self.have: Floats = np.maximum(table.allocatable[:, self.columns], 1).astype(np.float64)
@@ -268,7 +268,7 @@ class _Score:
         pod = self.simulated.classes[cls]
         return pod.namespace, cls if pod.owner is None else pod.owner
 
-    def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
+    def best(self, cls: int, rows: Ints, chance: _Chance) -> int:
         """Return one of the rows with the best score, at random."""
         table = self.simulated.table
         need = table.columns.need(cls)[self.columns]
@@ -281,9 +281,9 @@ class _Score:
         if soft is not None:
             score = score + soft[rows]
         if self.noise:
-            score = score + np.array([draw.random() for _ in rows]) * self.noise
+            score = score + np.array([chance.random() for _ in rows]) * self.noise
         best = rows[score >= score.max() - 1e-9]
-        return int(best[0] if len(best) == 1 else best[draw.randrange(len(best))])
+        return int(best[0] if len(best) == 1 else best[chance.randrange(len(best))])
 
     def _spread(self, cls: int, rows: Ints) -> Floats | float:
         """Score the spread of a class over hosts and zones, or by its own constraints if it has any."""

@@ -34,9 +34,9 @@ class ScaleUpSearch:
     """
 
     def __init__(
-        self, state: ClusterState, simulated: SimulatedCluster, situation: ExpanderContext, budget: TimeBudget
+        self, state: ClusterState, simulated: SimulatedCluster, context: ExpanderContext, budget: TimeBudget
     ) -> None:
-        self.state, self.simulated, self.situation, self.budget = state, simulated, situation, budget
+        self.state, self.simulated, self.situation, self.budget = state, simulated, context, budget
         self.ledger = ResourceLimiter(state)
         self.candidates = Candidates(state, simulated, self.ledger)
         self.grown: dict[str, int] = {}
@@ -157,42 +157,42 @@ class ScaleUpSearch:
                 found.append(option)
         return found
 
-    def _option(self, row: int, facts: NodeGroupState, asks: Sequence[PodRequest]) -> Option | None:
+    def _option(self, row: int, group: NodeGroupState, asks: Sequence[PodRequest]) -> Option | None:
         fitting = [ask for ask in asks if self.candidates.fits(ask.cls)[row]]
-        if not fitting or facts.template is None:
+        if not fitting or group.template is None:
             return None
-        allowance = self.ledger.allowance(facts, self.grown.get(facts.id, 0), self._beside(facts, fitting))
+        allowance = self.ledger.allowance(group, self.grown.get(group.id, 0), self._beside(group, fitting))
         if allowance.nodes <= 0:
-            self.stops[facts.id] = allowance.stop
+            self.stops[group.id] = allowance.stop
             return None
-        packing = self._pack(facts, fitting, allowance.nodes)
+        packing = self._pack(group, fitting, allowance.nodes)
         if packing.out_of_time:
             limit = self.state.options.max_nodegroup_binpacking_duration
-            self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
-        self._cut.discard(facts.id)
+            self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
+        self._cut.discard(group.id)
         if packing.refused:
-            self.stops[facts.id] = allowance.stop
-            self._cut.add(facts.id)
+            self.stops[group.id] = allowance.stop
+            self._cut.add(group.id)
         if not packing.placed:
             return None
-        atomic = facts.group.options.zero_or_max
+        atomic = group.group.options.zero_or_max
         requested: dict[str, int] = {}
         for cls, count in packing.placed.items():
             for name, amount in self.simulated.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
         return Option(
-            facts.id,
+            group.id,
             allowance.nodes if atomic else packing.nodes,
             packing.placed,
-            facts.template.node,
+            group.template.node,
             requested,
-            preference(packing.placed, facts.template.node, self.simulated),
+            preference(packing.placed, group.template.node, self.simulated),
             packing.order,
         )
 
-    def _pack(self, facts: NodeGroupState, asks: Sequence[PodRequest], limit: int) -> Estimate:
+    def _pack(self, group: NodeGroupState, asks: Sequence[PodRequest], limit: int) -> Estimate:
         """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
-        shape = self.candidates.shapes[facts.id]
+        shape = self.candidates.shapes[group.id]
         labels = shape.template.node.labels
         keys = sorted(
             {key for ask in asks if (needs := self.simulated.needs(ask.cls)) is not None for key in needs.keys}
@@ -218,26 +218,26 @@ class ScaleUpSearch:
         limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
         return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
-    def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
+    def _beside(self, group: NodeGroupState, asks: Sequence[PodRequest]) -> int:
         """Return how much of an increase similar groups could take."""
         return free_capacity(
             (other.target + self.grown.get(other.id, 0), other.group.max)
-            for other in self._similar(facts, [ask.cls for ask in asks])
+            for other in self._similar(group, [ask.cls for ask in asks])
         )
 
-    def _similar(self, facts: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
+    def _similar(self, group: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
         """Return the groups over which an increase is spread: flavours of the same pool with the same rank in any case,
         other groups with balanceSimilarNodeGroups; never flavours of the same pool with another rank."""
-        pool = facts.group.pool
+        pool = group.group.pool
         mates = self._mates.get(pool.id, []) if pool is not None else []
-        others = [other for other in mates if other.group.rank == facts.group.rank and other.id != facts.id]
+        others = [other for other in mates if other.group.rank == group.group.rank and other.id != group.id]
         if self.state.options.balance_similar_node_groups:
             apart = {other.id for other in mates}
             others += [other for other in self.candidates.able if other.id not in apart]
         if not others:
             return []
         return self._likeness.similar(
-            facts, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
+            group, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
         )
 
     def _take(self, option: Option, asks: list[PodRequest]) -> list[PodRequest]:
@@ -269,8 +269,8 @@ class ScaleUpSearch:
         """Return how many more nodes a group may get without balancing."""
         return self.ledger.allowance(self.state.groups[group], self.grown.get(group, 0)).nodes
 
-    def _fill(self, ask: PodRequest) -> int:
-        return sum(count for _, count in self.simulated.place_first_fit(ask.cls, ask.count))
+    def _fill(self, request: PodRequest) -> int:
+        return sum(count for _, count in self.simulated.place_first_fit(request.cls, request.count))
 
     def add(self, group: str, nodes: int) -> None:
         """Add `count` empty new nodes to a group."""

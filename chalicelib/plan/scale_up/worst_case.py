@@ -27,23 +27,23 @@ _TRIES = 6  # nodes that one plan tries to save
 _WORTH = 1.5  # pods that may wait for the next pass, per new node that would stay empty
 
 
-def keep_worst_case(settling: FinalPlacer) -> FinalPlacement:
+def keep_worst_case(placer: FinalPlacer) -> FinalPlacement:
     """Return the place of every pod, and how certain it is."""
-    outcomes = _without_idle_nodes(settling, rehearse(settling))
+    outcomes = _without_idle_nodes(placer, rehearse(placer))
     wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
-    for demand in settling.queue:
+    for demand in placer.queue:
         (wanted if demand.counts else uncounted)[demand.cls] += len(demand.pods)
-    settled = settling.settled()
+    settled = placer.settled()
     for _, cls, pods in settled.places:
         placed[cls] += len(pods)
     return msgspec.structs.replace(settled, contests=contests(wanted, placed, uncounted, outcomes))
 
 
-def _without_idle_nodes(settling: FinalPlacer, outcomes: list[ReplayOutcome]) -> list[ReplayOutcome]:
+def _without_idle_nodes(placer: FinalPlacer, outcomes: list[ReplayOutcome]) -> list[ReplayOutcome]:
     for _ in range(_TRIES):
-        idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
+        idle = Counter(placer.new[row][0] for each in outcomes for row in each.empty)
         found = next(
-            (better for group, _ in idle.most_common() if (better := _one_less(settling, group, outcomes))), None
+            (better for group, _ in idle.most_common() if (better := _one_less(placer, group, outcomes))), None
         )
         if found is None:
             break
@@ -51,22 +51,22 @@ def _without_idle_nodes(settling: FinalPlacer, outcomes: list[ReplayOutcome]) ->
     return outcomes
 
 
-def _one_less(settling: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
+def _one_less(placer: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
     """Return outcomes without one node of a group, which is then removed; none if it stays."""
-    if settling.spare(group) <= 0 or settling.atomic(group):
+    if placer.spare(group) <= 0 or placer.atomic(group):
         return []
-    before, doubtful = Saved(settling), set(settling.doubtful)
-    settling.search.undo_scale_up(group, 1)
-    settling.in_queue_order()
-    while settling.drop_empty():
-        settling.in_queue_order()
-    tidy(settling)
-    found = rehearse(settling)
+    before, doubtful = Saved(placer), set(placer.doubtful)
+    placer.search.undo_scale_up(group, 1)
+    placer.in_queue_order()
+    while placer.drop_empty():
+        placer.in_queue_order()
+    tidy(placer)
+    found = rehearse(placer)
     spared, cost = _idle(outcomes) - _idle(found), _served(outcomes) - _served(found)
-    if found and spared > 0 and cost <= (0.0 if settling.fresh else _WORTH * spared):
+    if found and spared > 0 and cost <= (0.0 if placer.fresh else _WORTH * spared):
         return found
     before.restore()
-    settling.doubtful = doubtful
+    placer.doubtful = doubtful
     return []
 
 

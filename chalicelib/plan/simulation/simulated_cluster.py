@@ -61,7 +61,7 @@ class SimulatedCluster:
         self,
         table: NodeTable,
         is_open: Bools,
-        parts: ConstraintState,
+        state: ConstraintState,
         *,
         real: int,
         limits: Sequence[Mapping[str, int]],
@@ -69,27 +69,27 @@ class SimulatedCluster:
     ) -> None:
         """real: rows of existing nodes; limits: per row, the attach limits of its CSI drivers; nominated: row and class
         of pods that are nominated to a node."""
-        self.table, self.open, self.classes = table, is_open, parts.classes
+        self.table, self.open, self.classes = table, is_open, state.classes
         self.real = real  # rows of existing nodes; upcoming and planned ones follow
         self.base = len(table)  # rows without planned nodes
         self.promised: dict[str, str] = {}  # node name -> a pending pod that is expected there
         self.spare: tuple[Spare, ...] = ()  # headroom; its pods are not placed here (plan/scale_up/headroom.py)
         self.constraints, self.volumes, self.unsure, self.counting = (
-            parts.constraints,
-            parts.volumes,
-            parts.unsure,
-            parts.counting,
+            state.constraints,
+            state.volumes,
+            state.unsure,
+            state.counting,
         )
-        self.rivals = PortRivals([cls.ports for cls in parts.classes])
+        self.rivals = PortRivals([cls.ports for cls in state.classes])
         self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
         self.late: Callable[[], bool] = lambda: False  # whether the search must stop
         self.check: Callable[[], None] = no_check  # raises OutOfTime; called before every question about a class
         self.unsettled = False  # whether the search stopped before all pods were tried on existing nodes
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
         self.generation = self.turn = 0  # turn: the row at which round-robin placement starts
-        self.attached = Attached(parts.volumes, table, limits)
+        self.attached = Attached(state.volumes, table, limits)
         for row, cls in nominated:
-            if parts.volumes.concerns(cls):
+            if state.volumes.concerns(cls):
                 self.attached.expect(row, cls)
         self._static: dict[int, Bools] = {}
         self._masks: dict[object, Bools] = {}
@@ -206,24 +206,24 @@ class SimulatedCluster:
         left[rows] = False
         return counts
 
-    def counts_in_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
+    def counts_in_spread(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
         """Return the rows that count for a spread constraint now."""
-        found = self.of_spread(cls, even, keys)
-        if even.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
+        found = self.of_spread(cls, constraint, keys)
+        if constraint.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
             found = found & ~self._ghosts
         return found & ~self._gone if self._gone.any() else found
 
-    def of_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
+    def of_spread(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
         """Return the rows that count for a spread constraint, closed and leaving rows included."""
-        key = (cls, even.key, keys, even.honors_affinity, even.honors_taints)
+        key = (cls, constraint.key, keys, constraint.honors_affinity, constraint.honors_taints)
         found = self._counted.get(key)
         if found is None or len(found) != len(self.table):
             found = np.ones(len(self.table), dtype=np.bool_)
             for each in keys:
                 found &= self.table.label(each)[0] >= 0
-            if even.honors_affinity:
+            if constraint.honors_affinity:
                 found &= node_affinity.mask(cls, self.classes[cls], self.table)
-            if even.honors_taints:
+            if constraint.honors_taints:
                 found &= taint_toleration.mask(cls, self.classes[cls], self.table)
             self._counted[key] = found
         return found

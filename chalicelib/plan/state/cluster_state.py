@@ -311,10 +311,10 @@ def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
     return starting + (max(0, due - here - starting) if expected else 0)
 
 
-def _promised(mine: GroupMemory, now: float) -> int:
+def _promised(group_memory: GroupMemory, now: float) -> int:
     """Return the upcoming nodes of a group that cannot be read now: those requested, until they are late. A vendor's
     outage in one pass must not cause the same nodes to be bought again in another group."""
-    request = mine.request
+    request = group_memory.request
     return request.increase if request is not None and now < request.expected_at else 0
 
 
@@ -330,9 +330,9 @@ def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
     return len(named | set(failed))
 
 
-def _missing(group: NodeGroup, mine: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
+def _missing(group: NodeGroup, group_memory: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
     """Return the number of nodes that should exist by now but do not. excused: late and failed instances and recent
     requests. Starting nodes count as arrived; leaving nodes are not expected."""
-    coming = max(mine.request.increase if mine.request else 0, counts[Bucket.NOT_STARTED])
+    coming = max(group_memory.request.increase if group_memory.request else 0, counts[Bucket.NOT_STARTED])
     expected = group.target - excused - coming - counts[Bucket.DELETED]
     return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])

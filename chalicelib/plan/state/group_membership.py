@@ -78,14 +78,14 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
     )
 
 
-def why_kept(group: NodeGroup, instance: Instance, found: Shares, first_seen: float) -> str:
+def why_kept(group: NodeGroup, instance: Instance, shares: Shares, first_seen: float) -> str:
     """Return why an instance that is not a Node is not deleted; "" if it may be. first_seen: of the group, epoch
     seconds. An instance created at exactly that time counts as existing before."""
     unknown = exists(instance) and not instance.created
     older = 0.0 < instance.created <= first_seen
     rows = (
-        (group.discovered and not found.most, _FEW.format(found.ours, found.machines)),
-        (older and (group.discovered or not found.most), _OLDER),
+        (group.discovered and not shares.most, _FEW.format(shares.ours, shares.machines)),
+        (older and (group.discovered or not shares.most), _OLDER),
         (unknown and group.discovered, "the vendor does not say when it was made; name the group in the policy"),
     )
     return next((text for applies, text in rows if applies), "")

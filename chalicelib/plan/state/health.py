@@ -70,12 +70,12 @@ def sick_zones(
     }
 
 
-def zone_of(nodes: Iterable[Node], template: Node | None) -> str:
+def zone_of(nodes: Iterable[Node], template_node: Node | None) -> str:
     """Return the single zone of all nodes and the template of a group; "" if there are several or it is unknown. A
     template without a zone, as some providers return, is ignored."""
     zones = {node.labels.get(ZONE, "") for node in nodes}
-    if template is not None and ZONE in template.labels:
-        zones.add(template.labels[ZONE])
+    if template_node is not None and ZONE in template_node.labels:
+        zones.add(template_node.labels[ZONE])
     return zones.pop() if len(zones) == 1 else ""
 
 

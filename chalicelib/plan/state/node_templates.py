@@ -213,8 +213,10 @@ def _devices(node: Node) -> dict[str, int]:
     }
 
 
-def _exceeds(other: Amounts, mine: Amounts) -> bool:
-    return other != mine and all(other.get(name, 0) >= amount for name, amount in mine.items())
+def _exceeds(other_amounts: Amounts, own_amounts: Amounts) -> bool:
+    return other_amounts != own_amounts and all(
+        other_amounts.get(name, 0) >= amount for name, amount in own_amounts.items()
+    )
 
 
 def _kind(node: Node) -> tuple[str, int]:
@@ -251,16 +253,16 @@ def settled(node: Node, now: float, options: Options) -> bool:
     )
 
 
-def learn(model: Node | None, known: LearntTemplate | None, now: float, options: Options) -> LearntTemplate | None:
+def learn(model_node: Node | None, known: LearntTemplate | None, now: float, options: Options) -> LearntTemplate | None:
     """Return the template to remember of a group: the settled node that was copied, otherwise the known one.
 
     An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
     unchanged template is renewed only occasionally, because every renewal is a write.
     """
-    if model is None:
+    if model_node is None:
         return known
     learnt = msgspec.structs.replace(
-        model,
+        model_node,
         name="",
         uid="",
         provider_id="",
@@ -268,8 +270,8 @@ def learn(model: Node | None, known: LearntTemplate | None, now: float, options:
         conditions=(),
         created=0.0,
         resource_version="",
-        labels={key: value for key, value in model.labels.items() if key != HOSTNAME_LABEL},
-        taints=tuple(taint for taint in model.taints if not _drops(taint, options)),
+        labels={key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL},
+        taints=tuple(taint for taint in model_node.taints if not _drops(taint, options)),
     )
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
     return known if known is not None and fresh and known.node == learnt else LearntTemplate(learnt, now)
@@ -318,12 +320,16 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     )
 
 
-def _as_joined(template: Node, nodes: Iterable[Node], options: Options) -> Node:
+def _as_joined(template_node: Node, nodes: Iterable[Node], options: Options) -> Node:
     """Remove the labels that a node of the group has joined without: the vendor's promise was wrong, and another node
     would not have them either. A node that its cloud provider has not initialised may get more."""
     joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
-    labels = {key: text for key, text in template.labels.items() if all(key in node.labels for node in joined)}
-    return template if len(labels) == len(template.labels) else msgspec.structs.replace(template, labels=labels)
+    labels = {key: text for key, text in template_node.labels.items() if all(key in node.labels for node in joined)}
+    return (
+        template_node
+        if len(labels) == len(template_node.labels)
+        else msgspec.structs.replace(template_node, labels=labels)
+    )
 
 
 def _with_beta_labels(node: Node) -> Node:
@@ -344,12 +350,12 @@ def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[Po
     return tuple(daemon.cls for daemon in ordered if _runs(classes[daemon.cls], node))
 
 
-def _carried(real: Node, clean: Node, cluster: _Cluster) -> tuple[int, ...]:
+def _carried(real_node: Node, clean_node: Node, cluster: _Cluster) -> tuple[int, ...]:
     """Return the pods of the real node that also run on similar ones: mirror and DaemonSet pods. A DaemonSet that is
     missing there may have found no room, and then finds none on the next node either, unless it preempts other pods.
-    clean: the copy of the node."""
+    clean_node: the copy of the node."""
     classes = cluster.classes
-    staying = (pod for pod in cluster.pods[real.name] if _stays(pod, classes[pod.cls], real, cluster.known))
+    staying = (pod for pod in cluster.pods[real_node.name] if _stays(pod, classes[pod.cls], real_node, cluster.known))
     kept = [pod.cls for pod in _one_of_each(staying, classes)]
     here = {
         (classes[cls].namespace, owner.name)
@@ -362,21 +368,21 @@ def _carried(real: Node, clean: Node, cluster: _Cluster) -> tuple[int, ...]:
         if (daemon.namespace, daemon.name) not in here
         and (cluster.options.force_ds or _makes_room(classes[daemon.cls]))
     )
-    return (*kept, *daemons_of(clean, missing, classes))
+    return (*kept, *daemons_of(clean_node, missing, classes))
 
 
-def _stays(pod: Pod, cls: PodClass, node: Node, known: Mapping[str, DaemonSet]) -> bool:
+def _stays(pod: Pod, pod_class: PodClass, node: Node, known: Mapping[str, DaemonSet]) -> bool:
     """Return whether a pod is one that every such node has. What it says of itself may be false: whoever creates pods
     in a namespace chooses their annotations and owners. The owner must therefore exist. In kube-system only
     administrators create pods, and they are believed: DaemonSets of other API groups are not read."""
-    if pod.phase in {"Succeeded", "Failed"} or not (cls.mirror or (cls.is_daemonset and not pod.deleted)):
+    if pod.phase in {"Succeeded", "Failed"} or not (pod_class.mirror or (pod_class.is_daemonset and not pod.deleted)):
         return False
     if pod.namespace == _ADMINISTRATORS:
         return True
-    owner = cls.owner
+    owner = pod_class.owner
     if owner is None:
         return False
-    if cls.mirror:
+    if pod_class.mirror:
         return (owner.kind, owner.name, owner.uid) == ("Node", node.name, node.uid)
     daemon = known.get(owner.uid) if owner.kind == "DaemonSet" and owner.built_in else None
     return daemon is not None and (daemon.namespace, daemon.name) == (pod.namespace, owner.name)
@@ -391,16 +397,19 @@ def _one_of_each(pods: Iterable[Pod], classes: Sequence[PodClass]) -> list[Pod]:
     return sorted(oldest.values(), key=lambda pod: pod.key)
 
 
-def _makes_room(cls: PodClass) -> bool:
+def _makes_room(pod_class: PodClass) -> bool:
     """Return whether its pods preempt others on a full node."""
-    return cls.priority_class == "system-node-critical" and cls.preemption_policy in {"", "PreemptLowerPriority"}
+    return pod_class.priority_class == "system-node-critical" and pod_class.preemption_policy in {
+        "",
+        "PreemptLowerPriority",
+    }
 
 
-def _runs(cls: PodClass, node: Node) -> bool:
-    if not node_affinity.matches(cls, node.name, node.labels):
+def _runs(pod_class: PodClass, node: Node) -> bool:
+    if not node_affinity.matches(pod_class, node.name, node.labels):
         return False
-    extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if cls.host_network else _DAEMON_TOLERATIONS
-    return untolerated((*cls.tolerations, *extra), node.taints) is None
+    extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if pod_class.host_network else _DAEMON_TOLERATIONS
+    return untolerated((*pod_class.tolerations, *extra), node.taints) is None
 
 
 def _name(node: Node) -> str:

@@ -75,57 +75,57 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
     )
 
 
-def is_expendable(cls: PodClass, options: Options) -> bool:
+def is_expendable(pod_class: PodClass, options: Options) -> bool:
     """Return whether a set priority is strictly below the cutoff: such a pod neither causes a scale-up nor keeps a
     node."""
-    return cls.priority is not None and cls.priority < options.expendable_pods_priority_cutoff
+    return pod_class.priority is not None and pod_class.priority < options.expendable_pods_priority_cutoff
 
 
-def _reason(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | None:
+def _reason(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
     """Return why a pod without a node does not count, None if it does. The first match wins, in Cluster Autoscaler's
     order."""
-    if options.allowed_scheduler_names and cls.scheduler not in options.allowed_scheduler_names:
-        return Reason.of(ReasonCode.OTHER_SCHEDULER, scheduler=cls.scheduler)
+    if options.allowed_scheduler_names and pod_class.scheduler not in options.allowed_scheduler_names:
+        return Reason.of(ReasonCode.OTHER_SCHEDULER, scheduler=pod_class.scheduler)
     if pod.deleted:
         return Reason.of(ReasonCode.TERMINATING)
-    gated = bool(cls.gates) or pod.scheduled_reason == "SchedulingGated"
-    expendable = is_expendable(cls, options)
+    gated = bool(pod_class.gates) or pod.scheduled_reason == "SchedulingGated"
+    expendable = is_expendable(pod_class, options)
     # these pods get no room of other pods, whatever they are nominated for
     if pod.nominated and not gated and not expendable:
         return Reason.of(ReasonCode.NOMINATED, node=pod.nominated)
     unseen = pod.scheduled == "" or (pod.scheduled == "False" and not pod.scheduled_reason)
     refused = pod.scheduled == "False" and pod.scheduled_reason == "Unschedulable"
-    if not refused and not (unseen and cls.scheduler in options.bypassed_scheduler_names):
+    if not refused and not (unseen and pod_class.scheduler in options.bypassed_scheduler_names):
         return (
-            Reason.of(ReasonCode.SCHEDULING_GATED, gates=", ".join(cls.gates))
+            Reason.of(ReasonCode.SCHEDULING_GATED, gates=", ".join(pod_class.gates))
             if gated
             else Reason.of(ReasonCode.NOT_YET_SEEN)
         )
     if expendable:
         return Reason.of(
-            ReasonCode.EXPENDABLE, priority=cls.priority or 0, cutoff=options.expendable_pods_priority_cutoff
+            ReasonCode.EXPENDABLE, priority=pod_class.priority or 0, cutoff=options.expendable_pods_priority_cutoff
         )
-    return Reason.of(ReasonCode.DAEMONSET_POD) if cls.is_daemonset else _young(pod, cls, options, now)
+    return Reason.of(ReasonCode.DAEMONSET_POD) if pod_class.is_daemonset else _young(pod, pod_class, options, now)
 
 
-def _young(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | None:
+def _young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
     """Return a reason if the pod is young: it counts only when strictly older than its delay."""
-    delay, age = _delay(cls, options), now - pod.created
+    delay, age = _delay(pod_class, options), now - pod.created
     return Reason.of(ReasonCode.TOO_YOUNG, age=max(0, int(age)), delay=delay) if delay > 0 and not age > delay else None
 
 
-def _delay(cls: PodClass, options: Options) -> float:
+def _delay(pod_class: PodClass, options: Options) -> float:
     """Return the delay: the annotation may only lengthen the option's value, and an unreadable one counts as absent."""
     try:
-        own = parse_duration(cls.scale_up_delay) if cls.scale_up_delay else 0.0
+        own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
     except BadInput:
         own = 0.0
     return max(own, options.new_pod_scale_up_delay)
 
 
-def _comes_back(pod: Pod, cls: PodClass) -> bool:
+def _comes_back(pod: Pod, pod_class: PodClass) -> bool:
     """Return whether a pod on a leaving node will need another node because its controller recreates it."""
-    return not pod.deleted and not cls.mirror and not cls.is_daemonset and cls.owner is not None
+    return not pod.deleted and not pod_class.mirror and not pod_class.is_daemonset and pod_class.owner is not None
 
 
 def _waiting_for_more(wanted: list[Pod], state: ClusterState) -> Reason | None:

@@ -48,9 +48,9 @@ def lacks_device(node: Node, *, announced: bool = False) -> bool:
     return (announced or _announces(node) or offers_device(node.capacity)) and not offers_device(node.allocatable)
 
 
-def announces_device(template: Node) -> bool:
+def announces_device(template_node: Node) -> bool:
     """Return whether a vendor's template has a device."""
-    return offers_device(template.allocatable or template.capacity)
+    return offers_device(template_node.allocatable or template_node.capacity)
 
 
 def _announces(node: Node) -> bool:

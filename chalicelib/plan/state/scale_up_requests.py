@@ -33,9 +33,9 @@ def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
 class _Judge:
     """Judges one group. memory: its next memory; timed_out: the request that timed out in this pass."""
 
-    def __init__(self, facts: NodeGroupState, state: ClusterState) -> None:
-        self.facts, self.state = facts, state
-        known = facts.memory
+    def __init__(self, group: NodeGroupState, state: ClusterState) -> None:
+        self.facts, self.state = group, state
+        known = group.memory
         failed = _shifted(known.backoff, state.now)
         if failed is not None and backoff.stale(failed, state.now, state.options):
             failed = None
@@ -44,7 +44,7 @@ class _Judge:
         if request is not None:
             request, failed = self._time(request, failed)
         self.memory: GroupMemory = msgspec.structs.replace(
-            known, request=request, backoff=failed, failed_instances=facts.failed
+            known, request=request, backoff=failed, failed_instances=group.failed
         )
 
     def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
@@ -82,10 +82,10 @@ class _Judge:
         message = f"{outstanding} nodes did not join in time"
         return None, backoff.fail(failed, self.state.now, self.state.options, "Unknown", "timeout", message)
 
-    def _redeemed(self, request: ScaleUpRequest, failed: Backoff | None) -> bool:
+    def _redeemed(self, request: ScaleUpRequest, backoff: Backoff | None) -> bool:
         """Return whether everything requested since the last failure has arrived; then the next failure of a flavour
         starts a new back-off sequence. Cluster Autoscaler waits three hours, and so do groups without a pool."""
-        return self.facts.group.pool is not None and failed is not None and failed.until < request.since
+        return self.facts.group.pool is not None and backoff is not None and backoff.until < request.since
 
     def _outstanding(self, request: ScaleUpRequest) -> int:
         """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is
@@ -97,8 +97,8 @@ class _Judge:
         return facts.target - len(facts.nodes) - len(facts.contested) - len(facts.failed) - before
 
 
-def _shifted(failed: Backoff | None, now: float) -> Backoff | None:
+def _shifted(backoff: Backoff | None, now: float) -> Backoff | None:
     """Correct a failure from the future, which a wrong clock wrote: it counts from now, for its original duration."""
-    if failed is None or failed.last_failed <= now:
-        return failed
-    return msgspec.structs.replace(failed, last_failed=now, until=now + max(0.0, failed.until - failed.last_failed))
+    if backoff is None or backoff.last_failed <= now:
+        return backoff
+    return msgspec.structs.replace(backoff, last_failed=now, until=now + max(0.0, backoff.until - backoff.last_failed))

@@ -57,12 +57,19 @@ class AlicloudApi:
     """
 
     def __init__(
-        self, region: str, ess: Line, ecs: Line, *, shelf: Cache, key: Callable[[str], str], now: Callable[[], float]
+        self,
+        region: str,
+        ess_line: Line,
+        ecs_line: Line,
+        *,
+        cache: Cache,
+        key: Callable[[str], str],
+        now: Callable[[], float],
     ) -> None:
-        self._region, self._ess, self._ecs = region, ess, ecs
-        self._types = TtlCache(shelf, lambda: key("types"), InstanceType, now)
-        self._configurations = TtlCache(shelf, lambda: key("configurations"), ScalingConfiguration, now)
-        self._templates = TtlCache(shelf, lambda: key("templates"), LaunchTemplateData, now)
+        self._region, self._ess, self._ecs = region, ess_line, ecs_line
+        self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
+        self._configurations = TtlCache(cache, lambda: key("configurations"), ScalingConfiguration, now)
+        self._templates = TtlCache(cache, lambda: key("templates"), LaunchTemplateData, now)
 
     def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
         """Return scaling groups by id, 20 ids per call. Unknown groups are absent, since the vendor omits them."""
@@ -284,12 +291,12 @@ def _through(
     return {name: thing for name, thing in found.items() if thing is not None}
 
 
-def _configuration(each: ScalingConfiguration) -> str:
-    return each.scaling_configuration_id
+def _configuration(configuration: ScalingConfiguration) -> str:
+    return configuration.scaling_configuration_id
 
 
-def _type_name(each: InstanceType) -> str:
-    return each.instance_type_id
+def _type_name(instance_type: InstanceType) -> str:
+    return instance_type.instance_type_id
 
 
 def _lots(names: Sequence[str], size: int) -> list[Sequence[str]]:

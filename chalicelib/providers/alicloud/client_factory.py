@@ -41,4 +41,4 @@ def open_api(
         budget = CallBudget(means, lambda: key(service), settings.calls_per_second, patience)
         return Line(service, settings.endpoints.url(service), source, means, now, budget, nonce)
 
-    return AlicloudApi(settings.region, line(Service.ESS), line(Service.ECS), shelf=means.cache, key=key, now=now)
+    return AlicloudApi(settings.region, line(Service.ESS), line(Service.ECS), cache=means.cache, key=key, now=now)

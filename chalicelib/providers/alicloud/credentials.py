@@ -49,7 +49,7 @@ class AlicloudCredentialSource(Protocol):
     def current(self) -> AlicloudCredential:
         """Return the credential to sign with now."""
 
-    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
         """Return a credential other than the given one, which the vendor refused; None if there is none."""
 
 
@@ -75,11 +75,11 @@ class AlicloudAccessKeys:
             self._held = self._read()
         return self._held
 
-    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
         """Return the key as it is now, if it was changed."""
         fresh = self._read(fresh=True)
         self._held = fresh
-        return None if _same(fresh, refused) else fresh
+        return None if _same(fresh, refused_credential) else fresh
 
 
 class Sessions:
@@ -106,11 +106,11 @@ class Sessions:
             return self._keep(key, old, now, now + _AGAIN)
         return self._keep(key, made, now, due(made))
 
-    def drop(self, key: str, refused: AlicloudCredential) -> None:
+    def drop(self, key: str, refused_credential: AlicloudCredential) -> None:
         """Remove a session that the vendor refused, unless another one has replaced it."""
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None and _same(kept[0], refused):
+            if kept is not None and _same(kept[0], refused_credential):
                 del self._kept[key]
 
     def _keep(self, key: str, credential: AlicloudCredential, now: float, look: float) -> AlicloudCredential:
@@ -143,11 +143,11 @@ class Session:
         """Return the session of this process, or a new one."""
         return self._sessions.get(self._key, self._now(), self._make)
 
-    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
         """Return a new session."""
-        self._sessions.drop(self._key, refused)
+        self._sessions.drop(self._key, refused_credential)
         fresh = self.current()
-        return None if _same(fresh, refused) else fresh
+        return None if _same(fresh, refused_credential) else fresh
 
 
 class ChosenCredentialSource:
@@ -164,9 +164,9 @@ class ChosenCredentialSource:
             self._source = self._choose()
         return self._source.current()
 
-    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
         """See Source."""
-        return self._source.renewed(refused) if self._source is not None else self.current()
+        return self._source.renewed(refused_credential) if self._source is not None else self.current()
 
 
 def due(credential: AlicloudCredential) -> float:
@@ -189,5 +189,9 @@ def refused_for_good(error: ProviderError) -> bool:
     return not isinstance(error, (Transient, Throttled))
 
 
-def _same(one: AlicloudCredential, other: AlicloudCredential) -> bool:
-    return (one.key_id, one.key_secret, one.token) == (other.key_id, other.key_secret, other.token)
+def _same(credential: AlicloudCredential, other_credential: AlicloudCredential) -> bool:
+    return (credential.key_id, credential.key_secret, credential.token) == (
+        other_credential.key_id,
+        other_credential.key_secret,
+        other_credential.token,
+    )

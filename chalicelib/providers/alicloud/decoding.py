@@ -19,20 +19,20 @@ from chalicelib.providers.http import VendorResponse
 T = TypeVar("T")
 
 
-def decode(answer: VendorResponse, kind: type[T]) -> T:
+def decode(response: VendorResponse, kind: type[T]) -> T:
     """Decode the response as that type.
 
     Raises Transient for a truncated body, Unknown for an unexpected structure, and the mapped error if a success status
     carries an error code."""
     try:
-        body = read_json(answer.body, _even)
+        body = read_json(response.body, _even)
         if isinstance(body, dict) and body.get("Code"):
-            raise error_for(answer) or Unknown(f"{answer.call}: the answer carries an error code")
+            raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
         return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise Unknown(f"{answer.call}: the answer has another shape than expected: {error}") from None
+        raise Unknown(f"{response.call}: the answer has another shape than expected: {error}") from None
     except msgspec.DecodeError:
-        raise Transient(f"{answer.call}: the answer is not complete JSON") from None
+        raise Transient(f"{response.call}: the answer is not complete JSON") from None
 
 
 def _even(value: Any, name: str = "") -> Any:

@@ -120,30 +120,30 @@ def sense_of(code: str) -> Sense:
     return row.sense if row else Sense.UNKNOWN
 
 
-def error_for(answer: VendorResponse) -> ProviderError | None:
+def error_for(response: VendorResponse) -> ProviderError | None:
     """Return the error of a response with status 300 or above, or with a Code; None if the body is not the vendor's.
 
     The vendor's message is omitted if it repeats the signed text, because a canonical query holds the session token.
     The caller removes known secrets from the rest.
     """
     try:
-        refusal = msgspec.json.decode(answer.body, type=AlicloudRefusal, strict=False)
+        refusal = msgspec.json.decode(response.body, type=AlicloudRefusal, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not refusal.code:
         return None
-    row, wait = _row(refusal.code), retry_after(answer)
-    by_status = Throttled if wait and answer.status < 500 else class_for(answer.status)
+    row, wait = _row(refusal.code), retry_after(response)
+    by_status = Throttled if wait and response.status < 500 else class_for(response.status)
     cls = row.cls if row else by_status
     said = "" if row and row.sense is Sense.KEY else refusal.message
     text = f"{refusal.code}: {said}" if said else refusal.code
     return cls(text, code=refusal.code, request_id=refusal.request_id, retry_after=wait)
 
 
-def retry_after(answer: VendorResponse) -> float:
+def retry_after(response: VendorResponse) -> float:
     """Return `x-acs-retry-after`, which is in milliseconds, as seconds; 0.0 if missing or not a number, at most an
     hour."""
-    text = answer.headers.get("x-acs-retry-after", "").strip()
+    text = response.headers.get("x-acs-retry-after", "").strip()
     return min(LONGEST_ASKED, int(text[:12]) / 1000.0) if text.isascii() and text.isdigit() else 0.0
 
 

@@ -73,14 +73,16 @@ def _read(api: AlicloudApi, wanted: list[str]) -> dict[str, Blueprint]:
     return found
 
 
-def _of_configuration(found: ScalingConfiguration) -> Blueprint:
-    types = tuple(dict.fromkeys(each for each in (*(found.instance_types or ()), found.instance_type) if each))
-    return Blueprint(types, found.system_disk_size, found.spot_strategy, _pairs(found.tags))
+def _of_configuration(configuration: ScalingConfiguration) -> Blueprint:
+    types = tuple(
+        dict.fromkeys(each for each in (*(configuration.instance_types or ()), configuration.instance_type) if each)
+    )
+    return Blueprint(types, configuration.system_disk_size, configuration.spot_strategy, _pairs(configuration.tags))
 
 
-def _of_launch_template(found: LaunchTemplateData) -> Blueprint:
-    types = (found.instance_type,) if found.instance_type else ()
-    return Blueprint(types, found.system_disk_size, found.spot_strategy, _pairs(found.tags))
+def _of_launch_template(template: LaunchTemplateData) -> Blueprint:
+    types = (template.instance_type,) if template.instance_type else ()
+    return Blueprint(types, template.system_disk_size, template.spot_strategy, _pairs(template.tags))
 
 
 def _pairs(tags: Iterable[Tag] | None) -> tuple[tuple[str, str], ...]:

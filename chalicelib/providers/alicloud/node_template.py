@@ -48,7 +48,7 @@ def make_template(
     group: ScalingGroup,
     instances: Iterable[ScalingInstance],
     blueprint: Blueprint,
-    said: TagDeclaration,
+    declaration: TagDeclaration,
     types: Mapping[str, InstanceType],
     region: str,
     reserve: Mapping[str, int],
@@ -59,7 +59,7 @@ def make_template(
     sound = [each for each in known if each.cpu_core_count > 0 and each.memory_size > 0]
     if problem := _problem(names, sound, blueprint, region):
         return AlicloudTemplate(None, problem)
-    capacity = {**_capacity(sound, blueprint.disk), **said.resources}
+    capacity = {**_capacity(sound, blueprint.disk), **declaration.resources}
     name = f"template-node-for-{group.scaling_group_id}"
     labels = {
         _OS: "linux",
@@ -67,14 +67,14 @@ def make_template(
         **_type_labels(sound),
         **_spot(group, blueprint),
         **_zone(group, instances),
-        **said.labels,
+        **declaration.labels,
         HOSTNAME_LABEL: name,
     }
     node = Node(
         name=name,
         labels=labels,
         capacity=capacity,
-        taints=said.taints,
+        taints=declaration.taints,
         allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
     )
     return AlicloudTemplate(node, "", _warnings(names, sound, blueprint, labels))
@@ -121,10 +121,10 @@ def _type_labels(types: list[InstanceType]) -> dict[str, str]:
     return {key: next(iter(values)) for key, values in only.items() if len(values) == 1 and "" not in values}
 
 
-def _card(kind: InstanceType) -> str:
+def _card(instance_type: InstanceType) -> str:
     """Return the GPU's name as the label value that nodes have; empty if there is no GPU."""
-    spec = " ".join(kind.gpu_spec.split())
-    return _CARDS.get(spec, label_value(spec)) if kind.gpu_amount > 0 else ""
+    spec = " ".join(instance_type.gpu_spec.split())
+    return _CARDS.get(spec, label_value(spec)) if instance_type.gpu_amount > 0 else ""
 
 
 def _spot(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:

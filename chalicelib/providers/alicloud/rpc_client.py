@@ -68,7 +68,7 @@ class Line:
         if self.budget is not None:
             self.budget.expect(calls)
 
-    def _once(self, call: VendorRequest, kind: type[T]) -> T:
+    def _once(self, request: VendorRequest, kind: type[T]) -> T:
         self.source.current()  # this client retries, not the transport, because every attempt needs a new signature
         if self.budget is not None:
             self.budget.take()
@@ -84,36 +84,36 @@ class Line:
                 limits=LIMITS,
             )
         try:
-            answer = self._http.send(call)
+            answer = self._http.send(request)
         except Throttled as error:
             if self.budget is not None:
                 self.budget.refused(error.retry_after)
             raise
         return decode(answer, kind)
 
-    def _signed(self, call: VendorRequest) -> VendorRequest:
+    def _signed(self, request: VendorRequest) -> VendorRequest:
         """Return the request with the query in its URL exactly as signed.
 
         A library in between may encode `*` or a space differently. The name of the call is taken from the original URL.
         """
         credential = self._used = self.source.current()
-        query = canonical_query(call.params)
+        query = canonical_query(request.params)
         headers = unsigned_headers(
             host=urlsplit(self.url).netloc,
-            action=call.headers["x-acs-action"],
+            action=request.headers["x-acs-action"],
             version=VERSIONS[self.service],
             now=self.now(),
             nonce=self.new_nonce(),
         ) | {"accept": "application/json"}
         signed = signed_headers(
-            headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, token=credential.token
+            headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, secret=credential.token
         )
-        return VendorRequest(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
+        return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
 
-    def _explained(self, answer: VendorResponse) -> ProviderError | None:
+    def _explained(self, response: VendorResponse) -> ProviderError | None:
         """Return the vendor's error. A pause that it names applies to all functions; the transport also sleeps if it is
         short."""
-        error = error_for(answer)
+        error = error_for(response)
         if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
             self.budget.refused(error.retry_after)
         return self._clean(error, error.message) if error is not None else None

@@ -144,14 +144,14 @@ def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) ->
 
 
 def _set_desired(
-    context: AlicloudContext, operation: Operation, group: ScalingGroup, denied: ProviderError
+    context: AlicloudContext, operation: Operation, group: ScalingGroup, error: ProviderError
 ) -> InProgress:
     """Ask for the size with a right that Cluster Autoscaler's documentation lists. Raises Unauthorized for a group that
     has no desired capacity, and Conflict while an activity runs."""
     name, size = operation.spec.group, operation.spec.to_size
     if not group.enable_desired_capacity:
         text = "grant ess:ScaleWithAdjustment: without it a group that has no expected number of instances cannot grow"
-        raise Unauthorized(f"{denied.message}; {text}", code=denied.code, request_id=denied.request_id)
+        raise Unauthorized(f"{error.message}; {text}", code=error.code, request_id=error.request_id)
     before = context.api.activities(name)
     if running(before):
         raise Conflict(f"{name}: a scaling activity is under way", code="ScalingActivityInProgress")

@@ -75,8 +75,8 @@ def parse_spec(text: str, place: str) -> AlicloudBounds:
     return AlicloudBounds(group, least, most)
 
 
-def _of_entry(entry: GroupPolicy) -> AlicloudBounds:
-    return AlicloudBounds(entry.id, *entry_bounds(entry), entry.priority)
+def _of_entry(group_policy: GroupPolicy) -> AlicloudBounds:
+    return AlicloudBounds(group_policy.id, *entry_bounds(group_policy), group_policy.priority)
 
 
 def _region(settings: Mapping[str, str]) -> str:

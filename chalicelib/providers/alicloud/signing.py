@@ -50,7 +50,7 @@ def signed_headers(
     *,
     key_id: str,
     key_secret: Secret,
-    token: Secret | None = None,
+    secret: Secret | None = None,
     method: str = "POST",
 ) -> dict[str, str]:
     """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
@@ -59,8 +59,8 @@ def signed_headers(
     `x-acs-*`, of host and of content-type.
     """
     signed = dict(headers)
-    if token:
-        signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": token.reveal()}
+    if secret:
+        signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": secret.reveal()}
     names = ";".join(sorted(signed))
     digest = hashlib.sha256(canonical_request(signed, query, method).encode()).hexdigest()
     wanted = hmac.new(key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()

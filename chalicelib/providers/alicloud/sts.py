@@ -65,13 +65,13 @@ class Sts(msgspec.Struct, frozen=True):
         except ProviderError as error:
             raise _for_a_person(error) from None
 
-    def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
+    def by_oidc(self, secret: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
         """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
         action = "AssumeRoleWithOIDC"
         form = {
             "RoleArn": role_arn,
             "OIDCProviderArn": provider_arn,
-            "OIDCToken": token.reveal(),
+            "OIDCToken": secret.reveal(),
             "DurationSeconds": f"{LIFETIME:.0f}",
         }
         call = VendorRequest(
@@ -88,7 +88,7 @@ class Sts(msgspec.Struct, frozen=True):
             sleep=self.means.sleep,
             chance=self.means.chance,
             clock=self.now,
-            secrets=(token,),
+            secrets=(secret,),
             explain=error_for,
             sign=self._dated,
             limits=LIMITS,
@@ -96,22 +96,22 @@ class Sts(msgspec.Struct, frozen=True):
         try:
             return credential_of(_read(http.send(call)), self.now(), action)
         except ProviderError as error:
-            message = token.hidden_in(f"{action}: {error.message}")
+            message = secret.hidden_in(f"{action}: {error.message}")
             raise _for_a_person(
                 type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)
             ) from None
         finally:
             http.close()
 
-    def _dated(self, call: VendorRequest) -> VendorRequest:
-        params = call.params | {
+    def _dated(self, request: VendorRequest) -> VendorRequest:
+        params = request.params | {
             "Version": VERSIONS[Service.STS],
             "Format": "JSON",
             "Timestamp": timestamp(self.now()),
             "SignatureNonce": self.new_nonce(),
         }
         return VendorRequest(
-            call.method, f"{call.url}?{canonical_query(params)}", call.headers, {}, call.body, call.safe
+            request.method, f"{request.url}?{canonical_query(params)}", request.headers, {}, request.body, request.safe
         )
 
 
@@ -135,8 +135,8 @@ def credential_of(granted: Granted | None, now: float, asked: str) -> AlicloudCr
     )
 
 
-def _read(answer: VendorResponse) -> Granted | None:
-    return decode(answer, StsAnswer).credentials
+def _read(response: VendorResponse) -> Granted | None:
+    return decode(response, StsAnswer).credentials
 
 
 def _for_a_person(error: ProviderError) -> ProviderError:

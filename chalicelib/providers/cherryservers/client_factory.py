@@ -45,18 +45,20 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         secrets=lambda token: (token,),
         explain=error_for,
         budget=budget,
-        means=means,
+        services=means,
         now=now,
     )
     return CherryApi(rest, settings.root, project, TtlCache(means.cache, lambda: key("plans"), CherryPlan, now))
 
 
-def _signed(call: VendorRequest, token: Secret) -> VendorRequest:
+def _signed(request: VendorRequest, secret: Secret) -> VendorRequest:
     """Return the call with the token and the other headers that the vendor's clients send with every request."""
     headers = {
-        "Authorization": f"Bearer {token.reveal()}",
+        "Authorization": f"Bearer {secret.reveal()}",
         "Content-Type": "application/json",
         "Accept": "application/json",
         "User-Agent": AGENT,
     }
-    return VendorRequest(call.method, call.url, call.headers | headers, call.params, call.body, call.safe)
+    return VendorRequest(
+        request.method, request.url, request.headers | headers, request.params, request.body, request.safe
+    )

@@ -26,18 +26,18 @@ _DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
 _DECISIVE = "tags"  # of the item itself, not of its nested objects
 
 
-def read_one(answer: VendorResponse, kind: type[S]) -> S:
+def read_one(response: VendorResponse, kind: type[S]) -> S:
     """Decode the response's body as that struct. Raises Transient if it is not JSON, Unknown if it is not such an
     item."""
-    return read_row(decoded(answer), kind, answer.call)
+    return read_row(decoded(response), kind, response.call)
 
 
-def decoded(answer: VendorResponse) -> Any:
+def decoded(response: VendorResponse) -> Any:
     """Return the response's body as JSON. Raises Transient if it is not JSON."""
     try:
-        return read_json(answer.body)
+        return read_json(response.body)
     except msgspec.DecodeError:
-        raise Transient(f"{answer.call}: the answer is not complete JSON") from None
+        raise Transient(f"{response.call}: the answer is not complete JSON") from None
 
 
 def read_row(value: Any, kind: type[S], place: str) -> S:

@@ -199,10 +199,10 @@ def _last(section: Written, key: str) -> ConfiguredValue | None:
     return said[-1] if said and said[-1].text.strip() else None
 
 
-def _whole(said: ConfiguredValue, what: str, most: int, remedy: str) -> int:
-    text = said.text.strip()
+def _whole(configured: ConfiguredValue, what: str, most: int, remedy: str) -> int:
+    text = configured.text.strip()
     if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) or int(text) > most:
-        raise BadInput(said.place, f"{what} is {text[:40]!r}", remedy)
+        raise BadInput(configured.place, f"{what} is {text[:40]!r}", remedy)
     return int(text)
 
 

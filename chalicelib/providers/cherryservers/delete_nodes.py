@@ -114,10 +114,10 @@ class _Removal:
         operation: Operation,
         targets: CherryTargets,
         there: Mapping[int, CherryServer],
-        known: Removed,
+        removed: Removed,
     ) -> None:
         self._context, self._operation, self._targets = context, operation, targets
-        self._there, self._known = dict(there), known
+        self._there, self._known = dict(there), removed
         self._gone: list[int] = []
 
     @property

@@ -18,8 +18,8 @@ _TRIES = 3
 class DeletedServers:
     """The deleted servers of one project. now: epoch seconds."""
 
-    def __init__(self, shelf: Cache, project: int, now: Callable[[], float]) -> None:
-        self._shelf, self._key, self._now = shelf, f"cherryservers/deleted/{project}", now
+    def __init__(self, cache: Cache, project: int, now: Callable[[], float]) -> None:
+        self._shelf, self._key, self._now = cache, f"cherryservers/deleted/{project}", now
 
     def among(self, servers: Iterable[int]) -> frozenset[int]:
         """Return those of the ids that Outscaler has deleted within the hour."""

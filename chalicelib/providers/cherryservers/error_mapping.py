@@ -59,45 +59,47 @@ TABLE: tuple[CherryErrorRow, ...] = (
 _SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
-def error_for(answer: VendorResponse) -> ProviderError:
+def error_for(response: VendorResponse) -> ProviderError:
     """Return the error of a response with status 300 or above: `METHOD host/path: status message`."""
-    text, order = _said(answer), answer.call.startswith("POST ")
-    row = next((row for row in TABLE if row.fits(answer.status, text, order=order)), None)
-    cls = row.cls if row else class_for(answer.status)
-    if not text and 300 <= answer.status < 400:
+    text, order = _said(response), response.call.startswith("POST ")
+    row = next((row for row in TABLE if row.fits(response.status, text, order=order)), None)
+    cls = row.cls if row else class_for(response.status)
+    if not text and 300 <= response.status < 400:
         text = "it points to another host, to which the token is not sent"
-    return cls(f"{answer.call}: {answer.status} {text}".rstrip(), code=str(answer.status))
+    return cls(f"{response.call}: {response.status} {text}".rstrip(), code=str(response.status))
 
 
-def denied(answer: VendorResponse) -> ProviderError | None:
+def denied(response: VendorResponse) -> ProviderError | None:
     """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
     success.
 
     It does not contain the vendor's message, because echoes of the token are removed only from errors with an error
     status."""
     try:
-        refusal = read_one(answer, CherryRefusal)
+        refusal = read_one(response, CherryRefusal)
     except ProviderError:
         return None
     if refusal.code < 400 and not (refusal.error or refusal.errors):
         return None
     with suppress(ProviderError):
-        read_one(answer, CherryServer)
+        read_one(response, CherryServer)
         return None
     code = refusal.code if 400 <= refusal.code < 600 else 0
-    cls = type(error_for(msgspec.structs.replace(answer, status=code))) if code else Unknown
-    return cls(f"{answer.call}: {answer.status}, but its body is an error {code or ''}".rstrip(), code=str(code or ""))
+    cls = type(error_for(msgspec.structs.replace(response, status=code))) if code else Unknown
+    return cls(
+        f"{response.call}: {response.status}, but its body is an error {code or ''}".rstrip(), code=str(code or "")
+    )
 
 
-def _said(answer: VendorResponse) -> str:
+def _said(response: VendorResponse) -> str:
     """Return the vendor's text: `message`, then `errors`, then `error`.
 
     Any other body is of unknown origin and is only described."""
     try:
-        refusal = read_one(answer, CherryRefusal)
+        refusal = read_one(response, CherryRefusal)
     except ProviderError:
         refusal = CherryRefusal()
     text = refusal.message or "; ".join(refusal.errors) or refusal.error
-    if not text and answer.body.strip():
-        return f"({answer.described})"
+    if not text and response.body.strip():
+        return f"({response.described})"
     return " ".join(_SENT.sub("…", text).split())

@@ -98,8 +98,8 @@ _JOINED_WITHOUT = (
 class _CherryGroupBuilder:
     """Builds one group after another and collects the gaps."""
 
-    def __init__(self, context: CherryContext, roll: ServerList, matching: Matching, plans: _Plans) -> None:
-        self._context, self._roll, self._matching, self._plans = context, roll, matching, plans
+    def __init__(self, context: CherryContext, servers: ServerList, matching: Matching, plans: _Plans) -> None:
+        self._context, self._roll, self._matching, self._plans = context, servers, matching, plans
         self._told: set[str] = set()
         self.gaps: list[MissingData] = []
 

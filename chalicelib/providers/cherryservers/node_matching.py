@@ -21,12 +21,12 @@ from chalicelib.providers.cherryservers.provider_ids import likely, parse, spell
 from chalicelib.providers.node_identity import Identity, N
 
 
-def identify(nodes: Iterable[N], roll: ServerList) -> Identity[int, N]:
+def identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
     """Return the nodes by the server's number."""
     bearing = {
         each.hostname.casefold(): each.id
-        for each in roll.by_id.values()
-        if not roll.leaves(each) and roll.is_only(each.hostname)
+        for each in servers.by_id.values()
+        if not servers.leaves(each) and servers.is_only(each.hostname)
     }
 
     def claimed(node: N) -> tuple[int, ...]:
@@ -43,12 +43,12 @@ def identify(nodes: Iterable[N], roll: ServerList) -> Identity[int, N]:
 class Matching:
     """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
 
-    def __init__(self, nodes: Iterable[Node], roll: ServerList, controller_labels: Sequence[str]) -> None:
+    def __init__(self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]) -> None:
         self._labels = tuple(controller_labels)
         nodes = tuple(nodes)
-        self._identity = identify(nodes, roll)
+        self._identity = identify(nodes, servers)
         self._names = {node.name.casefold() for node in nodes}
-        self._roll = roll
+        self._roll = servers
 
     def node_of(self, server: CherryServer) -> Node | None:
         """Return the node of a server; None if it has not joined or its node is ambiguous."""

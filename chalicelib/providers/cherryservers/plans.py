@@ -49,5 +49,5 @@ def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
     return min(rows, key=_order).price if rows else None
 
 
-def _order(row: Pricing) -> tuple[bool, bool, float]:
-    return row.currency.upper() != _CURRENCY, row.taxed, row.price
+def _order(pricing: Pricing) -> tuple[bool, bool, float]:
+    return pricing.currency.upper() != _CURRENCY, pricing.taxed, pricing.price

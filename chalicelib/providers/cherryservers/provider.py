@@ -25,12 +25,12 @@ from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=scale_up,
-    requested=has_requested,
+    scale_up=scale_up,
+    has_requested=has_requested,
     poll=scale_up,
-    remove=delete_nodes,
-    shrink=decrease_target,
-    release=cancel_delete,
+    delete_nodes=delete_nodes,
+    decrease_target=decrease_target,
+    cancel_delete=cancel_delete,
     permanent_conflict=PermanentConflict,
 )
 

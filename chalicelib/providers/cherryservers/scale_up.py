@@ -81,11 +81,11 @@ def _order(context: CherryContext, operation: Operation) -> Order:
 
 
 def _check_size(
-    context: CherryContext, operation: Operation, order: Order, roll: ServerList, found: dict[int, CherryServer]
+    context: CherryContext, operation: Operation, order: Order, servers: ServerList, found: dict[int, CherryServer]
 ) -> None:
     """Raise Final unless the pool, without this operation's own servers, has the planned size."""
     own = frozenset(each.id for each in found.values())
-    size = _size(context, order, roll, own, operation.spec.from_size)
+    size = _size(context, order, servers, own, operation.spec.from_size)
     if size != operation.spec.from_size:
         raise PermanentConflict(
             f"{operation.spec.group} has the size {size}, but from {operation.spec.from_size} to "
@@ -93,12 +93,12 @@ def _check_size(
         )
 
 
-def _size(context: CherryContext, order: Order, roll: ServerList, but: frozenset[int], most: int) -> int:
+def _size(context: CherryContext, order: Order, servers: ServerList, but: frozenset[int], most: int) -> int:
     """Return the size of the pool without the servers `but`.
 
     A control plane node with the pool's tags does not count. The cluster is read for it only if the pool has more than
     `most` servers."""
-    crew = [each for each in roll.crew(order.definition) if each.id not in but]
+    crew = [each for each in servers.crew(order.definition) if each.id not in but]
     if len(crew) <= most:
         return len(crew)
     return len(crew) - len(controllers(context.nodes, context.settings.controller_labels, crew))
@@ -141,13 +141,13 @@ class _Growth:
         self._progress = progress
         return roll
 
-    def _ready(self, roll: ServerList) -> tuple[list[int], Script | None]:
+    def _ready(self, servers: ServerList) -> tuple[list[int], Script | None]:
         """Return the servers to order now and their script; None if there are none.
 
         An error that prevents further orders does not end a scale-up that has bought something: its servers are
         searched for first."""
         try:
-            lot = self._to_send(roll)
+            lot = self._to_send(servers)
             return lot, script_for(self._context, self._order) if lot else None
         except (Throttled, Transient):
             raise
@@ -157,24 +157,24 @@ class _Growth:
             self._progress = self._progress.refuse(self._progress.open(self._order.count), error)
             return [], None
 
-    def _to_send(self, roll: ServerList) -> list[int]:
+    def _to_send(self, servers: ServerList) -> list[int]:
         """Return the announced servers that are available; the others are refused."""
         still_open = frozenset(self._progress.open(self._order.count))
         lot = [each for each in self._progress.lot if each in still_open]
         if not lot:
             return lot
-        if _size(self._context, self._order, roll, frozenset(), self._most - len(lot)) + len(lot) > self._most:
+        if _size(self._context, self._order, servers, frozenset(), self._most - len(lot)) + len(lot) > self._most:
             grown = Conflict(f"the pool has grown meanwhile, and its maximum is {self._most}")
             self._progress = self._progress.refuse(still_open, grown)
         else:
             self._progress = on_stock(self._context, self._order, self._progress)
         return [each for each in lot if each not in self._progress.refused]
 
-    def _put_right(self, roll: ServerList) -> None:
+    def _put_right(self, servers: ServerList) -> None:
         """Restore lost tags, and delete second servers of one name that are still being deployed."""
-        for server in self._order.untagged(roll, self._found):
+        for server in self._order.untagged(servers, self._found):
             self._done(partial(self._context.api.tag, server.id, {**server.tags, **self._order.tags}))
-        for server in self._order.surplus(roll, self._found):
+        for server in self._order.surplus(servers, self._found):
             if self._done(partial(self._context.api.delete, server.id)):
                 self._context.gone.add([server.id])
 
@@ -276,11 +276,11 @@ class _Growth:
 
 
 def _announce(
-    operation: Operation, progress: Progress, count: int, pause: float = 0.0, held: ProviderError | None = None
+    operation: Operation, progress: Progress, count: int, pause: float = 0.0, error: ProviderError | None = None
 ) -> InProgress:
     """Record what the next call may order."""
     announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
-    note = "" if held is None else f"{held.error_class}: {held.message}"
+    note = "" if error is None else f"{error.error_class}: {error.message}"
     return InProgress(pause, _step(announced), announced.written(operation), note)
 
 

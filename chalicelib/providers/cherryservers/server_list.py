@@ -45,17 +45,17 @@ class UnreadableServer(msgspec.Struct, frozen=True):
         return all(self.tags.get(name, "") in (None, text) for name, text in wanted.items())
 
 
-def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
+def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
     """Return the servers of a page and its odd rows.
 
     Raises Transient if it is not JSON, Unknown if it is not a list or none of its rows can be read."""
-    rows = decoded(answer)
+    rows = decoded(response)
     if not isinstance(rows, list):
-        raise Unknown(f"{answer.call}: the answer is not a list")
+        raise Unknown(f"{response.call}: the answer is not a list")
     found, problem = list[CherryServer | UnreadableServer](), None
     for number, row in enumerate(rows):
         try:
-            server = read_row(row, CherryServer, f"{answer.call}: row {number}")
+            server = read_row(row, CherryServer, f"{response.call}: row {number}")
         except Unknown as error:
             problem = error
             found.append(UnreadableServer(_key(row), error.message, _tags(row)))

@@ -99,12 +99,12 @@ class Order:
             and roll.standing(server).state is InstanceState.CREATING
         )
 
-    def untagged(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
+    def untagged(self, servers: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
         """Return the found servers that no pool would count."""
         return tuple(
             server
             for _, server in sorted(found.items())
-            if not belongs(server, self.definition) and not roll.leaves(server)
+            if not belongs(server, self.definition) and not servers.leaves(server)
         )
 
     @cached_property
@@ -114,10 +114,10 @@ class Order:
     def _is_marked(self, server: CherryServer) -> bool:
         return server.tags.get(OPERATION_TAG) == self._operation.spec.id
 
-    def _ours(self, roll: ServerList) -> dict[str, list[CherryServer]]:
+    def _ours(self, servers: ServerList) -> dict[str, list[CherryServer]]:
         """Return the operation's servers by host name, the elder first."""
         ours: dict[str, list[CherryServer]] = {}
-        for _, server in sorted(roll.by_id.items()):
+        for _, server in sorted(servers.by_id.items()):
             name = server.hostname.casefold()
             if name in self._known or self._is_marked(server):
                 ours.setdefault(name, []).append(server)

@@ -119,9 +119,11 @@ def pool_name(name: str, place: str) -> str:
     return name
 
 
-def _of_entry(entry: GroupPolicy) -> CherryBounds:
-    least, most = entry_bounds(entry)
-    return CherryBounds(pool_name(entry.id, f"nodeGroups: {entry.id}"), least, most, entry.priority)
+def _of_entry(group_policy: GroupPolicy) -> CherryBounds:
+    least, most = entry_bounds(group_policy)
+    return CherryBounds(
+        pool_name(group_policy.id, f"nodeGroups: {group_policy.id}"), least, most, group_policy.priority
+    )
 
 
 def _credentials(settings: Mapping[str, str]) -> str:

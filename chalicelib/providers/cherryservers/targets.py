@@ -35,7 +35,7 @@ class CherryTargets(msgspec.Struct, frozen=True):
     is_new: bool = False
 
 
-def resolve(operation: Operation, roll: ServerList, definition: Definition) -> CherryTargets:
+def resolve(operation: Operation, servers: ServerList, definition: Definition) -> CherryTargets:
     """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous.
 
     A name keeps the server that an earlier call resolved, because the server may be gone by now."""
@@ -45,7 +45,7 @@ def resolve(operation: Operation, roll: ServerList, definition: Definition) -> C
     for target in operation.spec.targets:
         number = id_of(target)
         if number is None:
-            number = before[target.node] if target.node in before else _named(target, roll, definition)
+            number = before[target.node] if target.node in before else _named(target, servers, definition)
             by_name[target.node] = number
         ids[number] = None
     return CherryTargets(tuple(ids), by_name, is_new=not by_name.keys() <= before.keys())
@@ -69,7 +69,7 @@ def look(
     context: CherryContext,
     operation: Operation,
     targets: CherryTargets,
-    roll: ServerList,
+    servers: ServerList,
     definition: Definition,
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
@@ -79,10 +79,10 @@ def look(
     gone: known to be gone; most: maximum servers that may be read one by one. Raises InvalidRequest if a target is not
     a member of the pool, and ProviderError."""
     gone |= context.gone.among(targets.ids)
-    listed = {number: roll.by_id[number] for number in targets.ids if number in roll.by_id and number not in gone}
-    living = {number: server for number, server in listed.items() if roll.lives(number)}
+    listed = {number: servers.by_id[number] for number in targets.ids if number in servers.by_id and number not in gone}
+    living = {number: server for number, server in listed.items() if servers.lives(number)}
     _check(operation, living, definition)
-    unlisted = [number for number in targets.ids if number not in roll.by_id and number not in gone]
+    unlisted = [number for number in targets.ids if number not in servers.by_id and number not in gone]
     asked = {number: _unlisted(context, operation, number) for number in unlisted[:most]}
     more = {number: server for number, server in asked.items() if server is not None}
     _check(operation, more, definition)
@@ -96,11 +96,11 @@ def _check(operation: Operation, servers: Mapping[int, CherryServer], definition
             raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.spec.group}")
 
 
-def _named(target: RemovalTarget, roll: ServerList, definition: Definition) -> int:
+def _named(target: RemovalTarget, servers: ServerList, definition: Definition) -> int:
     name = target.node or target.instance
     if target.instance or target.handle:
         raise InvalidRequest(f"{name}: {target.instance or target.handle} names no server of this provider")
-    bearing = [each for each in roll.by_id.values() if alike(each.hostname, name) and not roll.leaves(each)]
+    bearing = [each for each in servers.by_id.values() if alike(each.hostname, name) and not servers.leaves(each)]
     if len(bearing) != 1:
         what = f"servers {', '.join(str(each.id) for each in bearing)} bear" if bearing else "no server bears"
         raise InvalidRequest(f"{name or 'a target without a name'}: {what} that name")

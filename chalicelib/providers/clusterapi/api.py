@@ -43,9 +43,11 @@ class CapiApi:
     kube: the management cluster; workload: the cluster of the Nodes, if it is another one.
     """
 
-    def __init__(self, kube: KubeApi, keys: CapiAnnotations, version: str, workload: KubeApi | None = None) -> None:
-        self._kube, self._keys, self._workload = kube, keys, workload or kube
-        self._base = f"/apis/{keys.group}/{version}"
+    def __init__(
+        self, kube: KubeApi, annotations: CapiAnnotations, version: str, workload_api: KubeApi | None = None
+    ) -> None:
+        self._kube, self._keys, self._workload = kube, annotations, workload_api or kube
+        self._base = f"/apis/{annotations.group}/{version}"
 
     def _path(self, kind: str, namespace: str, *rest: str) -> str:
         scope = f"/namespaces/{namespace}" if namespace else ""

@@ -58,19 +58,21 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
     return Capacity({name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings))
 
 
-def merged(annotated: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
+def merged(annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
     """Return the complete capacity, per resource from the annotation before the infrastructure object; 110 pods by
     default.
 
     It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
-    if annotated.problem:
-        return annotated
-    amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated.amounts}
+    if annotated_capacity.problem:
+        return annotated_capacity
+    amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated_capacity.amounts}
     missing = [CAPACITY + name for name, resource in _NEEDED if not amounts.get(resource)]
     if not missing:
-        return msgspec.structs.replace(annotated, amounts=amounts)
+        return msgspec.structs.replace(annotated_capacity, amounts=amounts)
     problem = f"nothing says what a new node would offer; set {' and '.join(missing)}"
-    return msgspec.structs.replace(annotated, amounts=amounts, problem=f"{problem} ({hint})" if hint else problem)
+    return msgspec.structs.replace(
+        annotated_capacity, amounts=amounts, problem=f"{problem} ({hint})" if hint else problem
+    )
 
 
 def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:

@@ -43,11 +43,11 @@ def own_cluster(
     nodes: Sequence[Node],
     specs: Sequence[Spec],
     discovered: Iterable[OwnCluster],
-    keys: CapiAnnotations,
+    annotations: CapiAnnotations,
     state: CapiState = _NOTHING,
 ) -> Ours:
     """Return this cluster. discovered: the clusters of all resources that match the settings."""
-    cast = votes(nodes, state.machines, state.resources.get(POOL, ()), keys)
+    cast = votes(nodes, state.machines, state.resources.get(POOL, ()), annotations)
     names = cluster_names(specs)
     seen = {*discovered, *(each for each in map(_as_own, state.clusters) if _is_meant(each, specs))}
     found = _elected(cast, seen) if names is None else _configured(cast, seen, names)
@@ -114,9 +114,9 @@ def _several(found: Sequence[OwnCluster]) -> Doubt:
     )
 
 
-def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[MissingData, ...]:
+def _odd(cast: Sequence[Vote], own_cluster: OwnCluster) -> tuple[MissingData, ...]:
     """Report Nodes whose annotations name another cluster. They have no effect, but the operator should check them."""
-    odd = [each for each in cast if each.said is not None and _is_other(each.said, ours)]
+    odd = [each for each in cast if each.said is not None and _is_other(each.said, own_cluster)]
     if not odd:
         return ()
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
@@ -125,14 +125,15 @@ def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[MissingData, ...]:
         MissingData(
             "Node",
             f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
-            f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
+            f"{_list(said)}, and this cluster is {_list([own_cluster])}: the annotations are ignored",
             name=odd[0].node,
         ),
     )
 
 
-def _is_other(said: OwnCluster, ours: OwnCluster) -> bool:
-    return said.name != ours.name or ("" not in {said.namespace, ours.namespace} and said.namespace != ours.namespace)
+def _is_other(cluster: OwnCluster, own_cluster: OwnCluster) -> bool:
+    namespaces = {cluster.namespace, own_cluster.namespace}
+    return cluster.name != own_cluster.name or ("" not in namespaces and len(namespaces) > 1)
 
 
 def _order(cluster: OwnCluster) -> tuple[str, str]:

@@ -71,12 +71,14 @@ class Standing(msgspec.Struct, frozen=True):
         return min(self.size, len(self.living) - len(self.targets) - len(self.others))
 
 
-def standing(size: int, machines: Sequence[CapiMachine], handles: Collection[str], keys: CapiAnnotations) -> Standing:
+def standing(
+    size: int, machines: Sequence[CapiMachine], handles: Collection[str], annotations: CapiAnnotations
+) -> Standing:
     """Return a group's state. machines: all of the group's; handles: those to be removed."""
     living = tuple(each for each in machines if not each.leaving)
     return Standing(
         size=size,
         living=living,
         targets=tuple(each for each in living if each.handle in handles),
-        others=tuple(each for each in living if each.handle not in handles and each.mark(keys) is not None),
+        others=tuple(each for each in living if each.handle not in handles and each.mark(annotations) is not None),
     )

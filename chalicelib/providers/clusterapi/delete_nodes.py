@@ -201,23 +201,23 @@ class _Attempt:
         if only is not None and view.subject.kind != SET:
             self._of_one_set(only, stands)
 
-    def _of_one_set(self, only: CapiResource, stands: Standing) -> None:
+    def _of_one_set(self, resource: CapiResource, stands: Standing) -> None:
         """Raise unless all annotations are on Machines of the one set that is scaled down.
 
         If it is one of several sets, it must also have no deletion pending, because the deployment's size does not show
         the size of each set."""
         for machine in (*stands.targets, *stands.others):
-            if controller(machine.metadata, SET) != only.metadata.uid:
+            if controller(machine.metadata, SET) != resource.metadata.uid:
                 raise ScalableResourceState(
                     f"{MACHINE} {machine.handle} stays: {self._operation.spec.group} has MachineSet "
-                    f"{only.metadata.name} to make smaller first"
+                    f"{resource.metadata.name} to make smaller first"
                 )
         if sum(1 for each in self._view.sets if each.spec.replicas) < 2:
             return
-        there = sum(1 for each in stands.living if controller(each.metadata, SET) == only.metadata.uid)
-        asked = only.spec.replicas or 0
+        there = sum(1 for each in stands.living if controller(each.metadata, SET) == resource.metadata.uid)
+        asked = resource.spec.replicas or 0
         if there != asked:
-            raise Conflict(f"MachineSet {only.metadata.name} has {there} machines and asks for {asked}")
+            raise Conflict(f"MachineSet {resource.metadata.name} has {there} machines and asks for {asked}")
 
     def _lower(self, stands: Standing) -> None:
         subject = self._view.subject

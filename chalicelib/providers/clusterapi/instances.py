@@ -43,11 +43,11 @@ class Patience(msgspec.Struct, frozen=True):
     now: float = 0.0
     stuck_after: float = 0.0
 
-    def is_over(self, told: StatusCondition, cls: str) -> bool:
+    def is_over(self, condition: StatusCondition, cls: str) -> bool:
         """Whether a condition has lasted too long. A missing or future time proves nothing."""
         limits = [limit for limit in (self.stuck_after, _TOLD_FOR if cls in _PLAIN else 0.0) if limit > 0]
         try:
-            since = parse_time(told.last_transition_time or "")
+            since = parse_time(condition.last_transition_time or "")
         except BadInput:
             return False
         return bool(limits) and self.now - since >= min(limits)
@@ -111,11 +111,11 @@ def _told(condition: StatusCondition) -> InstanceError:
     return InstanceError(failure_class(reason, message), reason or condition.type, message)
 
 
-def pool_stuck(pool: CapiResource, patience: Patience) -> str:
+def pool_stuck(resource: CapiResource, patience: Patience) -> str:
     """Return why a MachinePool's instances are not created, from its condition; empty while they may be.
 
     It is only reported, because without a Machine there is no instance that could carry the error."""
-    told = next((each for each in pool.conditions if each.type == _INFRASTRUCTURE), None)
+    told = next((each for each in resource.conditions if each.type == _INFRASTRUCTURE), None)
     if told is None or told.status != "False":
         return ""
     error = _told(told)

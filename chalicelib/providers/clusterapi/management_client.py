@@ -23,10 +23,10 @@ class Reach:
     client."""
 
     def __init__(
-        self, workload: KubeApi, way: KubernetesAccess | None, connect: Callable[[KubernetesAccess], object]
+        self, workload_api: KubeApi, access: KubernetesAccess | None, connect: Callable[[KubernetesAccess], object]
     ) -> None:
-        self.workload, self._way, self._connect = workload, way, connect
-        self._management = workload if way is None else None
+        self.workload, self._way, self._connect = workload_api, access, connect
+        self._management = workload_api if access is None else None
 
     def management(self) -> KubeApi:
         """Return the client, the same one each time.

@@ -160,9 +160,9 @@ class CapiResource(msgspec.Struct, frozen=True, gc=False):
         """Its own labels; an empty dict if there are none."""
         return self.metadata.labels or {}
 
-    def cluster(self, keys: CapiAnnotations) -> str:
+    def cluster(self, annotations: CapiAnnotations) -> str:
         """The name of the resource's cluster, empty if unknown."""
-        return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
+        return self.spec.cluster_name or self.labels.get(annotations.cluster_name, "")
 
     @property
     def conditions(self) -> tuple[StatusCondition, ...]:
@@ -240,9 +240,9 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
         """namespace/name."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
-    def cluster(self, keys: CapiAnnotations) -> str:
+    def cluster(self, annotations: CapiAnnotations) -> str:
         """The name of the Machine's cluster, empty if unknown."""
-        return self.spec.cluster_name or (self.metadata.labels or {}).get(keys.cluster_name, "")
+        return self.spec.cluster_name or (self.metadata.labels or {}).get(annotations.cluster_name, "")
 
     @property
     def node_name(self) -> str:
@@ -280,9 +280,9 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
         healthy = self.condition("NodeHealthy")
         return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
-    def mark(self, keys: CapiAnnotations) -> str | None:
+    def mark(self, annotations: CapiAnnotations) -> str | None:
         """The value of the delete-machine annotation, None if there is none."""
-        return (self.metadata.annotations or {}).get(keys.delete_machine)
+        return (self.metadata.annotations or {}).get(annotations.delete_machine)
 
 
 class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):

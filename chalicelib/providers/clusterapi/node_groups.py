@@ -194,7 +194,7 @@ class _CapiGroupBuilder:
         return self._group(name, kind, resource, bounds, entry)
 
     def _group(
-        self, name: str, kind: str, resource: CapiResource, bounds: CapiBounds, entry: GroupPolicy | None
+        self, name: str, kind: str, resource: CapiResource, bounds: CapiBounds, group_policy: GroupPolicy | None
     ) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
         found = [(each, self._nodes.match(each)) for each in machines]
@@ -227,7 +227,7 @@ class _CapiGroupBuilder:
             template_devices=template.devices,
             error=self._error(name, kind, resource),
             options=options,
-            priority=entry.priority if entry else 0,
+            priority=group_policy.priority if group_policy else 0,
             scale_down_held=restrained.group,
         )
 

@@ -40,11 +40,11 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 def votes(
-    nodes: Iterable[Node], machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations
+    nodes: Iterable[Node], machines: Iterable[CapiMachine], pools: Iterable[CapiResource], annotations: CapiAnnotations
 ) -> list[Vote]:
     """Return one vote per Node, in the order of the Nodes."""
-    known = _Known(machines, pools, keys)
-    found = [_vote(node, known, keys) for node in nodes]
+    known = _Known(machines, pools, annotations)
+    found = [_vote(node, known, annotations) for node in nodes]
     named: dict[str, set[OwnCluster]] = {}
     for each in found:
         if each.cluster is not None and each.cluster.namespace:
@@ -70,18 +70,20 @@ def tally(found: Iterable[Vote]) -> Mapping[OwnCluster, int]:
 class _Known:
     """The clusters of Nodes according to Cluster API's objects. Objects without a cluster name are ignored."""
 
-    def __init__(self, machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations) -> None:
+    def __init__(
+        self, machines: Iterable[CapiMachine], pools: Iterable[CapiResource], annotations: CapiAnnotations
+    ) -> None:
         self._named: dict[str, list[tuple[str, OwnCluster]]] = {}
         self._listed: dict[str, set[OwnCluster]] = {}
         for machine in machines:
-            cluster = OwnCluster(machine.metadata.namespace, machine.cluster(keys))
+            cluster = OwnCluster(machine.metadata.namespace, machine.cluster(annotations))
             provider_id = machine.spec.provider_id or ""
             if cluster.name and provider_id:
                 if name := machine.node_name:
                     self._named.setdefault(name, []).append((provider_id, cluster))
                 self._listed.setdefault(folded(provider_id), set()).add(cluster)
         for pool in pools:
-            cluster = OwnCluster(pool.metadata.namespace, pool.cluster(keys))
+            cluster = OwnCluster(pool.metadata.namespace, pool.cluster(annotations))
             for provider_id in pool.listed if cluster.name else ():
                 self._listed.setdefault(folded(provider_id), set()).add(cluster)
 
@@ -96,14 +98,17 @@ class _Known:
         return next(iter(found)) if len(found) == 1 else None
 
 
-def _vote(node: Node, known: _Known, keys: CapiAnnotations) -> Vote:
-    said, proven = _said(node, keys), known.of(node)
+def _vote(node: Node, known: _Known, annotations: CapiAnnotations) -> Vote:
+    said, proven = _said(node, annotations), known.of(node)
     return Vote(node.name, proven or said, proven is not None, said)
 
 
-def _said(node: Node, keys: CapiAnnotations) -> OwnCluster | None:
+def _said(node: Node, annotations: CapiAnnotations) -> OwnCluster | None:
     """Return the cluster in the Node's annotations; None if it is not a valid name of a Cluster."""
-    name, namespace = node.annotations.get(keys.cluster_name, ""), node.annotations.get(keys.cluster_namespace, "")
+    name, namespace = (
+        node.annotations.get(annotations.cluster_name, ""),
+        node.annotations.get(annotations.cluster_namespace, ""),
+    )
     if not name or not is_label_value(name) or not is_label_value(namespace):
         return None
     return OwnCluster(namespace, name)

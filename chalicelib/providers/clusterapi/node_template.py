@@ -59,17 +59,17 @@ def make_template(
     kind: str,
     resource: CapiResource,
     settings: CapiSettings,
-    real: Node | None,
+    real_node: Node | None,
     infra: Infra = no_infrastructure,
 ) -> CapiTemplate:
     """Return the template of a group.
 
-    name: the group's id; kind: the resource's. real: a Node of the group, if it has one, whose labels are the most
+    name: the group's id; kind: the resource's. real_node: a Node of the group, if it has one, whose labels are the most
     reliable. The infrastructure object is read only if the annotations lack cpu or memory, and no ready Node shows what
     the next one will be like.
     """
     annotated = read_capacity(resource.annotations)
-    asks = not suffices(annotated) and not _is_ready(real)
+    asks = not suffices(annotated) and not _is_ready(real_node)
     reported = infra(kind, resource) if asks else Infrastructure()
     capacity = merged(annotated, reported.capacity, reported.problem)
     volumes, odd_volumes = read_volumes(resource.annotations)
@@ -82,7 +82,7 @@ def make_template(
     node_name = f"template-node-for-{name}"
     node = Node(
         name=node_name,
-        labels=template_labels(node_name, kind, resource, settings, real, reported),
+        labels=template_labels(node_name, kind, resource, settings, real_node, reported),
         capacity=capacity.amounts,
         allocatable={
             resource_name: max(0, amount - settings.reserve.get(resource_name, 0))
@@ -99,7 +99,12 @@ def _is_ready(node: Node | None) -> bool:
 
 
 def template_labels(
-    name: str, kind: str, resource: CapiResource, settings: CapiSettings, real: Node | None, reported: Infrastructure
+    name: str,
+    kind: str,
+    resource: CapiResource,
+    settings: CapiSettings,
+    real_node: Node | None,
+    infrastructure: Infrastructure,
 ) -> dict[str, str]:
     """Return the labels; later sources take precedence.
 
@@ -108,11 +113,13 @@ def template_labels(
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_label and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
-    labels.update({key: value for key, value in ((_ARCH, reported.architecture), (_OS, reported.system)) if value})
+    labels.update(
+        {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
+    )
     labels.update(_handed_down(resource, settings.managed_labels))
     labels.update(_annotated_labels(resource)[0])
-    if real is not None:
-        labels.update({key: real.labels[key] for key in _COPIED if real.labels.get(key)})
+    if real_node is not None:
+        labels.update({key: real_node.labels[key] for key in _COPIED if real_node.labels.get(key)})
     return labels
 
 

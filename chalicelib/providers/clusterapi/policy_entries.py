@@ -24,9 +24,9 @@ class Overrides(msgspec.Struct, frozen=True):
     gaps: tuple[MissingData, ...] = ()
 
 
-def speaks_of(entry: GroupPolicy, group: str) -> bool:
+def speaks_of(group_policy: GroupPolicy, group: str) -> bool:
     """Whether an entry's id may refer to this group (`Kind/namespace/name`)."""
-    return entry.id == group or group.endswith(f"/{entry.id}")
+    return group_policy.id == group or group.endswith(f"/{group_policy.id}")
 
 
 def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()) -> Overrides:
@@ -50,13 +50,15 @@ def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Itera
     return Overrides(by_group, contested, tuple(gaps))
 
 
-def _not_found(entry: GroupPolicy, known: Sequence[str], resting: Sequence[str]) -> str:
-    paused = [group for group in resting if speaks_of(entry, group)]
+def _not_found(group_policy: GroupPolicy, known: Sequence[str], resting: Sequence[str]) -> str:
+    paused = [group for group in resting if speaks_of(group_policy, group)]
     if paused:
         return f"{paused[0]} is paused, so it is left alone"
     shown = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
     return f"no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: {shown or 'none'}"
 
 
-def _gap(entry: GroupPolicy, detail: str) -> MissingData:
-    return MissingData("NodeGroup", detail, name=entry.id, place=f"spec.nodeGroups[provider=clusterapi, id={entry.id}]")
+def _gap(group_policy: GroupPolicy, detail: str) -> MissingData:
+    return MissingData(
+        "NodeGroup", detail, name=group_policy.id, place=f"spec.nodeGroups[provider=clusterapi, id={group_policy.id}]"
+    )

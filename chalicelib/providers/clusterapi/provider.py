@@ -51,9 +51,9 @@ class ClusterApi:
         settings: CapiSettings,
         policies: Sequence[GroupPolicy],
         now: Callable[[], float],
-        unnamed: BadInput | None = None,
+        bad_input: BadInput | None = None,
     ) -> None:
-        self._reach, self._settings, self._now, self._unnamed = reach, settings, now, unnamed
+        self._reach, self._settings, self._now, self._unnamed = reach, settings, now, bad_input
         self._policies = tuple(each for each in policies if each.provider == PROVIDER)
         self._served: Served | None = None
 
@@ -76,7 +76,7 @@ class ClusterApi:
         observed = make_groups(state, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
         return Observation(observed.groups, observed.gaps)
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """Scale from from_size to to_size through the scale subresource."""
         try:
             return scale_up(self._named(), operation)
@@ -87,21 +87,21 @@ class ClusterApi:
         """Whether the size is the requested one."""
         return has_requested(self._named(), operation)
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """Annotate the targets' Machines, then lower the size by their number."""
         try:
             return delete_nodes(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """Remove our annotations from the targets' Machines; False if the size was lowered for them already."""
         try:
             return cancel_delete(self._context(), operation)
         except NotFound:
             return True  # the group is gone: there is nothing to undo, and no controller would choose a Machine
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the size from from_size to to_size if every running machine stays."""
         try:
             return decrease_target(self._named(), operation)

@@ -78,16 +78,18 @@ class Nodes:
     machines: all Machines of that cluster, so that two with the same claim are detected.
     """
 
-    def __init__(self, nodes: Iterable[Node], keys: CapiAnnotations, machines: Iterable[CapiMachine] = ()) -> None:
-        self._keys = keys
+    def __init__(
+        self, nodes: Iterable[Node], annotations: CapiAnnotations, machines: Iterable[CapiMachine] = ()
+    ) -> None:
+        self._keys = annotations
         self._by_name: dict[str, Node] = {}
         self._by_machine: dict[tuple[str, str], Node] = {}
         self._by_id: dict[str, list[Node]] = {}
         self._by_normal: dict[str, list[Node]] = {}
         for node in nodes:
             self._by_name[node.name] = node
-            if machine := node.annotations.get(keys.machine):
-                self._by_machine[node.annotations.get(keys.cluster_namespace, ""), machine] = node
+            if machine := node.annotations.get(annotations.machine):
+                self._by_machine[node.annotations.get(annotations.cluster_namespace, ""), machine] = node
             if node.provider_id:
                 self._by_id.setdefault(folded(node.provider_id), []).append(node)
                 self._by_normal.setdefault(normalise(node.provider_id), []).append(node)

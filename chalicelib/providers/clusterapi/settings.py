@@ -82,14 +82,13 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
     return (Spec(settings.get("namespace", ""), settings.get("clusterName", ""), labels),)
 
 
-def unnamed(settings: CapiSettings, way: KubernetesAccess | None) -> BadInput | None:
+def unnamed(settings: CapiSettings, access: KubernetesAccess | None) -> BadInput | None:
     """Return the error if a separate management cluster is used and the settings do not name this cluster; None
     otherwise.
 
-    A management cluster holds other clusters too, and the Nodes' own claims must not choose among them. way: access to
-    a management cluster separate from the Nodes', None if there is none.
-    """
-    if way is None or cluster_names(settings.specs) is not None:
+    A management cluster holds other clusters too, and the Nodes' own claims must not choose among them. access: access
+    to a management cluster separate from the Nodes', None if there is none."""
+    if access is None or cluster_names(settings.specs) is not None:
         return None
     if settings.discovers:
         return BadInput(

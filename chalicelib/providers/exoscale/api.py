@@ -53,13 +53,13 @@ class ExoscaleApi:
         root: str,
         rest: RestClient[ExoscaleCredential],
         *,
-        shelf: Cache,
+        cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
         self._zone, self._root, self._rest, self._now = zone, root, rest, now
-        self._types = TtlCache(shelf, lambda: key("types"), InstanceType, now)
-        self._quotas = TtlCache(shelf, lambda: key("quota"), _Dated, now)
+        self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
+        self._quotas = TtlCache(cache, lambda: key("quota"), _Dated, now)
 
     @property
     def zone(self) -> str:

@@ -36,7 +36,7 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         secrets=lambda credential: (credential.secret, credential.key),
         explain=error_for,
         budget=CallBudget(means, lambda: key("api"), settings.calls_per_second, WaitLimit()),
-        means=means,
+        services=means,
         now=now,
     )
-    return ExoscaleApi(settings.zone, settings.root, rest, shelf=means.cache, key=key, now=now)
+    return ExoscaleApi(settings.zone, settings.root, rest, cache=means.cache, key=key, now=now)

@@ -37,41 +37,41 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
             raise NotFound(f"{site.title} is being deleted")
         return site
 
-    def bounds(self, site: ExoscalePool) -> ExoscaleBounds | None:
+    def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
         """Return the policy's bounds of a pool.
 
         The pass has verified that a bare name means this pool. If it were another cluster's, no change would have been
         planned."""
-        exact = (each for each in self.settings.groups if each.name in site.exact)
-        return next(exact, None) or next((each for each in self.settings.groups if each.name == site.name), None)
+        exact = (each for each in self.settings.groups if each.name in pool.exact)
+        return next(exact, None) or next((each for each in self.settings.groups if each.name == pool.name), None)
 
-    def check_idle(self, site: ExoscalePool) -> None:
+    def check_idle(self, pool: ExoscalePool) -> None:
         """Raise Conflict while the vendor is changing the pool.
 
         The data just read may already be outdated, and the pool accepts no second change (it would refuse it as busy).
         """
-        if site.restless:
-            raise Conflict(site.restless, code="busy")
+        if pool.restless:
+            raise Conflict(pool.restless, code="busy")
 
-    def scale(self, site: ExoscalePool, size: int) -> Work:
+    def scale(self, pool: ExoscalePool, size: int) -> Work:
         """Set the size with the call for its kind of pool; raises ProviderError."""
-        if not site.is_sks:
-            return self.api.scale_pool(site.id, size)
-        return self.api.scale_nodepool(*self._owner(site), size)
+        if not pool.is_sks:
+            return self.api.scale_pool(pool.id, size)
+        return self.api.scale_nodepool(*self._owner(pool), size)
 
-    def evict(self, site: ExoscalePool, instances: Sequence[str]) -> Work:
+    def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
         """Remove these members with the call for its kind of pool; raises ProviderError."""
-        if not site.is_sks:
-            return self.api.evict_pool(site.id, instances)
-        return self.api.evict_nodepool(*self._owner(site), instances)
+        if not pool.is_sks:
+            return self.api.evict_pool(pool.id, instances)
+        return self.api.evict_nodepool(*self._owner(pool), instances)
 
-    def _owner(self, site: ExoscalePool) -> tuple[str, str]:
-        if site.cluster is None or site.nodepool is None:
-            raise InvalidRequest(site.off)
-        return site.cluster.id, site.nodepool.id
+    def _owner(self, pool: ExoscalePool) -> tuple[str, str]:
+        if pool.cluster is None or pool.nodepool is None:
+            raise InvalidRequest(pool.off)
+        return pool.cluster.id, pool.nodepool.id
 
 
-def other_size(operation: Operation, site: ExoscalePool) -> Failed:
+def other_size(operation: Operation, pool: ExoscalePool) -> Failed:
     """Return the failure for a size that was changed outside this operation."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
-    return Failed("Conflict", f"{site.title} has the size {site.target}, but {planned} was planned")
+    return Failed("Conflict", f"{pool.title} has the size {pool.target}, but {planned} was planned")

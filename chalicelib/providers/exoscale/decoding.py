@@ -50,53 +50,53 @@ _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
 _SIZED = frozenset({InstancePool, Nodepool})
 
 
-def read_instances(answer: VendorResponse) -> tuple[ExoscaleInstance, ...]:
+def read_instances(response: VendorResponse) -> tuple[ExoscaleInstance, ...]:
     """Return the machines; empty for `{}`. Raises Unknown if the list is malformed, Transient if it is not JSON."""
-    found, items = [], _listed(answer, _object(answer), "instances")
+    found, items = [], _listed(response, _object(response), "instances")
     for each in items:
         try:
-            found.append(_thing(answer, each, ExoscaleInstance))
+            found.append(_thing(response, each, ExoscaleInstance))
         except Unknown:
             manager = each.get("manager") if isinstance(each, dict) else None
             found.append(ExoscaleInstance("", manager=_manager(manager)))
     times = _times(found)
-    _some(answer, items, tuple(each for each in found if each.id))
+    _some(response, items, tuple(each for each in found if each.id))
     return tuple(each if times[each.id.lower()] == 1 else ExoscaleInstance("", manager=each.manager) for each in found)
 
 
-def read_pools(answer: VendorResponse) -> tuple[InstancePool, ...]:
+def read_pools(response: VendorResponse) -> tuple[InstancePool, ...]:
     """Return the pools. Raises as read_instances."""
-    items = _listed(answer, _object(answer), "instance-pools")
-    return _some(answer, items, _sized(answer, items, InstancePool))
+    items = _listed(response, _object(response), "instance-pools")
+    return _some(response, items, _sized(response, items, InstancePool))
 
 
-def read_clusters(answer: VendorResponse) -> tuple[SksCluster, ...]:
+def read_clusters(response: VendorResponse) -> tuple[SksCluster, ...]:
     """Return SKS clusters with their Nodepools, each decoded separately. Raises as read_list."""
-    found, items = [], _listed(answer, _object(answer), "sks-clusters")
+    found, items = [], _listed(response, _object(response), "sks-clusters")
     for each in items:
         pools = each.pop("nodepools", []) if isinstance(each, dict) else []
         with contextlib.suppress(Unknown):
             if not isinstance(pools, list):
-                raise _odd(answer, "nodepools is not a list")
-            nodepools = _some(answer, pools, _sized(answer, pools, Nodepool))
-            found.append(msgspec.structs.replace(_thing(answer, each, SksCluster), nodepools=nodepools))
+                raise _odd(response, "nodepools is not a list")
+            nodepools = _some(response, pools, _sized(response, pools, Nodepool))
+            found.append(msgspec.structs.replace(_thing(response, each, SksCluster), nodepools=nodepools))
     times = _times(found)
-    return _some(answer, items, tuple(each for each in found if times[each.id.lower()] == 1))
+    return _some(response, items, tuple(each for each in found if times[each.id.lower()] == 1))
 
 
-def _some(answer: VendorResponse, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
+def _some(response: VendorResponse, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
     """Return the items; raises Unknown for a list of which nothing can be decoded."""
     if items and not found:
-        raise _odd(answer, "nothing in it has an id of its own")
+        raise _odd(response, "nothing in it has an id of its own")
     return found
 
 
-def _sized(answer: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S, ...]:
+def _sized(response: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S, ...]:
     """Return the pools of a list, each id once."""
     found = []
     for each in items:
         with contextlib.suppress(Unknown):
-            found.append(_one_of_many(answer, each, kind))
+            found.append(_one_of_many(response, each, kind))
     times = _times(found)
     once = {
         each.id.lower(): each if times[each.id.lower()] == 1 else msgspec.structs.replace(each, size=NO_SIZE)
@@ -116,45 +116,45 @@ def _manager(said: Any) -> Manager | None:
     return None
 
 
-def read_one(answer: VendorResponse, kind: type[T], wanted: str) -> T:
+def read_one(response: VendorResponse, kind: type[T], wanted: str) -> T:
     """Return one item. wanted: the requested id, in lower case.
 
     Raises Unknown for a malformed or a different item, Transient if it is not JSON."""
-    body = _object(answer)
-    thing = _thing(answer, body, kind)
+    body = _object(response)
+    thing = _thing(response, body, kind)
     if body["id"].lower() != wanted:
-        raise _odd(answer, "it is about another thing than was asked for")
+        raise _odd(response, "it is about another thing than was asked for")
     return thing
 
 
-def read_quota(answer: VendorResponse) -> Quota:
+def read_quota(response: VendorResponse) -> Quota:
     """Return the account's quota. Both numbers are required, because a missing one means neither 0 nor "unlimited"."""
-    body = _object(answer)
+    body = _object(response)
     if not {"usage", "limit"} <= body.keys():
-        raise _odd(answer, f"it has no usage and limit, but {_names(body)}")
-    quota = _converted(answer, body, Quota)
+        raise _odd(response, f"it has no usage and limit, but {_names(body)}")
+    quota = _converted(response, body, Quota)
     if not (0 <= quota.usage <= _LARGEST and -1 <= quota.limit <= _LARGEST):
-        raise _odd(answer, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be")
+        raise _odd(response, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be")
     return quota
 
 
-def read_change(answer: VendorResponse) -> Work:
+def read_change(response: VendorResponse) -> Work:
     """Return the operation that a change has started. Raises Transient otherwise, because the change may have been
     made."""
     try:
-        body = _object(answer)
+        body = _object(response)
         if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
-            raise _odd(answer, "it is not an operation")
-        return _converted(answer, body, Work)
+            raise _odd(response, "it is not an operation")
+        return _converted(response, body, Work)
     except ProviderError as error:
         raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
 
 
-def _object(answer: VendorResponse) -> dict[str, Any]:
+def _object(response: VendorResponse) -> dict[str, Any]:
     """Return the body without null values."""
-    body = answer.read(object, _without_nulls)
+    body = response.read(object, _without_nulls)
     if not isinstance(body, dict):
-        raise _odd(answer, "it is not an object")
+        raise _odd(response, "it is not an object")
     return body
 
 
@@ -164,39 +164,39 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def _listed(answer: VendorResponse, body: dict[str, Any], field: str) -> list[Any]:
+def _listed(response: VendorResponse, body: dict[str, Any], field: str) -> list[Any]:
     if body and (field not in body or "id" in body):  # a pool has `instances` too, but is not a list of machines
-        raise _odd(answer, f"it is not a list of {field}, it has {_names(body)}")
+        raise _odd(response, f"it is not a list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
-        raise _odd(answer, f"{field} is not a list")
+        raise _odd(response, f"{field} is not a list")
     return items
 
 
-def _thing(answer: VendorResponse, said: Any, kind: type[T]) -> T:
+def _thing(response: VendorResponse, said: Any, kind: type[T]) -> T:
     """Decode one item, which must have an id and a valid size."""
     if not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
-        raise _odd(answer, "a thing in it has no id")
+        raise _odd(response, "a thing in it has no id")
     try:
-        thing = _converted(answer, said, kind)
+        thing = _converted(response, said, kind)
     except Unknown:
         essential = _ESSENTIAL.get(kind)
         if essential is None:
             raise
-        thing = _converted(answer, {key: said[key] for key in essential if key in said}, kind)
+        thing = _converted(response, {key: said[key] for key in essential if key in said}, kind)
     if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST:
-        raise _odd(answer, f"{said['id']} has a size that cannot be")
+        raise _odd(response, f"{said['id']} has a size that cannot be")
     if isinstance(thing, InstanceType) and not all(
         0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)
     ):
-        raise _odd(answer, f"{said['id']} has resources that cannot be")
+        raise _odd(response, f"{said['id']} has resources that cannot be")
     return thing
 
 
-def _one_of_many(answer: VendorResponse, said: Any, kind: type[T]) -> T:
+def _one_of_many(response: VendorResponse, said: Any, kind: type[T]) -> T:
     """Decode one item of a list. An unreadable pool keeps its readable fields and has the size NO_SIZE."""
     try:
-        return _thing(answer, said, kind)
+        return _thing(response, said, kind)
     except Unknown:
         if kind not in _SIZED or not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
             raise
@@ -210,15 +210,15 @@ def _one_of_many(answer: VendorResponse, said: Any, kind: type[T]) -> T:
     return msgspec.convert(good | {"size": NO_SIZE}, kind)
 
 
-def _converted(answer: VendorResponse, said: dict[str, Any], kind: type[T]) -> T:
+def _converted(response: VendorResponse, said: dict[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(said, kind)
     except msgspec.ValidationError as error:
-        raise _odd(answer, str(error)) from None
+        raise _odd(response, str(error)) from None
 
 
-def _odd(answer: VendorResponse, what: str) -> Unknown:
-    return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
+def _odd(response: VendorResponse, what: str) -> Unknown:
+    return Unknown(f"{response.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
 
 
 def _names(body: dict[str, Any]) -> str:

@@ -56,33 +56,33 @@ def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
     return begun(context.scale(site, operation.spec.to_size))
 
 
-def _not_lowered(operation: Operation, site: ExoscalePool, work: Work) -> Outcome:
+def _not_lowered(operation: Operation, pool: ExoscalePool, work: Work) -> Outcome:
     """Return the outcome if the vendor's operation is over and the size is unchanged. The pool may lag briefly
     behind."""
     if has_failed(work):
-        return failure(site.title, work, {"from": operation.spec.from_size, "to": operation.spec.to_size})
+        return failure(pool.title, work, {"from": operation.spec.from_size, "to": operation.spec.to_size})
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, site.restless)
-    return Failed("Unknown", f"{site.title} still has the size {site.target} after operation {work.id}")
+        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, pool.restless)
+    return Failed("Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}")
 
 
-def take_back(context: ExoscaleContext, operation: Operation, site: ExoscalePool, count: int) -> Outcome | None:
+def take_back(context: ExoscaleContext, operation: Operation, pool: ExoscalePool, count: int) -> Outcome | None:
     """Lower the size by a number of machines that were never created; None if there is nothing left to lower.
 
     The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
     operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
     Raises ProviderError."""
-    if site.target > operation.spec.from_size:
-        return other_size(operation, site)
-    goal = max(least_now(context, site), site.least, operation.spec.from_size - count)
-    if goal >= site.target:
+    if pool.target > operation.spec.from_size:
+        return other_size(operation, pool)
+    goal = max(least_now(context, pool), pool.least, operation.spec.from_size - count)
+    if goal >= pool.target:
         return None
-    context.check_idle(site)
-    return begun(context.scale(site, goal))
+    context.check_idle(pool)
+    return begun(context.scale(pool, goal))
 
 
-def least_now(context: ExoscaleContext, site: ExoscalePool) -> int:
+def least_now(context: ExoscaleContext, pool: ExoscalePool) -> int:
     """Return the number of existing machines.
 
     The larger of the pool's list and the machine list is used, because the pool may omit its list. A key that may not
@@ -91,10 +91,10 @@ def least_now(context: ExoscaleContext, site: ExoscalePool) -> int:
         listed = [
             each
             for each in context.api.instances()
-            if each.manager is not None and each.manager.id == site.id and not is_leaving(each.state)
+            if each.manager is not None and each.manager.id == pool.id and not is_leaving(each.state)
         ]
     except ProviderError as error:
         if not is_forbidden(error):
             raise
         listed = []
-    return max(len(site.members), len(listed))
+    return max(len(pool.members), len(listed))

@@ -81,24 +81,24 @@ def _step(context: ExoscaleContext, operation: Operation) -> Outcome:
     return _begin(context, operation, targets, site)
 
 
-def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool) -> Outcome:
-    left = members(context, operation, targets, site)
+def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool) -> Outcome:
+    left = members(context, operation, targets, pool)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES and left:
         spare_the_joined(context, left)
-    if site.restless and (left or targets.placeholders):
-        return _hold(context, operation, targets, site, left)
-    if targets.placeholders and (outcome := take_back(context, operation, site, len(targets.placeholders))):
+    if pool.restless and (left or targets.placeholders):
+        return _hold(context, operation, targets, pool, left)
+    if targets.placeholders and (outcome := take_back(context, operation, pool, len(targets.placeholders))):
         return outcome
     if not left:
         return _done(operation, targets)
-    _permitted(context, operation, site, left)
+    _permitted(context, operation, pool, left)
     if operation.spec.kind is OperationKind.DELETE_NODES:
         check_nodes(context, operation, left)
-    return begun(context.evict(site, left), {EVICTED: "yes"})
+    return begun(context.evict(pool, left), {EVICTED: "yes"})
 
 
 def _hold(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, left: tuple[str, ...]
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, left: tuple[str, ...]
 ) -> Outcome:
     """Wait while the pool is changing, because the change may be our own request.
 
@@ -107,8 +107,8 @@ def _hold(
     if not targets.placeholders and not remaining(context, left):
         return _done(operation, targets)
     if WORK not in operation.status.data:
-        raise Conflict(site.restless, code="busy")
-    return _wait(operation, site.restless)
+        raise Conflict(pool.restless, code="busy")
+    return _wait(operation, pool.restless)
 
 
 def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
@@ -130,26 +130,26 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
 
 
 def _evicted(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, work: Work | None
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, work: Work | None
 ) -> Outcome:
     """Continue after an eviction whose operation has ended or is no longer known to the vendor."""
-    left = [each for each in targets.instances if each in site.members]
+    left = [each for each in targets.instances if each in pool.members]
     if not left:
         return _done(operation, targets)
-    if site.busy:
-        return _wait(operation, f"{site.title} is being changed ({site.states})")
-    left = list(lives(context, site, left))
+    if pool.busy:
+        return _wait(operation, f"{pool.title} is being changed ({pool.states})")
+    left = list(lives(context, pool, left))
     if not left:
         return _done(operation, targets)
     facts: dict[str, str | int] = {"removed": len(targets.instances) - len(left), "left": ",".join(left)}
     if work is not None and has_failed(work):
-        return failure(f"{site.title}: {', '.join(left)} could not be removed", work, {**facts, WORK: work.id})
+        return failure(f"{pool.title}: {', '.join(left)} could not be removed", work, {**facts, WORK: work.id})
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         wait = pause(operation)
         return InProgress(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
     return Failed(
-        "Unknown", f"{site.title}: the vendor says that {', '.join(left)} was evicted and lists it still", facts=facts
+        "Unknown", f"{pool.title}: the vendor says that {', '.join(left)} was evicted and lists it still", facts=facts
     )
 
 
@@ -177,12 +177,12 @@ def _without_pool(context: ExoscaleContext, operation: Operation, targets: Exosc
     )
 
 
-def _permitted(context: ExoscaleContext, operation: Operation, site: ExoscalePool, left: tuple[str, ...]) -> None:
+def _permitted(context: ExoscaleContext, operation: Operation, pool: ExoscalePool, left: tuple[str, ...]) -> None:
     """Raise InvalidRequest if the group would fall below its minimum.
 
     The pool is at rest here; while it is being changed, its numbers may already include our own request."""
     if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         return
-    least = least_of(site, context.bounds(site))
-    if site.target - len(left) < least:
-        raise InvalidRequest(f"{site.title}: {site.target - len(left)} would be below the minimum {least}")
+    least = least_of(pool, context.bounds(pool))
+    if pool.target - len(left) < least:
+        raise InvalidRequest(f"{pool.title}: {pool.target - len(left)} would be below the minimum {least}")

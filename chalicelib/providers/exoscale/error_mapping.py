@@ -64,33 +64,33 @@ _FIELDS = ("message", "error", "title", "detail", "errors")  # keys of an error 
 _DEPTH, _SENTENCES = 4, 5
 
 
-def error_for(answer: VendorResponse) -> ProviderError:
+def error_for(response: VendorResponse) -> ProviderError:
     """Return the error of a response with status 300 or above, with the vendor's text; its code is the status."""
-    said = message_in(answer)
-    if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
+    said = message_in(response)
+    if response.status == 404 and response.body.lstrip().startswith(b"<"):
         # From a gateway in between. Treated as the API's response, it would make the requested resource count as gone.
-        return Transient(f"{answer.call}: HTTP 404 and a web page instead of the API's answer", code="404")
-    cls = class_for(answer.status)
+        return Transient(f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404")
+    cls = class_for(response.status)
     if (
-        not answer.call.startswith("GET ")
-        and 400 <= answer.status < 500
+        not response.call.startswith("GET ")
+        and 400 <= response.status < 500
         and (
-            answer.status in _QUOTA_STATUSES
-            or (answer.status not in _NO_QUOTA_STATUSES and _QUOTA.search(said) is not None)
+            response.status in _QUOTA_STATUSES
+            or (response.status not in _NO_QUOTA_STATUSES and _QUOTA.search(said) is not None)
         )
     ):
         cls = QuotaExceeded
-    text = f"{answer.call}: HTTP {answer.status}" + (f": {said}" if said else "")
-    return cls(text, code=str(answer.status), request_id=answer.headers.get("x-request-id", "")[:80])
+    text = f"{response.call}: HTTP {response.status}" + (f": {said}" if said else "")
+    return cls(text, code=str(response.status), request_id=response.headers.get("x-request-id", "")[:80])
 
 
-def message_in(answer: VendorResponse) -> str:
+def message_in(response: VendorResponse) -> str:
     """Return the text of an error's body in any of the vendor's forms: `message`, `error`, a problem document, plain
     text.
 
     "" for a web page, for bytes that are not text and for JSON without a text."""
     try:
-        text = answer.body.decode()
+        text = response.body.decode()
     except UnicodeDecodeError:
         return ""
     try:

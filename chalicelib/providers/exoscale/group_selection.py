@@ -151,31 +151,31 @@ class _Chooser:
             elif count:
                 self.warned.append(Warned(site.id, self._left_alone(site, count)))
 
-    def _is_group(self, site: ExoscalePool, count: int) -> bool:
+    def _is_group(self, pool: ExoscalePool, count: int) -> bool:
         """Whether a pool that no entry names is a group.
 
         A Nodepool whose cluster could not be read is kept with an error, so that it does not count as deleted."""
-        if site.is_sks and site.cluster is None:
+        if pool.is_sks and pool.cluster is None:
             return count > 0 and (self._discovers or bool(self._settings.sks_cluster))
-        of_home = site.cluster is not None and site.cluster.id in self._home
+        of_home = pool.cluster is not None and pool.cluster.id in self._home
         if self._listed:
             return of_home and (count > 0 or self._settings.scale_from_zero)
         if not self._discovers:
             return False
-        return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
+        return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not pool.is_sks and count > 0)
 
-    def _strong(self, site: ExoscalePool) -> bool:
+    def _strong(self, pool: ExoscalePool) -> bool:
         """Whether most machines of the Nodepool's SKS cluster are nodes of this cluster."""
-        if site.cluster is None or site.cluster.id not in self._home:
+        if pool.cluster is None or pool.cluster.id not in self._home:
             return False
-        sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == site.cluster.id]
+        sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == pool.cluster.id]
         return 2 * sum(self._ours.get(each.id, 0) for each in sites) > sum(
             len(self._zone.machines(each)) for each in sites
         )
 
-    def _left_alone(self, site: ExoscalePool, count: int) -> str:
-        nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
-        if self._listed or (site.is_sks and self._discovers):
+    def _left_alone(self, pool: ExoscalePool, count: int) -> str:
+        nodes = f"{count} of the machines of {pool.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
+        if self._listed or (pool.is_sks and self._discovers):
             return (
                 f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
                 "these nodes come from, or name the pool in nodeGroups"
@@ -198,12 +198,12 @@ class _Chooser:
         ]
         return ours or found
 
-    def _held(self, name: str, site: ExoscalePool) -> str:
-        if site.cluster is None or name in site.exact or site.cluster.id in self._known:
+    def _held(self, name: str, pool: ExoscalePool) -> str:
+        if pool.cluster is None or name in pool.exact or pool.cluster.id in self._known:
             return ""
         return (
-            f"nothing says that the SKS cluster {site.cluster.name} is this cluster, so {site.name} may be "
-            f"another's; write {site.cluster.name}/{site.name}, or set providers.exoscale.sksCluster"
+            f"nothing says that the SKS cluster {pool.cluster.name} is this cluster, so {pool.name} may be "
+            f"another's; write {pool.cluster.name}/{pool.name}, or set providers.exoscale.sksCluster"
         )
 
     def _unmatched(self, name: str) -> str:
@@ -225,5 +225,5 @@ def _index(pairs: Iterable[tuple[str, ExoscalePool]]) -> dict[str, list[Exoscale
     return found
 
 
-def _entry(chosen: ExoscaleSelection) -> str:
-    return chosen.bounds.name if chosen.bounds is not None else chosen.site.id
+def _entry(selection: ExoscaleSelection) -> str:
+    return selection.bounds.name if selection.bounds is not None else selection.site.id

@@ -18,13 +18,13 @@ MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
 
 
-def classify(site: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str = "") -> tuple[Instance, ...]:
+def classify(pool: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str = "") -> tuple[Instance, ...]:
     """Return all machines of the pool by id: those that name the pool, and those that it lists and that are in no
     other.
 
     held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as broken."""
-    states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
-    for name in site.members - states.keys():
+    states = {each.id.lower(): each.state for each in zone.listed.get(pool.id, ())}
+    for name in pool.members - states.keys():
         listed = zone.instances.get(name)
         if listed is None or listed.manager is None:
             states[name] = "" if listed is None else listed.state
@@ -65,13 +65,13 @@ def _one(machine: models.ExoscaleInstance, name: str, said: str, names: Exoscale
     )
 
 
-def placeholders(site: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
+def placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
     """Return one placeholder per missing machine. quota: the account has reached its limit."""
-    of = f"{site.title} has the size {site.target}, and {count} of its machines are not being made"
+    of = f"{pool.title} has the size {pool.target}, and {count} of its machines are not being made"
     error = (
         InstanceError("QuotaExceeded", "quota", f"{of}: the account's quota of instances is used up")
         if quota
         else InstanceError("OutOfStock", "unavailable", of)
     )
-    handles = [placeholder(site.id, number) for number in range(min(count, MOST_PLACEHOLDERS))]
+    handles = [placeholder(pool.id, number) for number in range(min(count, MOST_PLACEHOLDERS))]
     return tuple(Instance(placeholder_id(each), InstanceState.CREATING, error, handle=each) for each in handles)

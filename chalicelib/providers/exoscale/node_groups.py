@@ -66,14 +66,14 @@ class _ExoscaleGroupBuilder:
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.error_class}: {error.message}"
 
-    def make(self, chosen: ExoscaleSelection) -> NodeGroup:
+    def make(self, selection: ExoscaleSelection) -> NodeGroup:
         """Build the node group of a pool."""
-        site = chosen.site
-        within = range_of(site, chosen.bounds, self._room, self._settings.unlimited)
+        site = selection.site
+        within = range_of(site, selection.bounds, self._room, self._settings.unlimited)
         if within.doubt:
             self.warn(site.id, within.doubt)
         template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
-        machines = classify(site, self._zone, self._names, chosen.held)
+        machines = classify(site, self._zone, self._names, selection.held)
         for warning in (*template.warnings, *sorted({each.held for each in machines} - {""})[:1]):
             self.warn(site.id, warning)
         lost = missing(site, occupied(site, self._zone))
@@ -86,16 +86,16 @@ class _ExoscaleGroupBuilder:
             instances=(*machines, *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
             template=template.node,
             template_error=template.problem,
-            error=chosen.error or site.off or self._unsure(site) or site.skipped or within.error,
-            priority=chosen.bounds.priority if chosen.bounds is not None else 0,
+            error=selection.error or site.off or self._unsure(site) or site.skipped or within.error,
+            priority=selection.bounds.priority if selection.bounds is not None else 0,
             aliases=site.aliases,
-            discovered=chosen.discovered,
+            discovered=selection.discovered,
         )
 
-    def _unsure(self, site: ExoscalePool) -> str:
+    def _unsure(self, pool: ExoscalePool) -> str:
         return (
-            f"{site.title} has a machine that the vendor describes in a way that cannot be understood"
-            if site.id.lower() in self._zone.unsure
+            f"{pool.title} has a machine that the vendor describes in a way that cannot be understood"
+            if pool.id.lower() in self._zone.unsure
             else ""
         )
 

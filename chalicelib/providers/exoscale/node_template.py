@@ -32,14 +32,14 @@ class ExoscaleTemplate(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def type_of(site: ExoscalePool) -> str:
+def type_of(pool: ExoscalePool) -> str:
     """Return the id of the instance type that the pool creates."""
-    own = site.nodepool.instance_type.id if site.nodepool is not None else ""
-    return own or site.pool.instance_type.id
+    own = pool.nodepool.instance_type.id if pool.nodepool is not None else ""
+    return own or pool.pool.instance_type.id
 
 
 def make_template(
-    site: ExoscalePool,
+    pool: ExoscalePool,
     types: Mapping[str, InstanceType | None],
     zone: str,
     reserve: Mapping[str, int],
@@ -48,14 +48,14 @@ def make_template(
     """Return the template of a group.
 
     types: instance types by id; reserve: subtracted from a node's capacity; unread: why types could not be read."""
-    name = type_of(site)
+    name = type_of(pool)
     kind = types.get(name)
     problem = _problem(name, kind, known=name in types, zone=zone, unread=unread)
     if kind is None or problem:
         return ExoscaleTemplate(None, problem)
-    marks = _marks(site)
-    capacity = {**_capacity(site, kind), **marks.resources}
-    host = f"template-node-for-{site.id}"
+    marks = _marks(pool)
+    capacity = {**_capacity(pool, kind), **marks.resources}
+    host = f"template-node-for-{pool.id}"
     labels = {
         **marks.labels,
         _ARCH: "amd64",
@@ -63,7 +63,7 @@ def make_template(
         _TYPE: f"{kind.family}.{kind.size}",
         _REGION: zone,
         _ZONE: zone,
-        **({NODEPOOL_LABEL: site.owner} if site.is_sks else {}),
+        **({NODEPOOL_LABEL: pool.owner} if pool.is_sks else {}),
         HOSTNAME_LABEL: host,
     }
     return ExoscaleTemplate(
@@ -79,43 +79,49 @@ def make_template(
     )
 
 
-def _problem(name: str, kind: InstanceType | None, *, known: bool, zone: str, unread: str) -> str:
+def _problem(name: str, instance_type: InstanceType | None, *, known: bool, zone: str, unread: str) -> str:
     if not name:
         return "it says no instance type"
-    if kind is None:
+    if instance_type is None:
         if known:
             return f"there is no instance type {name}"
         return unread or f"instance type {name} could not be read"
     rows = (
         (
-            kind.cpus <= 0 or kind.memory <= 0 or not kind.family or not kind.size,
+            instance_type.cpus <= 0 or instance_type.memory <= 0 or not instance_type.family or not instance_type.size,
             f"instance type {name} is described without its cpus, memory, family or size",
         ),
         (
-            not kind.authorized,
-            f"the account may not have instance type {kind.family}.{kind.size}; ask the vendor for it",
+            not instance_type.authorized,
+            (
+                f"the account may not have instance type {instance_type.family}.{instance_type.size}; "
+                "ask the vendor for it"
+            ),
         ),
         (
-            bool(kind.zones) and zone not in kind.zones,
-            f"there is no instance type {kind.family}.{kind.size} in {zone}; choose another for the group",
+            bool(instance_type.zones) and zone not in instance_type.zones,
+            (
+                f"there is no instance type {instance_type.family}.{instance_type.size} in {zone}; "
+                "choose another for the group"
+            ),
         ),
     )
     return next((text for applies, text in rows if applies), "")
 
 
-def _marks(site: ExoscalePool) -> Marks:
-    if site.nodepool is not None:
-        return of_nodepool(site.nodepool.labels, site.nodepool.taints)
-    return Marks() if site.is_sks else of_pool(site.pool.labels)
+def _marks(pool: ExoscalePool) -> Marks:
+    if pool.nodepool is not None:
+        return of_nodepool(pool.nodepool.labels, pool.nodepool.taints)
+    return Marks() if pool.is_sks else of_pool(pool.pool.labels)
 
 
-def _capacity(site: ExoscalePool, kind: InstanceType) -> dict[str, int]:
-    pods, disk = (site.nodepool.kubelet_max_pods, site.nodepool.disk_size) if site.nodepool is not None else (0, 0)
+def _capacity(pool: ExoscalePool, instance_type: InstanceType) -> dict[str, int]:
+    pods, disk = (pool.nodepool.kubelet_max_pods, pool.nodepool.disk_size) if pool.nodepool is not None else (0, 0)
     capacity = {
-        CPU: 1000 * kind.cpus,
-        MEMORY: kind.memory,
+        CPU: 1000 * instance_type.cpus,
+        MEMORY: instance_type.memory,
         PODS: pods or _PODS,
-        EPHEMERAL: _GIB * (disk or site.pool.disk_size),
-        GPU: kind.gpus,
+        EPHEMERAL: _GIB * (disk or pool.pool.disk_size),
+        GPU: instance_type.gpus,
     }
     return {resource: amount for resource, amount in capacity.items() if amount > 0}

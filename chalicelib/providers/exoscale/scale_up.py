@@ -83,17 +83,17 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     return _look(operation, site, work)
 
 
-def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcome:
+def _look(operation: Operation, pool: ExoscalePool, work: Work | None) -> Outcome:
     """Report the progress from the pool, for a change that is not known to have failed.
 
     The pool may lag briefly behind an operation that is over, so one read of a pool at rest is not accepted as final.
     """
-    there = len(site.members)
-    size = site.target
-    if size == operation.spec.to_size and there >= size and not site.busy:
-        return Succeeded(_facts(operation, site))
-    reported = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
-    if site.busy:
+    there = len(pool.members)
+    size = pool.target
+    if size == operation.spec.to_size and there >= size and not pool.busy:
+        return Succeeded(_facts(operation, pool))
+    reported = f"{pool.title} has {there} of {operation.spec.to_size} machines ({pool.states})"
+    if pool.busy:
         return _pending(operation, reported)
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
@@ -103,11 +103,11 @@ def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcom
     ):
         # The size was not changed by another party: the vendor reports the end and has created nothing. As a
         # Conflict the scale-up would be retried forever, and no other group would get the pods.
-        return failure(reported, work, _facts(operation, site))
+        return failure(reported, work, _facts(operation, pool))
     return (
-        Succeeded({**_facts(operation, site), "note": reported})
+        Succeeded({**_facts(operation, pool), "note": reported})
         if size == operation.spec.to_size
-        else other_size(operation, site)
+        else other_size(operation, pool)
     )
 
 
@@ -118,8 +118,8 @@ def _pending(operation: Operation, note: str) -> Outcome:
     return InProgress(wait.after, STEP, wait.data, note)
 
 
-def _facts(operation: Operation, site: ExoscalePool) -> dict[str, str | int]:
-    made = max(0, min(len(site.members), operation.spec.to_size) - operation.spec.from_size)
+def _facts(operation: Operation, pool: ExoscalePool) -> dict[str, str | int]:
+    made = max(0, min(len(pool.members), operation.spec.to_size) - operation.spec.from_size)
     known = operation.status.data.get(WORK, "")
     return {
         "from": operation.spec.from_size,
@@ -130,7 +130,7 @@ def _facts(operation: Operation, site: ExoscalePool) -> dict[str, str | int]:
 
 
 def _for_want_of_quota(
-    context: ExoscaleContext, operation: Operation, site: ExoscalePool, error: InvalidRequest
+    context: ExoscaleContext, operation: Operation, pool: ExoscalePool, error: InvalidRequest
 ) -> ProviderError:
     """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error.
 
@@ -139,7 +139,7 @@ def _for_want_of_quota(
         quota = context.api.quota_now()
     except ProviderError:
         return error
-    if quota.limit == NO_LIMIT or operation.spec.to_size - site.target <= quota.limit - quota.usage:
+    if quota.limit == NO_LIMIT or operation.spec.to_size - pool.target <= quota.limit - quota.usage:
         return error
     return QuotaExceeded(
         f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
@@ -148,7 +148,7 @@ def _for_want_of_quota(
     )
 
 
-def _within_quota(context: ExoscaleContext, operation: Operation, site: ExoscalePool) -> None:
+def _within_quota(context: ExoscaleContext, operation: Operation, pool: ExoscalePool) -> None:
     """Raise QuotaExceeded if the account's quota is too small.
 
     An unreadable quota forbids nothing, because the vendor enforces it anyway."""
@@ -157,15 +157,15 @@ def _within_quota(context: ExoscaleContext, operation: Operation, site: Exoscale
     except ProviderError:
         return
     if quota.limit == NO_LIMIT:
-        most = max(context.settings.unlimited, site.target)
+        most = max(context.settings.unlimited, pool.target)
         if operation.spec.to_size > most:
             raise InvalidRequest(
-                f"{site.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
+                f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
                 "has no maximum (providers.exoscale.unlimitedMax)"
             )
-    elif operation.spec.to_size - site.target > quota.limit - quota.usage:
+    elif operation.spec.to_size - pool.target > quota.limit - quota.usage:
         raise QuotaExceeded(
-            f"{site.title}: {operation.spec.to_size - site.target} more are above the account's quota of "
+            f"{pool.title}: {operation.spec.to_size - pool.target} more are above the account's quota of "
             f"{quota.limit} instances, of which {quota.usage} are in use",
             code="quota",
         )

@@ -96,16 +96,22 @@ def parse_spec(text: str, place: str) -> ExoscaleBounds:
     return ExoscaleBounds(_name(name), least, most)
 
 
-def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
+def _of_entry(group_policy: GroupPolicy) -> ExoscaleBounds:
     """Convert an entry of nodeGroups; its missing values are those of an unnamed group."""
-    place, name = f"nodeGroups: {entry.id}", _name(entry.id)
+    place, name = f"nodeGroups: {group_policy.id}", _name(group_policy.id)
     if not name:
         raise BadInput(place, "has no id", "write the group's id or name")
-    least = entry.min if entry.min is not None else LEAST if entry.max is None else min(LEAST, entry.max)
-    if least < 0 or (entry.max is not None and entry.max < 0):
+    least = (
+        group_policy.min
+        if group_policy.min is not None
+        else LEAST
+        if group_policy.max is None
+        else min(LEAST, group_policy.max)
+    )
+    if least < 0 or (group_policy.max is not None and group_policy.max < 0):
         raise BadInput(place, "has a negative size", "write 0 or more")
-    check_order(place, least, entry.max)
-    return ExoscaleBounds(name, least, entry.max, entry.priority)
+    check_order(place, least, group_policy.max)
+    return ExoscaleBounds(name, least, group_policy.max, group_policy.priority)
 
 
 def _name(text: str) -> str:

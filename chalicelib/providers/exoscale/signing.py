@@ -48,8 +48,12 @@ def authorization(
     )
 
 
-def signed(call: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
+def signed(request: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
     """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters."""
-    params = {name: value for name, value in call.params.items() if value}
-    header = authorization(credential, call.method, urlsplit(call.url).path, call.body or b"", params, int(now) + VALID)
-    return VendorRequest(call.method, call.url, {**call.headers, "Authorization": header}, params, call.body, call.safe)
+    params = {name: value for name, value in request.params.items() if value}
+    header = authorization(
+        credential, request.method, urlsplit(request.url).path, request.body or b"", params, int(now) + VALID
+    )
+    return VendorRequest(
+        request.method, request.url, {**request.headers, "Authorization": header}, params, request.body, request.safe
+    )

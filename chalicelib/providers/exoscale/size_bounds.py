@@ -61,45 +61,45 @@ def most_of(target: int, quota: Quota, unlimited: int) -> int:
     return target + max(0, quota.limit - quota.usage)
 
 
-def least_of(site: ExoscalePool, bounds: ExoscaleBounds | None) -> int:
+def least_of(pool: ExoscalePool, bounds: ExoscaleBounds | None) -> int:
     """Return the minimum size of a group: the policy's, or 1, and never less than the vendor accepts."""
-    return max(bounds.min if bounds is not None else LEAST, site.least)
+    return max(bounds.min if bounds is not None else LEAST, pool.least)
 
 
-def range_of(site: ExoscalePool, bounds: ExoscaleBounds | None, room: Room, unlimited: int) -> ExoscaleRange:
+def range_of(pool: ExoscalePool, bounds: ExoscaleBounds | None, room: Room, unlimited: int) -> ExoscaleRange:
     """Return the bounds of a group."""
-    least = least_of(site, bounds)
+    least = least_of(pool, bounds)
     said = f"the policy's minimum of {bounds.min}" if bounds is not None else ""
-    doubts = [f"{site.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
+    doubts = [f"{pool.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
     if bounds is not None and bounds.max is not None:
         if bounds.max < least:
             return ExoscaleRange(
                 bounds.min,
                 bounds.max,
                 error=(
-                    f"{site.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"
+                    f"{pool.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"
                 ),
             )
         return ExoscaleRange(least, bounds.max, "; ".join(doubts))
     quota = room.quota()
     if quota is None:
         doubts.append(f"its maximum is its size, for {room.problem}; give it one in the policy")
-    most = site.target if quota is None else most_of(site.target, quota, unlimited)
+    most = pool.target if quota is None else most_of(pool.target, quota, unlimited)
     return ExoscaleRange(least, max(most, least), "; ".join(doubts))
 
 
-def occupied(site: ExoscalePool, zone: Zone) -> int:
+def occupied(pool: ExoscalePool, zone: Zone) -> int:
     """Return the smallest size at which no machine has to be deleted.
 
     The larger of the pool's own list and the machine list is used, because the two are not read at one instant."""
-    return max(len(site.members), len(living(zone.listed.get(site.id, []))))
+    return max(len(pool.members), len(living(zone.listed.get(pool.id, []))))
 
 
-def missing(site: ExoscalePool, there: int) -> int:
+def missing(pool: ExoscalePool, there: int) -> int:
     """Return the number of machines that are desired, do not exist and will not be created; 0 while the vendor works on
     it.
 
     Machines below the vendor's minimum size do not count, because the size cannot be lowered for them."""
-    if not site.settled:
+    if not pool.settled:
         return 0
-    return max(0, min(site.target, site.pool.size) - max(there, site.least))
+    return max(0, min(pool.target, pool.pool.size) - max(there, pool.least))

@@ -64,14 +64,14 @@ def machines(context: ExoscaleContext, ids: Sequence[str]) -> dict[str, Exoscale
 
 
 def members(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
 ) -> tuple[str, ...]:
     """Return the targets that are members of the pool and not leaving.
 
     Raises InvalidRequest for a machine that exists and belongs to another pool or to none. One unknown to the vendor is
     gone."""
-    inside = [each for each in targets.instances if each in site.members]
-    outside = [each for each in targets.instances if each not in site.members]
+    inside = [each for each in targets.instances if each in pool.members]
+    outside = [each for each in targets.instances if each not in pool.members]
     found = machines(context, outside)
     strangers = {
         name: _pool_of(each) for name, each in found.items() if _pool_of(each) not in {"", operation.spec.group}
@@ -79,14 +79,14 @@ def members(
     strangers |= {name: "no pool" for name, each in found.items() if not _pool_of(each) and not is_leaving(each.state)}
     if strangers:
         reported = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
-        raise InvalidRequest(f"{reported}, and not in {site.title}")
+        raise InvalidRequest(f"{reported}, and not in {pool.title}")
     late = [name for name, each in found.items() if not is_leaving(each.state)]
     return (*inside, *late)
 
 
-def lives(context: ExoscaleContext, site: ExoscalePool, names: Sequence[str]) -> tuple[str, ...]:
+def lives(context: ExoscaleContext, pool: ExoscalePool, names: Sequence[str]) -> tuple[str, ...]:
     """Return the machines that the pool still has and that are not leaving; raises ProviderError."""
-    return remaining(context, [each for each in names if each in site.members])
+    return remaining(context, [each for each in names if each in pool.members])
 
 
 def remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]:

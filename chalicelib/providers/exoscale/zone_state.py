@@ -52,13 +52,13 @@ class Zone(msgspec.Struct, frozen=True):
         times = Counter(each.name for each in self.instances.values())
         return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
 
-    def machines(self, site: ExoscalePool) -> frozenset[str]:
+    def machines(self, pool: ExoscalePool) -> frozenset[str]:
         """Return the remaining machines of a pool: those that name it, and those that it lists and that are in no
         other."""
-        said = {each.id.lower() for each in self.listed.get(site.id, ())}
-        for name in site.members - said:
+        said = {each.id.lower() for each in self.listed.get(pool.id, ())}
+        for name in pool.members - said:
             each = self.instances.get(name)
-            if each is None or each.manager is None or each.manager.id == site.id:
+            if each is None or each.manager is None or each.manager.id == pool.id:
                 said.add(name)
         return frozenset(
             name for name in said if name not in self.instances or not is_leaving(self.instances[name].state)
@@ -191,7 +191,7 @@ class _ExoscaleReader:
 
     # -- single items
 
-    def _one_by_one(self, denied: ProviderError) -> None:
+    def _one_by_one(self, error: ProviderError) -> None:
         self._by_nodepools()
         wanted = [
             each.manager.id
@@ -207,7 +207,7 @@ class _ExoscaleReader:
         if any(site.is_sks for site in make_pools(self._pools.values(), ())) and self._unasked():
             self._read_clusters()
         if not self._pools and self._clusters is None:
-            raise self._stopped if self._stopped is not None else denied
+            raise self._stopped if self._stopped is not None else error
 
     def _unasked(self) -> bool:
         return self._clusters is None and not self._no_clusters

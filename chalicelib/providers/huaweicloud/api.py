@@ -43,14 +43,14 @@ class CceApi:
         ecs: tuple[str, RestClient[CceCredential]],
         *,
         project: Callable[[], str],
-        shelf: Cache,
+        cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
         self._cluster, self._project = checked(cluster, "cluster"), project
         self._cce_root, self._cce = cce
         self._ecs_root, self._ecs = ecs
-        self._shelf, self._key, self._now = shelf, key, now
+        self._shelf, self._key, self._now = cache, key, now
         self._held: dict[str, Mapping[str, Flavor]] = {}
 
     def expect(self, calls: int) -> None:
@@ -170,9 +170,9 @@ class CceApi:
     def _list(self, url: str, params: dict[str, str]) -> VendorResponse:
         return self._listed(self._cce, VendorRequest("GET", url, self._headers(), params, safe=True))
 
-    def _listed(self, rest: RestClient[CceCredential], call: VendorRequest) -> VendorResponse:
+    def _listed(self, rest: RestClient[CceCredential], request: VendorRequest) -> VendorResponse:
         try:
-            return rest.send(call)
+            return rest.send(request)
         except NotFound as error:
             # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
             raise InvalidRequest(

@@ -43,7 +43,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
             secrets=lambda credential: credential.secrets,
             explain=error_for,
             budget=CallBudget(means, lambda: key(of), settings.calls_per_second, patience),
-            means=means,
+            services=means,
             now=now,
         )
 
@@ -59,7 +59,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
             now,
         )
     projects = Projects(
-        rest(source, "iam"), iam_root, settings.region, shelf=means.cache, key=lambda: key("project"), now=now
+        rest(source, "iam"), iam_root, settings.region, cache=means.cache, key=lambda: key("project"), now=now
     )
 
     def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
@@ -70,7 +70,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         way(Service.CCE),
         way(Service.ECS),
         project=(lambda: settings.project) if settings.project else projects.id,
-        shelf=means.cache,
+        cache=means.cache,
         key=key,
         now=now,
     )

@@ -50,11 +50,11 @@ class Sessions:
             return self._keep(name, old, now + _AGAIN)
         return self._keep(name, made, max(made.expires - EARLY, made.obtained + _LEAST))
 
-    def drop(self, name: str, refused: CceCredential) -> None:
+    def drop(self, name: str, refused_credential: CceCredential) -> None:
         """Remove keys that the vendor refused, unless others have replaced them."""
         with self._lock:
             kept = self._kept.get(name)
-            if kept is not None and same(kept[0], refused):
+            if kept is not None and same(kept[0], refused_credential):
                 del self._kept[name]
 
     def _keep(self, name: str, credential: CceCredential, look: float) -> CceCredential:
@@ -95,17 +95,17 @@ class Assumed(SecretSource[CceCredential]):
         later = self._made_from()
         return found if later == name else self._sessions.get(later, self._now(), lambda: found)
 
-    def renewed(self, refused: CceCredential) -> bool:
+    def renewed(self, refused_credential: CceCredential) -> bool:
         """Return whether the keys have changed since they were refused; raises as current does. Renews once per
         provider object."""
         with self._guard:
-            if not same(self.current(), refused):
+            if not same(self.current(), refused_credential):
                 return True
             if self._again:
                 return False
             self._again = True
-            self._sessions.drop(self._made_from(), refused)
-            return not same(self.current(), refused)
+            self._sessions.drop(self._made_from(), refused_credential)
+            return not same(self.current(), refused_credential)
 
     def _made_from(self) -> str:
         """Return a key for the session that reveals nothing of what it is made from."""
@@ -114,9 +114,13 @@ class Assumed(SecretSource[CceCredential]):
         return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
-def same(one: CceCredential, other: CceCredential) -> bool:
+def same(credential: CceCredential, other_credential: CceCredential) -> bool:
     """Whether both sign alike, regardless of when they were obtained."""
-    return (one.key, one.secret, one.token) == (other.key, other.secret, other.token)
+    return (credential.key, credential.secret, credential.token) == (
+        other_credential.key,
+        other_credential.secret,
+        other_credential.token,
+    )
 
 
 def for_good(error: ProviderError) -> bool:

@@ -33,9 +33,9 @@ _ALIAS = re.compile(r"\s*([A-Za-z0-9._-]+):([0-9]{1,3})\s*\Z", re.ASCII)
 _ASCEND = "ascend"
 
 
-def pools_of(answer: VendorResponse) -> tuple[NodePool, ...]:
+def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
     """Return all pools except the default one; one that cannot be decoded has an `error`. Raises Unknown, Transient."""
-    found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
+    found = [read_pool(each) for each in _items(response, body_of(response)) if not is_default_pool(each)]
     times = Counter(each.id for each in found)
     twice = {
         each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
@@ -45,40 +45,40 @@ def pools_of(answer: VendorResponse) -> tuple[NodePool, ...]:
     return (*(each for each in found if each.id not in twice), *twice.values())
 
 
-def pool_of(answer: VendorResponse, wanted: str) -> NodePool:
+def pool_of(response: VendorResponse, wanted: str) -> NodePool:
     """Return one pool. wanted: the requested id. Raises Unknown for one that cannot be decoded, or a different one."""
-    pool = read_pool(body_of(answer))
+    pool = read_pool(body_of(response))
     if pool.error:
-        raise _odd(answer, pool.error)
-    return _same(answer, pool, pool.id, wanted)
+        raise _odd(response, pool.error)
+    return _same(response, pool, pool.id, wanted)
 
 
-def nodes_of(answer: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
+def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
     """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging).
 
     Raises Unknown for a page of which nothing can be decoded."""
-    body = body_of(answer)
+    body = body_of(response)
     try:
-        items = _items(answer, body)
+        items = _items(response, body)
         found = tuple(map(_node_of_many, items))
         if items and all(each.error for each in found):
             raise DecodeError(found[0].error)
         return found, text(part(body, "pageInfo"), "nextMarker")
     except DecodeError as odd:
-        raise _odd(answer, str(odd)) from None
+        raise _odd(response, str(odd)) from None
 
 
-def node_of(answer: VendorResponse, wanted: str) -> CceNode:
+def node_of(response: VendorResponse, wanted: str) -> CceNode:
     """Return one node. Raises as pool_of."""
-    node = _read(answer, _node, body_of(answer))
-    return _same(answer, node, node.id, wanted)
+    node = _read(response, _node, body_of(response))
+    return _same(response, node, node.id, wanted)
 
 
-def job_of(answer: VendorResponse, wanted: str) -> CceJob:
+def job_of(response: VendorResponse, wanted: str) -> CceJob:
     """Return one job. Raises as pool_of."""
-    body = body_of(answer)
+    body = body_of(response)
     return _read(
-        answer,
+        response,
         lambda said: CceJob(
             wanted,
             text(part(said, "status"), "phase"),
@@ -89,18 +89,18 @@ def job_of(answer: VendorResponse, wanted: str) -> CceJob:
     )
 
 
-def phase_of(answer: VendorResponse) -> str:
+def phase_of(response: VendorResponse) -> str:
     """Return a cluster's phase. Raises Unknown if there is none."""
-    phase = _read(answer, lambda said: text(part(said, "status"), "phase"), body_of(answer))
+    phase = _read(response, lambda said: text(part(said, "status"), "phase"), body_of(response))
     if not phase:
-        raise _odd(answer, "status.phase is missing")
+        raise _odd(response, "status.phase is missing")
     return phase
 
 
-def addons_of(answer: VendorResponse) -> tuple[Addon, ...]:
+def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
     """Return the add-ons that have a name."""
     found = []
-    for each in _items(answer, body_of(answer)):
+    for each in _items(response, body_of(response)):
         try:
             spec = part(each, "spec")
             custom = part(spec, "values").get("custom")
@@ -116,45 +116,45 @@ def addons_of(answer: VendorResponse) -> tuple[Addon, ...]:
     return tuple(found)
 
 
-def flavors_of(answer: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
+def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
     """Return a page of flavours, their number on the page, and the last one's id.
 
     A flavour without cores or memory is left out."""
-    body = body_of(answer)
+    body = body_of(response)
     said = body.get("flavors")
     if not isinstance(said, list):
-        raise _odd(answer, "it has no list of flavors")
+        raise _odd(response, "it has no list of flavors")
     last = said[-1].get("id") if said and isinstance(said[-1], dict) else ""
     return tuple(filter(None, map(_flavor, said))), len(said), last if isinstance(last, str) else ""
 
 
-def job_id_of(answer: VendorResponse) -> str:
+def job_id_of(response: VendorResponse) -> str:
     """Return the job of an accepted deletion; "" if the body names none (the body may even be an error's)."""
     try:
-        found = body_of(answer)["status"]["jobID"]
+        found = body_of(response)["status"]["jobID"]
     except (Transient, Unknown, KeyError, TypeError):
         return ""
     return found if isinstance(found, str) and is_id(found) else ""
 
 
-def body_of(answer: VendorResponse) -> dict[str, Any]:
+def body_of(response: VendorResponse) -> dict[str, Any]:
     """Return the JSON object of a response. Raises Transient if it is not JSON, Unknown for another JSON type."""
     try:
-        body = read_json(answer.body)
+        body = read_json(response.body)
     except msgspec.DecodeError:
-        raise Transient(f"{answer.call}: the answer is not complete JSON") from None
+        raise Transient(f"{response.call}: the answer is not complete JSON") from None
     if not isinstance(body, dict):
-        raise _odd(answer, "it is not an object")
+        raise _odd(response, "it is not an object")
     return body
 
 
-def _items(answer: VendorResponse, body: dict[str, Any]) -> list[Any]:
+def _items(response: VendorResponse, body: dict[str, Any]) -> list[Any]:
     """Return the items of a list; an empty list may omit them."""
     items = body.get("items")
     if items is None and str(body.get("kind", "")).lower().endswith("list"):
         return []
     if not isinstance(items, list):
-        raise _odd(answer, "it has no list of items")
+        raise _odd(response, "it has no list of items")
     return items
 
 
@@ -263,18 +263,18 @@ def _loose(said: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 
 
-def _read(answer: VendorResponse, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
+def _read(response: VendorResponse, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
     try:
         return read(body)
     except DecodeError as odd:
-        raise _odd(answer, str(odd)) from None
+        raise _odd(response, str(odd)) from None
 
 
-def _same(answer: VendorResponse, thing: T, id_: str, wanted: str) -> T:
+def _same(response: VendorResponse, thing: T, id_: str, wanted: str) -> T:
     if id_ != wanted:
-        raise _odd(answer, "it is about another thing than was asked for")
+        raise _odd(response, "it is about another thing than was asked for")
     return thing
 
 
-def _odd(answer: VendorResponse, what: str) -> Unknown:
-    return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
+def _odd(response: VendorResponse, what: str) -> Unknown:
+    return Unknown(f"{response.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")

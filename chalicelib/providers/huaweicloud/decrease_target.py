@@ -86,7 +86,7 @@ def _own(alive: tuple[CceNode, ...], site: Site) -> tuple[CceNode, ...]:
     return tuple(each for each in alive if group_of(each, site.pool) == site.group)
 
 
-def lower(context: CceContext, site: Site, size: int, there: Least) -> None:
+def lower(context: CceContext, site: Site, size: int, least: Least) -> None:
     """Set a lower size of the group. The caller has verified that it is not below the group's nodes.
 
     Raises Conflict if the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be
@@ -94,8 +94,8 @@ def lower(context: CceContext, site: Site, size: int, there: Least) -> None:
     if not is_settled(site.pool):
         raise Conflict(f"{site.title}: its pool is at {site.pool.desired}, and its scale groups do not add up to that")
     total = site.pool.desired - (site.size - size)
-    if total < there.pool:
-        raise InvalidRequest(f"{site.title}: {total} is below the {there.pool} nodes of its pool that exist")
+    if total < least.pool:
+        raise InvalidRequest(f"{site.title}: {total} is below the {least.pool} nodes of its pool that exist")
     context.check_cluster()
     if context.moved(group_id(site.pool.id, site.group.name), site):
         raise Conflict(f"{site.title} was changed meanwhile")

@@ -107,22 +107,22 @@ def of_status(
     return cls(text[:longest], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
 
 
-def error_for(answer: VendorResponse) -> ProviderError:
+def error_for(response: VendorResponse) -> ProviderError:
     """Return the error of a response with status 300 or above.
 
     A 404 that is a web page is from a gateway, and does not mean that a resource is gone."""
-    if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
-        return Transient(f"{answer.call}: HTTP 404 and a web page instead of the API's answer", code="404")
-    said = refusal_in(answer.body)
-    message, date = said.message, answer.headers.get("date", "")
+    if response.status == 404 and response.body.lstrip().startswith(b"<"):
+        return Transient(f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404")
+    said = refusal_in(response.body)
+    message, date = said.message, response.headers.get("date", "")
     if said.code == SKEWED and date:
         message = f"its clock says {date[:40]}; {message}"
     return of_status(
-        answer.status,
+        response.status,
         said.code,
         message,
-        call=answer.call,
-        request_id=said.request_id or answer.headers.get("x-request-id", ""),
+        call=response.call,
+        request_id=said.request_id or response.headers.get("x-request-id", ""),
         longest=None,
     )  # http.py shortens later, because part of a truncated key could not be removed
 

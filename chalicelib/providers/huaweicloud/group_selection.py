@@ -85,5 +85,5 @@ def unmatched(pools: Sequence[NodePool], settings: CceSettings) -> tuple[tuple[s
     return tuple(found)
 
 
-def _by_name(entry: CceBounds | None, pool: NodePool) -> bool:
-    return entry is not None and entry.name.partition("/")[0] != pool.id
+def _by_name(bounds: CceBounds | None, pool: NodePool) -> bool:
+    return bounds is not None and bounds.name.partition("/")[0] != pool.id

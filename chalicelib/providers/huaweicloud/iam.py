@@ -59,12 +59,12 @@ class Projects:
         root: str,
         region: str,
         *,
-        shelf: Cache,
+        cache: Cache,
         key: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
         self._rest, self._root, self._region = rest, root, region
-        self._kept = TtlCache(shelf, key, str, now)
+        self._kept = TtlCache(cache, key, str, now)
         self._held = ""
 
     def id(self) -> str:

@@ -88,9 +88,9 @@ class _CceGroupBuilder:
             }
         self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
-    def make(self, chosen: CceSelection, group: ScaleGroup) -> NodeGroup:
+    def make(self, selection: CceSelection, group: ScaleGroup) -> NodeGroup:
         """Build the node group of a scale group."""
-        pool, settings = chosen.pool, self._settings
+        pool, settings = selection.pool, self._settings
         whole, within = pool_range(pool, settings), group_range(pool, group, settings)
         machines = [each for each in self._of_pool.get(pool.id, ()) if group_of(each, pool) == group]
         template = self._template(pool, group)
@@ -106,11 +106,11 @@ class _CceGroupBuilder:
             instances=classify(pool, group, machines, self._names),
             template=template.node,
             template_error=template.problem,
-            error=chosen.error or group.error or self._unsure.get(pool.id, "") or within.error or _broken(pool),
+            error=selection.error or group.error or self._unsure.get(pool.id, "") or within.error or _broken(pool),
             options=_options(pool),
             priority=self._priority(pool, group),
             rank=group.priority,
-            pool=Pool(pool.id, pool.name, whole.min, whole.max, chosen.elsewhere),
+            pool=Pool(pool.id, pool.name, whole.min, whole.max, selection.elsewhere),
             aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
         )
 

@@ -116,14 +116,16 @@ def parse_spec(text: str, place: str) -> CceBounds:
     return CceBounds(_name(name, place), least, most)
 
 
-def _of_entry(entry: GroupPolicy) -> CceBounds:
+def _of_entry(group_policy: GroupPolicy) -> CceBounds:
     """Convert an entry of nodeGroups; its missing values are the pool's own."""
-    place = f"nodeGroups: {entry.id}"
-    name = _name(entry.id, place)
-    if (entry.min is not None and entry.min < 0) or (entry.max is not None and entry.max < 0):
+    place = f"nodeGroups: {group_policy.id}"
+    name = _name(group_policy.id, place)
+    if (group_policy.min is not None and group_policy.min < 0) or (
+        group_policy.max is not None and group_policy.max < 0
+    ):
         raise BadInput(place, "has a negative size", "write 0 or more")
-    check_order(place, entry.min, entry.max)
-    return CceBounds(name, entry.min, entry.max, entry.priority)
+    check_order(place, group_policy.min, group_policy.max)
+    return CceBounds(name, group_policy.min, group_policy.max, group_policy.priority)
 
 
 def _name(text: str, place: str) -> str:

@@ -21,8 +21,9 @@ from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.iam import Policy, Role, read_policy
 from infra.emulators.alicloud.models import NO_STOCK, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.alicloud.fixtures import ask, drive, order, seen
+from tests.contract.alicloud.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
+from tests.operations import ask
 
 FOLDER = Path(__file__).parents[3] / "infra" / "alicloud"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"
@@ -89,7 +90,7 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     )
     first = bench.machines(group)[0]
     operation = order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="d-0123456789abcdef")
-    assert bench.provider().release(operation)
+    assert bench.provider().cancel_delete(operation)
     assert isinstance(drive(bench, operation), Succeeded)
     bench.cloud.groups[group].desired = 4
     assert isinstance(
@@ -169,7 +170,7 @@ def test_alicloud_upstreams_ram_policy_suffices_to_grow_and_to_shrink_a_group(up
     assert (bench.target(group), len(bench.machines(group))) == (4, 4)
     first = bench.machines(group)[0]
     operation = order(bench, OperationKind.DELETE_NODES, group, 4, 3, first, op="d-0123456789abcdef")
-    assert bench.provider().release(operation)
+    assert bench.provider().cancel_delete(operation)
     assert isinstance(drive(bench, operation), Succeeded)
     assert (bench.target(group), len(bench.machines(group))) == (3, 3)
     bench.cloud.groups[group].desired = 5

@@ -17,9 +17,10 @@ from chalicelib.providers.errors import Conflict, Throttled, Transient
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.alicloud.fixtures import ask, order, seen
+from tests.contract.alicloud.fixtures import order, seen
 from tests.contract.alicloud.test_ali_permissions import UPSTREAM
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
+from tests.operations import ask
 
 _FAULTS = (
     VendorFault.LOST_ANSWER,

@@ -13,8 +13,9 @@ from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled
 from infra.emulators.alicloud.models import NO_STOCK, QUOTA, AlicloudDurations, AlicloudProvisioningFate
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.alicloud.fixtures import ask, drive, order, seen
+from tests.contract.alicloud.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
+from tests.operations import ask
 
 
 @pytest.fixture(params=[True, False], ids=["desired", "no-desired"])

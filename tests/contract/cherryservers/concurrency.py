@@ -19,8 +19,9 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryServer
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.cherryservers.fixtures import ask, claimed, follows, order, target
+from tests.contract.cherryservers.fixtures import claimed, follows, order, target
 from tests.contract.provider_fixtures.cherryservers import CherryBench
+from tests.operations import ask
 
 MOST, LEAST = 10, 1
 FAULTS = (

@@ -5,17 +5,10 @@ from __future__ import annotations
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from tests.contract.provider_fixtures.cherryservers import CherryBench
-from tests.operations import new_operation
+from tests.operations import ask, new_operation
 
-_VERBS = {
-    OperationKind.SCALE_UP: "grow",
-    OperationKind.DECREASE_TARGET: "shrink_target",
-    OperationKind.DELETE_NODES: "remove",
-    OperationKind.DELETE_INSTANCES: "remove",
-}
 _MOST = 80
 
 
@@ -49,12 +42,6 @@ def order(
 def target(instance: Instance) -> RemovalTarget:
     """Returns the removal target that a plan makes of an instance."""
     return RemovalTarget(instance.node, instance.id, instance.handle)
-
-
-def ask(provider: Provider, operation: Operation) -> Outcome:
-    """Makes the first call of an operation, or the next call of one in progress."""
-    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
-    return made
 
 
 def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:

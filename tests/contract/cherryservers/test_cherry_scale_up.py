@@ -14,8 +14,9 @@ from chalicelib.providers.errors import Throttled
 from infra.emulators.cherryservers.attached_account import TOKEN_ID, TOKEN_SECRET
 from infra.emulators.cherryservers.models import NO_STOCK, NOT_DEPLOYED, QUOTA, CherryProvisioningFate
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.cherryservers.fixtures import answer, ask, claimed, drive, follows, order, orders, seen
+from tests.contract.cherryservers.fixtures import answer, claimed, drive, follows, order, orders, seen
 from tests.contract.provider_fixtures.cherryservers import CherryBench
+from tests.operations import ask
 
 
 @pytest.fixture

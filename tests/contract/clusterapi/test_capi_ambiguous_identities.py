@@ -165,7 +165,7 @@ def test_capi_attack_between_the_plan_and_the_change_stops_the_change(
         if name not in doubtful:
             continue
         gone = kind is OperationKind.DELETE_NODES and "n-1" not in [each.name for each in there.nodes()]
-        outcome = there.provider().remove(wanted(kind, name))
+        outcome = there.provider().delete_nodes(wanted(kind, name))
         assert isinstance(outcome, InProgress if gone else Failed), outcome
         if isinstance(outcome, Failed):
             assert outcome.error_class in {"Conflict", "InvalidRequest"}
@@ -180,7 +180,7 @@ def test_capi_unambiguous_machines_are_removed_despite_an_attack(
     attack(there)
     for kind, name in ((OperationKind.DELETE_NODES, "m-2"), (OperationKind.DELETE_INSTANCES, "m-3")):
         if name not in doubtful:
-            outcome = there.provider().remove(wanted(kind, name))
+            outcome = there.provider().delete_nodes(wanted(kind, name))
             assert isinstance(outcome, InProgress), outcome
             there.work()
             assert name not in there.machines()
@@ -192,7 +192,7 @@ def test_capi_node_is_removed_only_as_the_machine_it_was_drained_for(there: Mana
     wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
         targets=(RemovalTarget("n-1", "c:///i-0", "default/m-0"),)
     )
-    outcome = there.provider().remove(wrong)
+    outcome = there.provider().delete_nodes(wrong)
     assert isinstance(outcome, Failed)
     assert "is node n-0 by now, and n-1 was drained" in outcome.message
     assert (there.size(), there.marked()) == (4, {})
@@ -204,7 +204,7 @@ def test_capi_node_with_a_machine_placeholder_as_id_is_not_that_machine(there: M
     wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
         targets=(RemovalTarget("evil", placeholder, "default/m-3"),)
     )
-    assert isinstance(there.provider().remove(wrong), Failed)
+    assert isinstance(there.provider().delete_nodes(wrong), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
 
@@ -213,11 +213,11 @@ def test_capi_delete_annotation_set_before_the_attack_is_removed(there: Manageme
     there.fault("PATCH", "/scale", 500, times=-1)
     provider = there.provider()
     with pytest.raises(Exception, match="by the test"):
-        provider.remove(wanted(OperationKind.DELETE_NODES, "m-0"))
+        provider.delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0"))
     there.server.faults.clear()
     assert set(there.marked()) == {"m-0"}
     renew(there, "n-1", "c:///i-0")
-    assert isinstance(there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0")), Failed)
+    assert isinstance(there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
 
@@ -226,7 +226,7 @@ def test_capi_foreign_machine_with_our_id_blocks_nothing_of_ours(there: Manageme
     there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
     observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
     assert not [each for each in machines(observed).values() if each.held]
-    assert isinstance(there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0")), InProgress)
+    assert isinstance(there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0")), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_capi_pool_instance_without_a_unique_node_is_blocked(attack: Callable[[M
         doubtful = [each for each in group.instances if each.held]
         assert doubtful
         target = RemovalTarget("evil", doubtful[0].id, doubtful[0].handle)
-        outcome = there.provider(settings=settings).remove(
+        outcome = there.provider(settings=settings).delete_nodes(
             operation(OperationKind.DELETE_NODES, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
         )
         assert isinstance(outcome, Failed), outcome
@@ -273,7 +273,7 @@ def test_capi_pool_with_foreign_nodes_loses_no_instance(refs: list[Json], held: 
         provider = there.provider(settings={"clusterName": "c1", "allowPoolShrink": "true"})
         [group] = provider.observe(there.nodes()).groups
         assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
-        outcome = provider.remove(
+        outcome = provider.delete_nodes(
             operation(OperationKind.DELETE_INSTANCES, 2, 1, group="MachinePool/default/mp").with_spec(
                 targets=(RemovalTarget("", "c:///p-1", "listed:c:///p-1"),)
             )
@@ -283,7 +283,7 @@ def test_capi_pool_with_foreign_nodes_loses_no_instance(refs: list[Json], held: 
 
 
 def test_capi_complete_drain_of_an_unambiguous_node_works(there: Management) -> None:
-    outcome = there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0"))
+    outcome = there.provider().delete_nodes(wanted(OperationKind.DELETE_NODES, "m-0"))
     assert isinstance(outcome, InProgress)
     there.work()
     assert isinstance(there.provider().poll(wanted(OperationKind.DELETE_NODES, "m-0")), Succeeded)

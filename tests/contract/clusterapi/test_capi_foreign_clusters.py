@@ -269,19 +269,19 @@ def test_capi_operations_of_an_old_policy_are_only_rolled_back(there: Management
     begun = operation(OperationKind.DELETE_NODES, 3, 2, 0)
     there.fault("PATCH", "/scale", 500, times=-1)
     with pytest.raises(Transient):
-        there.provider().remove(begun)
+        there.provider().delete_nodes(begun)
     there.server.faults.clear()
     assert set(there.marked()) == {"m-0"}
     there.requests()
     provider = apart(there, {})
     for outcome in (
-        provider.remove(begun),
+        provider.delete_nodes(begun),
         provider.poll(begun),
-        provider.grow(operation(OperationKind.SCALE_UP, 3, 4)),
-        provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 3, 2)),
+        provider.scale_up(operation(OperationKind.SCALE_UP, 3, 4)),
+        provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 3, 2)),
     ):
         assert isinstance(outcome, Failed)
         assert (outcome.error_class, "clusterName" in outcome.message) == ("InvalidRequest", True)
     assert there.requests() == []
-    assert provider.release(begun) is True
+    assert provider.cancel_delete(begun) is True
     assert (there.marked(), there.size()) == ({}, 3)

@@ -39,7 +39,7 @@ def grown(there: Management) -> int:
     size, provider = there.size(), there.provider()
     for _ in range(20):
         try:
-            return int(isinstance(provider.grow(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded))
+            return int(isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded))
         except Conflict:
             return 0  # nothing was written; the next reconcile pass would plan it again
         except ProviderError:
@@ -67,7 +67,7 @@ def test_capi_random_disturbance_never_loses_a_machine_not_to_be_removed(seed: i
             there.clock.advance(1.0)
             name = rng.choice(sorted(todo))
             try:
-                outcome = provider.remove(todo[name])
+                outcome = provider.delete_nodes(todo[name])
             except ProviderError:
                 continue
             assert isinstance(outcome, Succeeded | InProgress), outcome

@@ -226,13 +226,13 @@ def test_capi_paused_cluster_is_untouched_until_resumed() -> None:
         there.add(cluster("c1", paused=True))
         observed = there.provider().observe(nodes)
         assert (observed.groups, [gap.name for gap in observed.gaps]) == ((), ["default/c1"])
-        outcome = there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3))
+        outcome = there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3))
         assert isinstance(outcome, Failed)
         assert "paused with its Cluster" in outcome.message
         assert there.writes() == []
         there.change("c1", "Cluster", paused=False)
         assert len(there.provider().observe(nodes).groups) == 1
-        assert isinstance(there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
+        assert isinstance(there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
 
 
 def test_capi_size_set_by_the_topology_is_reported_with_its_entry() -> None:

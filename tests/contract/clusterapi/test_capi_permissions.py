@@ -60,18 +60,18 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
         return f"{[(each.id, len(each.instances)) for each in found.groups]} {sorted(gap.kind for gap in found.gaps)}"
 
     yield observed
-    yield lambda: str(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 4, 3)))
+    yield lambda: str(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 4, 3)))
     there.work()
-    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 1, 2, group="MachineSet/default/alone")))
-    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 1, 2, group="MachinePool/default/pool")))
+    yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachineSet/default/alone")))
+    yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 1, 2, group="MachinePool/default/pool")))
     there.fault("PATCH", "/scale", 404, times=3)
     yield (
-        lambda: f"{provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))} {there.marked()}"
+        lambda: f"{provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))} {there.marked()}"
     )  # removes its annotation again
     there.server.faults.clear()
-    yield lambda: str(provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0)))
+    yield lambda: str(provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0)))
     there.add(cluster(paused=True))
-    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)))
+    yield lambda: str(provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3)))
 
 
 def reported(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
@@ -216,7 +216,7 @@ def test_capi_refused_write_names_the_missing_permission(missing: str) -> None:
     kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", missing)]
     with management([*kept, *ELSEWHERE]) as there:
         fill(there, 2)
-        outcome = there.provider().remove(operation(OperationKind.DELETE_NODES, 2, 1, 0))
+        outcome = there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 2, 1, 0))
         assert isinstance(outcome, Failed)
         assert outcome.error_class == "Unauthorized"
         assert f'"{missing}' in outcome.message

@@ -45,7 +45,7 @@ def disturb(there: Management, rng: random.Random) -> int:
             try:
                 return int(
                     isinstance(
-                        there.provider().grow(operation(OperationKind.SCALE_UP, size, size + 1, group=GROUP_ID)),
+                        there.provider().scale_up(operation(OperationKind.SCALE_UP, size, size + 1, group=GROUP_ID)),
                         Succeeded,
                     )
                 )
@@ -66,7 +66,7 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
         there.clock.advance(rng.choice((0.5, 2.0)))
         name = rng.choice(sorted(todo))
         try:
-            outcome = there.provider(settings=ALLOWED).remove(todo[name])
+            outcome = there.provider(settings=ALLOWED).delete_nodes(todo[name])
         except ProviderError:
             continue
         if isinstance(outcome, InProgress):

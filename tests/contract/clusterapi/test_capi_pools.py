@@ -49,7 +49,7 @@ def of_instance(name: str) -> RemovalTarget:
 
 def step(provider: Provider, wanted: Operation) -> tuple[Operation, Outcome]:
     """Makes one call; returns the operation as it is stored afterwards."""
-    outcome = provider.remove(wanted)
+    outcome = provider.delete_nodes(wanted)
     data = outcome.data if isinstance(outcome, InProgress) else {}
     return wanted.with_status(data=data), outcome
 
@@ -80,11 +80,13 @@ def test_capi_pool_is_resized_through_the_scale_subresource() -> None:
         provider = there.provider()
         grown = operation(OperationKind.SCALE_UP, 2, 4, group=GROUP_ID)
         for _ in range(2):
-            assert provider.grow(grown) == Succeeded({"from": 2, "to": 4})
+            assert provider.scale_up(grown) == Succeeded({"from": 2, "to": 4})
         assert there.writes() == [f"PATCH {SCALE} 200"]
-        assert refused(provider.grow(operation(OperationKind.SCALE_UP, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+        assert (
+            refused(provider.scale_up(operation(OperationKind.SCALE_UP, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+        )
         back = operation(OperationKind.DECREASE_TARGET, 4, 2, group=GROUP_ID)
-        assert provider.shrink_target(back) == Succeeded({"from": 4, "to": 2})
+        assert provider.decrease_target(back) == Succeeded({"from": 4, "to": 2})
         assert there.size("mp", "MachinePool") == 2
 
 
@@ -95,7 +97,7 @@ def test_capi_pool_size_is_not_lowered_below_its_instances_joined_or_not() -> No
         there.add(pool_machine("coming", "mp"))
         there.change("mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"])
         provider = there.provider()
-        cls, message = refused(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 4, 3, group=GROUP_ID)))
+        cls, message = refused(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, 4, 3, group=GROUP_ID)))
         assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
 
 
@@ -131,12 +133,12 @@ def test_capi_pool_lost_answer_and_repeats_never_lower_the_size_twice(how: str, 
         wanted, _ = step(there.provider(settings=ALLOWED), first)
         there.fault("PATCH", "/scale", close=True, late=late)
         with pytest.raises(Transient):
-            there.provider(settings=ALLOWED).remove(wanted)
+            there.provider(settings=ALLOWED).delete_nodes(wanted)
         for _ in range(3):  # the same message, delivered several times
-            there.provider(settings=ALLOWED).remove(wanted)
+            there.provider(settings=ALLOWED).delete_nodes(wanted)
         assert there.size("mp", "MachinePool") == 3
         there.touch("mp", "MachinePool")
-        there.provider(settings=ALLOWED).remove(wanted)
+        there.provider(settings=ALLOWED).delete_nodes(wanted)
         assert isinstance(finish(there, wanted, **ALLOWED), Succeeded)
         assert there.size("mp", "MachinePool") == 3
 
@@ -169,11 +171,11 @@ def test_capi_pool_lowered_and_raised_again_is_not_lowered_twice(how: str, lost:
         if lost:
             there.fault("PATCH", "/scale", close=True, late=True)
             with pytest.raises(Transient):
-                there.provider(settings=ALLOWED).remove(wanted)
+                there.provider(settings=ALLOWED).delete_nodes(wanted)
         else:
             wanted, _ = step(there.provider(settings=ALLOWED), wanted)
         there.change("mp", "MachinePool", replicas=3)
-        cls, message = refused(there.provider(settings=ALLOWED).remove(wanted))
+        cls, message = refused(there.provider(settings=ALLOWED).delete_nodes(wanted))
         assert (cls, "larger again" in message) == ("Conflict", True)
         assert (there.size("mp", "MachinePool"), there.marked()) == (3, {})
 
@@ -253,7 +255,7 @@ def test_capi_pool_with_machines_waits_for_an_instance_without_a_machine() -> No
         backed(there, 2)
         there.change("mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"])
         target = RemovalTarget("n-new", "c:///new", "listed:c:///new")
-        cls, message = refused(there.provider(settings=ALLOWED).remove(removal(target)))
+        cls, message = refused(there.provider(settings=ALLOWED).delete_nodes(removal(target)))
         assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
         assert there.writes() == []
         there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has one
@@ -264,7 +266,7 @@ def test_capi_pool_with_machines_waits_for_an_instance_without_a_machine() -> No
 def test_capi_pool_without_machines_refuses_removal_and_names_the_setting() -> None:
     with management() as there:
         bare(there, 3)
-        cls, message = refused(there.provider().remove(removal(of_instance("mp-0001"))))
+        cls, message = refused(there.provider().delete_nodes(removal(of_instance("mp-0001"))))
         assert cls == "InvalidRequest"
         assert "allowPoolShrink" in message
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 3)
@@ -299,7 +301,7 @@ def test_capi_pool_removal_ends_when_the_cloud_removed_another_instance() -> Non
 def test_capi_pool_instance_that_is_not_listed_is_gone(handle: str) -> None:
     with management() as there:
         bare(there, 2)
-        outcome = there.provider().remove(removal(RemovalTarget("gone", "local:///default/gone", handle)))
+        outcome = there.provider().delete_nodes(removal(RemovalTarget("gone", "local:///default/gone", handle)))
         assert isinstance(outcome, Succeeded)
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 2)
 
@@ -313,14 +315,14 @@ def test_capi_pool_removal_of_a_foreign_instance_is_refused_before_any_write() -
             RemovalTarget("n-0", "c:///before", "default/m-0"),
             RemovalTarget("n", "x", "a/b/c"),
         ):
-            assert refused(there.provider().remove(removal(of_machine(1), target)))[0] == "InvalidRequest"
+            assert refused(there.provider().delete_nodes(removal(of_machine(1), target)))[0] == "InvalidRequest"
         assert (there.writes(), there.marked()) == ([], {})
 
 
 def test_capi_pool_keeps_its_minimum_except_for_unregistered_instances() -> None:
     with management() as there:
         backed(there, 2, annotations=bounds(2, 5))
-        assert refused(there.provider().remove(removal(of_machine(0))))[0] == "InvalidRequest"
+        assert refused(there.provider().delete_nodes(removal(of_machine(0))))[0] == "InvalidRequest"
         there.add(finalized(pool_machine("late", "mp")))
         there.change("mp", "MachinePool", replicas=3)
         dead = RemovalTarget("", "pending-machine-default_late", "default/late")
@@ -333,7 +335,7 @@ def test_capi_pool_instance_that_joined_meanwhile_is_not_deleted() -> None:
     with management() as there:
         bare(there, 2)
         cls, message = refused(
-            there.provider(settings=ALLOWED).remove(
+            there.provider(settings=ALLOWED).delete_nodes(
                 removal(of_instance("mp-0001"), kind=OperationKind.DELETE_INSTANCES)
             )
         )
@@ -358,13 +360,13 @@ def test_capi_pool_preparation_is_rolled_back_until_the_size_is_lowered() -> Non
     with management() as there:
         backed(there, 3)
         wanted, _ = step(there.provider(), removal(of_machine(1)))
-        assert there.provider().release(wanted) is True
+        assert there.provider().cancel_delete(wanted) is True
         assert there.marked() == {}
         wanted, _ = step(there.provider(), wanted)
         step(there.provider(), wanted)
-        assert there.provider().release(wanted.with_status(data={})) is False
+        assert there.provider().cancel_delete(wanted.with_status(data={})) is False
         there.work()
-        assert there.provider().release(wanted) is False  # its deletion has begun
+        assert there.provider().cancel_delete(wanted) is False  # its deletion has begun
         assert there.machines() == ["m-0", "m-2"]
 
 
@@ -372,14 +374,17 @@ def test_capi_pool_without_machines_rolls_back_only_before_the_decrease() -> Non
     with management() as there:
         bare(there, 3)
         wanted, _ = step(there.provider(settings=ALLOWED), removal(of_instance("mp-0000")))
-        assert there.provider().release(wanted) is True
+        assert there.provider().cancel_delete(wanted) is True
         step(there.provider(settings=ALLOWED), wanted)
-        assert there.provider().release(wanted) is False
+        assert there.provider().cancel_delete(wanted) is False
 
 
 def test_capi_pool_managed_by_another_scaler_is_not_changed() -> None:
     with management() as there:
         backed(there, 2, managed_by="karpenter")
-        assert "karpenter" in refused(there.provider().remove(removal(of_machine(0))))[1]
-        assert "karpenter" in refused(there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3, group=GROUP_ID)))[1]
+        assert "karpenter" in refused(there.provider().delete_nodes(removal(of_machine(0))))[1]
+        assert (
+            "karpenter"
+            in refused(there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3, group=GROUP_ID)))[1]
+        )
         assert there.writes() == []

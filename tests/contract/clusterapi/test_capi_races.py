@@ -15,7 +15,7 @@ RUBBISH = ("", "x", "-1", "1.5", "٣", "9" * 5000)
 
 def finish(there: Management, wanted: Operation) -> Outcome:
     for _ in range(8):
-        outcome = there.provider().remove(wanted)
+        outcome = there.provider().delete_nodes(wanted)
         if not isinstance(outcome, InProgress):
             return outcome
         wanted = wanted.with_status(data=outcome.data)
@@ -28,7 +28,7 @@ def test_capi_machine_deleted_before_its_annotation_counts_as_removed() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/machines/m-1", 404)
-        outcome = there.provider().remove(operation(OperationKind.DELETE_NODES, 3, 1, 0, 1))
+        outcome = there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 3, 1, 0, 1))
         assert isinstance(outcome, InProgress)  # the second read showed that the contradiction was only apparent
         assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
 
@@ -38,7 +38,7 @@ def test_capi_unreadable_attempt_count_is_treated_as_zero(text: str) -> None:
     with management() as there:
         fill(there, 1)
         gone = operation(OperationKind.DELETE_NODES, 2, 1, 7).with_status(data={"never_joined": text})
-        outcome = there.provider().remove(gone)
+        outcome = there.provider().delete_nodes(gone)
         assert isinstance(outcome, Succeeded)
         assert outcome.facts["never_joined"] == 0
 
@@ -76,16 +76,16 @@ def test_capi_delete_annotations_are_removed_from_paused_or_former_groups(kind: 
         if kind == "MachineDeployment":
             there.fault("PATCH", "/scale", 500)
             with pytest.raises(Transient):
-                there.provider().remove(wanted)
+                there.provider().delete_nodes(wanted)
         else:
-            assert isinstance(there.provider().remove(wanted), InProgress)  # recorded and annotated, not lowered
+            assert isinstance(there.provider().delete_nodes(wanted), InProgress)  # recorded and annotated, not lowered
         assert list(there.marked()) == ["m-0"]
         found = there.store.get(PLURALS[kind], "md-0", "default", GROUP)
         assert found is not None
         marks = {} if meanwhile == UNBOUND else {**found["metadata"]["annotations"], PAUSE: "true"}
         there.store.update(PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": marks}}, GROUP)
-        assert isinstance(there.provider().remove(wanted), Failed)
-        assert there.provider().release(wanted) is True
+        assert isinstance(there.provider().delete_nodes(wanted), Failed)
+        assert there.provider().cancel_delete(wanted) is True
         assert (there.marked(), there.size("md-0", kind)) == ({}, 2)
 
 
@@ -99,17 +99,17 @@ def test_capi_size_is_not_lowered_for_an_annotation_of_a_stopped_function() -> N
         )
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(first)  # annotated, and dies before the size
+            there.provider().delete_nodes(first)  # annotated, and dies before the size
         there.server.faults.clear()
         there.clock.advance(31.0)
 
         with pytest.raises(Conflict, match="m-0 is marked"):
-            there.provider().remove(second)
+            there.provider().delete_nodes(second)
         assert (there.size(), set(there.marked())) == (4, {"m-0"})
 
-        assert isinstance(there.provider().remove(first), InProgress)
+        assert isinstance(there.provider().delete_nodes(first), InProgress)
         there.work()
-        assert isinstance(there.provider().remove(second), InProgress)
+        assert isinstance(there.provider().delete_nodes(second), InProgress)
         there.work()
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
 
@@ -119,11 +119,11 @@ def test_capi_recent_annotation_of_a_concurrent_removal_is_counted() -> None:
         fill(there, 4)
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 0, op="first"))
+            there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 4, 3, 0, op="first"))
         there.server.faults.clear()
         there.clock.advance(5.0)
         assert isinstance(
-            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 1, op="second")), InProgress
+            there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 4, 3, 1, op="second")), InProgress
         )
         there.work()
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])

@@ -38,7 +38,7 @@ def failed(outcome: Outcome) -> tuple[str, str]:
 
 def finish(there: Management, provider: Provider, wanted: Operation) -> Succeeded:
     """Calls the provider and lets the controllers work in turn until the operation is done."""
-    outcome = provider.remove(wanted)
+    outcome = provider.delete_nodes(wanted)
     for _ in range(5):
         if isinstance(outcome, Succeeded):
             return outcome
@@ -52,7 +52,7 @@ def test_capi_removed_machines_are_annotated_before_one_size_decrease() -> None:
     with management() as there:
         fill(there, 10)
         provider, wanted = there.provider(), removal(10, 1, 3, 5, 7, 9)
-        assert isinstance(provider.remove(wanted), InProgress)
+        assert isinstance(provider.delete_nodes(wanted), InProgress)
         names = ["m-1", "m-3", "m-5", "m-7", "m-9"]
         assert there.writes() == [*marks(*names), f"PATCH {SCALE} 200"]
         assert there.marked() == dict.fromkeys(names, f"outscaler/op/{int(NOW)}")
@@ -74,7 +74,7 @@ def test_capi_machine_of_another_group_stops_the_removal_before_any_write() -> N
             wanted = removal(3, 0, 1).with_spec(
                 targets=(RemovalTarget("n-0", "c:///i-0", "default/m-0"), RemovalTarget("n", "i", name))
             )
-            cls, message = failed(there.provider().remove(wanted))
+            cls, message = failed(there.provider().delete_nodes(wanted))
             assert cls == "InvalidRequest"
             assert name in message
         assert there.writes() == []
@@ -83,7 +83,7 @@ def test_capi_machine_of_another_group_stops_the_removal_before_any_write() -> N
 def test_capi_removal_below_the_minimum_writes_nothing() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(1, 5))
-        assert failed(there.provider().remove(removal(2, 0, 1)))[0] == "InvalidRequest"
+        assert failed(there.provider().delete_nodes(removal(2, 0, 1)))[0] == "InvalidRequest"
         assert there.writes() == []
         assert there.marked() == {}
 
@@ -92,13 +92,13 @@ def test_capi_repeated_removal_before_and_after_the_deletion_began() -> None:
     with management() as there:
         fill(there, 10)
         wanted = removal(10, 0, 1, 2)
-        there.provider().remove(wanted)
+        there.provider().delete_nodes(wanted)
         there.requests()
         for again in (wanted, wanted.with_spec(id="planned-anew")):
-            assert isinstance(there.provider().remove(again), InProgress)
+            assert isinstance(there.provider().delete_nodes(again), InProgress)
         for name in ("m-0", "m-1", "m-2"):
             there.begin_deletion(name)
-        assert isinstance(there.provider().remove(wanted), Succeeded)
+        assert isinstance(there.provider().delete_nodes(wanted), Succeeded)
         assert there.writes() == []
         assert there.size() == 7
 
@@ -107,7 +107,7 @@ def test_capi_machine_already_gone_counts_as_removed_without_a_decrease() -> Non
     with management() as there:
         fill(there, 3)
         wanted = removal(3, 0).with_spec(targets=(RemovalTarget("gone", "c:///x", "default/gone"),))
-        assert isinstance(there.provider().remove(wanted), Succeeded)
+        assert isinstance(there.provider().delete_nodes(wanted), Succeeded)
         assert there.writes() == []
 
 
@@ -116,7 +116,7 @@ def test_capi_only_machines_still_to_be_removed_count_against_the_minimum() -> N
         fill(there, 4, annotations=bounds(2, 5))
         there.resize(3)
         there.begin_deletion("m-0")  # by another writer; the size accounts for it
-        assert isinstance(there.provider().remove(removal(4, 0, 1)), InProgress)
+        assert isinstance(there.provider().delete_nodes(removal(4, 0, 1)), InProgress)
         assert there.size() == 2
 
 
@@ -132,7 +132,7 @@ def test_capi_size_conflict_is_read_again_with_annotations_in_place() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/scale", 409, times=2)
-        assert isinstance(there.provider().remove(removal(3, 1)), InProgress)
+        assert isinstance(there.provider().delete_nodes(removal(3, 1)), InProgress)
         assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 2, f"PATCH {SCALE} 200"]
         assert there.size() == 2
 
@@ -142,7 +142,7 @@ def test_capi_third_size_conflict_removes_the_annotations() -> None:
         fill(there, 3)
         there.fault("PATCH", "/scale", 409, times=-1)
         with pytest.raises(Conflict):
-            there.provider().remove(removal(3, 1))
+            there.provider().delete_nodes(removal(3, 1))
         assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 3, *marks("m-1")]
         assert (there.size(), there.marked()) == (3, {})
 
@@ -152,7 +152,7 @@ def test_capi_refused_annotation_leaves_size_and_other_annotations_unchanged() -
         fill(there, 3)
         there.fault("PATCH", "/machines/m-2", 409, times=-1)
         with pytest.raises(Conflict):
-            there.provider().remove(removal(3, 1, 2))
+            there.provider().delete_nodes(removal(3, 1, 2))
         assert not any("scale" in each for each in there.writes())
         assert (there.size(), there.marked()) == (3, {})
 
@@ -162,7 +162,7 @@ def test_capi_forbidden_write_leaves_nothing_behind(path: str) -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", path, 403, times=1)
-        assert failed(there.provider().remove(removal(3, 0, 1)))[0] == Unauthorized.__name__
+        assert failed(there.provider().delete_nodes(removal(3, 0, 1)))[0] == Unauthorized.__name__
         assert (there.size(), there.marked()) == (3, {})
 
 
@@ -173,7 +173,7 @@ def test_capi_interrupted_removal_is_completed_once_by_the_next_call(path: str, 
         fill(there, 4)
         there.fault("PATCH", path, close=True, late=late)
         with pytest.raises(Transient):
-            there.provider().remove(removal(4, 0, 1))
+            there.provider().delete_nodes(removal(4, 0, 1))
         finish(there, there.provider(), removal(4, 0, 1))
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
 
@@ -183,9 +183,9 @@ def test_capi_crash_after_the_decrease_and_scale_up_before_the_next_call() -> No
     once."""
     with management() as there:
         fill(there, 4)
-        there.provider().remove(removal(4, 1))
+        there.provider().delete_nodes(removal(4, 1))
         there.resize(6)
-        assert isinstance(there.provider().remove(removal(4, 1)), InProgress)
+        assert isinstance(there.provider().delete_nodes(removal(4, 1)), InProgress)
         assert there.size() == 6  # machines are still to be created, so the removal waits
         there.work()
         finish(there, there.provider(), removal(4, 1))
@@ -202,7 +202,7 @@ def test_capi_concurrent_removals_each_remove_their_own_machines(order: tuple[in
         wanted = {index: removal(5, index, op=f"op-{index}") for index in order}
         provider = there.provider()
         for index in order:
-            assert isinstance(provider.remove(wanted[index]), InProgress)
+            assert isinstance(provider.delete_nodes(wanted[index]), InProgress)
         assert there.size() == 2
         for index in order:
             finish(there, provider, wanted[index])
@@ -214,13 +214,13 @@ def test_capi_annotation_of_a_concurrent_removal_counts_in_either_order() -> Non
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(removal(5, 0, op="first"))  # stopped between annotation and size
-        assert isinstance(there.provider().remove(removal(5, 1, op="second")), InProgress)
+            there.provider().delete_nodes(removal(5, 0, op="first"))  # stopped between annotation and size
+        assert isinstance(there.provider().delete_nodes(removal(5, 1, op="second")), InProgress)
         assert there.size() == 3
         there.work()
         assert there.machines() == ["m-2", "m-3", "m-4"]
         for op, index in (("first", 0), ("second", 1)):
-            assert isinstance(there.provider().remove(removal(5, index, op=op)), Succeeded)
+            assert isinstance(there.provider().delete_nodes(removal(5, index, op=op)), Succeeded)
         assert there.size() == 3
 
 
@@ -229,7 +229,7 @@ def test_capi_leftover_delete_annotation_never_removes_its_machine_later() -> No
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(removal(5, 0, op="given-up"))
+            there.provider().delete_nodes(removal(5, 0, op="given-up"))
         there.clock.advance(FORGOTTEN_AFTER + 1)
         finish(there, there.provider(), removal(5, 1, op="later"))
         assert there.machines() == ["m-0", "m-2", "m-3", "m-4"]
@@ -241,7 +241,7 @@ def test_capi_delete_annotation_of_another_writer_blocks_the_removal() -> None:
         fill(there, 2)
         there.add(finalized(machine("theirs", "md-0-ms", node="n", mark="by hand")))
         there.resize(3)
-        cls, message = failed(there.provider().remove(removal(3, 0)))
+        cls, message = failed(there.provider().delete_nodes(removal(3, 0)))
         assert cls == "Conflict"
         assert "default/theirs" in message
         assert there.marked() == {"theirs": "by hand"}
@@ -255,7 +255,7 @@ def test_capi_removals_wait_for_a_rollout() -> None:
     with management() as there:
         fill(there, 3)
         there.add(machine_set("older", of="md-0", revision="0", replicas=1))
-        cls, message = failed(there.provider().remove(removal(3, 0)))
+        cls, message = failed(there.provider().delete_nodes(removal(3, 0)))
         assert cls == "Conflict"
         assert "older" in message
         assert there.writes() == []
@@ -265,7 +265,7 @@ def test_capi_recreated_machine_with_a_targets_name_is_untouched() -> None:
     with management() as there:
         fill(there, 2)
         wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///before", "default/m-0"),))
-        assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
+        assert failed(there.provider().delete_nodes(wanted))[0] == "InvalidRequest"
         assert there.writes() == []
 
 
@@ -295,7 +295,7 @@ def test_capi_unregistered_machine_is_deleted_at_the_group_minimum() -> None:
 def test_capi_machine_that_joined_meanwhile_stops_unregistered_deletions() -> None:
     with management() as there:
         fill(there, 3, joined=2)
-        cls, message = failed(there.provider().remove(_discard("m-1", "m-2")))
+        cls, message = failed(there.provider().delete_nodes(_discard("m-1", "m-2")))
         assert (cls, message) == ("Conflict", "Machine default/m-1 has joined as node n-1 meanwhile")
         assert (there.marked(), there.size()) == ({}, 3)
 
@@ -305,7 +305,7 @@ def test_capi_joined_machine_whose_node_is_gone_is_not_unregistered() -> None:
     with management() as there:
         fill(there, 3)
         there.store.delete("nodes", "n-2")
-        outcome = there.provider().remove(_discard("m-2"))
+        outcome = there.provider().delete_nodes(_discard("m-2"))
         assert isinstance(outcome, Failed)
         assert "delete the Machine" in outcome.message
         assert (there.machines(), there.marked(), there.size()) == (["m-0", "m-1", "m-2"], {}, 3)
@@ -323,7 +323,7 @@ def test_capi_target_without_a_known_machine_is_refused() -> None:
     with management() as there:
         fill(there, 2)
         wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///i-0"),))
-        assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
+        assert failed(there.provider().delete_nodes(wanted))[0] == "InvalidRequest"
 
 
 def test_capi_stand_alone_set_loses_the_named_machine() -> None:

@@ -37,7 +37,7 @@ def test_capi_repeated_scale_up_writes_the_size_once() -> None:
         fill(there, 2)
         provider = there.provider()
         for _ in range(3):
-            assert provider.grow(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
+            assert provider.scale_up(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert there.size() == 5
         assert provider.poll(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
@@ -46,7 +46,7 @@ def test_capi_repeated_scale_up_writes_the_size_once() -> None:
 def test_capi_size_neither_old_nor_requested_is_a_conflict_and_stays() -> None:
     with management() as there:
         fill(there, 3)
-        cls, message = failed(there.provider().grow(grow(2, 5)))
+        cls, message = failed(there.provider().scale_up(grow(2, 5)))
         assert cls == "Conflict"
         assert "size 3" in message
         assert there.writes() == []
@@ -55,8 +55,8 @@ def test_capi_size_neither_old_nor_requested_is_a_conflict_and_stays() -> None:
 def test_capi_scale_up_above_the_maximum_writes_nothing() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(0, 4))
-        assert failed(there.provider().grow(grow(2, 5)))[0] == "InvalidRequest"
-        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).grow(grow(2, 5)) == Succeeded(
+        assert failed(there.provider().scale_up(grow(2, 5)))[0] == "InvalidRequest"
+        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).scale_up(grow(2, 5)) == Succeeded(
             {"from": 2, "to": 5}
         )
         assert there.size() == 5
@@ -65,7 +65,7 @@ def test_capi_scale_up_above_the_maximum_writes_nothing() -> None:
 def test_capi_group_below_its_minimum_may_grow() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(6, 10))
-        assert isinstance(there.provider().grow(grow(2, 4)), Succeeded)
+        assert isinstance(there.provider().scale_up(grow(2, 4)), Succeeded)
         assert there.size() == 4
 
 
@@ -73,7 +73,7 @@ def test_capi_size_conflict_is_read_and_decided_again() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", 409, times=2)
-        assert isinstance(there.provider().grow(grow(2, 3)), Succeeded)
+        assert isinstance(there.provider().scale_up(grow(2, 3)), Succeeded)
         assert there.writes() == [f"PATCH {SCALE} 409"] * 2 + [f"PATCH {SCALE} 200"]
 
 
@@ -82,7 +82,7 @@ def test_capi_third_size_conflict_ends_the_scale_up() -> None:
         fill(there, 2)
         there.fault("PATCH", "/scale", 409, times=-1)
         with pytest.raises(Conflict):
-            there.provider().grow(grow(2, 3))
+            there.provider().scale_up(grow(2, 3))
         assert there.writes() == [f"PATCH {SCALE} 409"] * 3
 
 
@@ -102,10 +102,10 @@ def test_capi_lost_answer_is_checked_before_the_write_is_repeated() -> None:
         fill(there, 2)
         there.fault("PATCH", "/scale", close=True, late=True)
         with pytest.raises(Transient):
-            there.provider().grow(grow(2, 3))
+            there.provider().scale_up(grow(2, 3))
         assert there.size() == 3  # the write had happened
         there.requests()
-        assert isinstance(there.provider().grow(grow(2, 3)), Succeeded)
+        assert isinstance(there.provider().scale_up(grow(2, 3)), Succeeded)
         assert there.writes() == []
 
 
@@ -114,7 +114,7 @@ def test_capi_throttled_write_states_when_to_retry() -> None:
         fill(there, 2)
         there.fault("PATCH", "/scale", 429, headers={"Retry-After": "7"}, times=-1)
         with pytest.raises(Throttled) as raised:
-            there.provider().grow(grow(2, 3))
+            there.provider().scale_up(grow(2, 3))
         assert raised.value.retry_after == 7.0
 
 
@@ -122,11 +122,11 @@ def test_capi_scale_up_waits_until_a_removal_has_deleted_its_machines() -> None:
     with management() as there:
         fill(there, 3)
         provider = there.provider()
-        provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))
+        provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))
         with pytest.raises(Conflict):
-            provider.grow(grow(2, 4))
+            provider.scale_up(grow(2, 4))
         there.work()
-        assert isinstance(provider.grow(grow(2, 4)), Succeeded)
+        assert isinstance(provider.scale_up(grow(2, 4)), Succeeded)
         assert (there.size(), "m-0" in there.machines()) == (4, False)
 
 
@@ -148,29 +148,31 @@ def test_capi_object_that_is_not_our_group_is_not_resized(group: str, cls: str) 
         fill(there, 2)
         paused = {**bounds(), "cluster.x-k8s.io/paused": ""}
         there.add(deployment("paused", annotations=paused), deployment("bare", annotations={}))
-        assert failed(there.provider().grow(grow(2, 3, group=group)))[0] == cls
+        assert failed(there.provider().scale_up(grow(2, 3, group=group)))[0] == cls
         assert there.writes() == []
 
 
 def test_capi_group_outside_the_discovery_is_not_resized() -> None:
     with management() as there:
         fill(there, 2)
-        assert failed(there.provider(settings={"clusterName": "c2"}).grow(grow(2, 3)))[0] == "InvalidRequest"
+        assert failed(there.provider(settings={"clusterName": "c2"}).scale_up(grow(2, 3)))[0] == "InvalidRequest"
 
 
 def test_capi_stand_alone_set_is_resized_like_a_deployment() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=1))
-        assert isinstance(there.provider().grow(grow(1, 2, group="MachineSet/default/alone")), Succeeded)
+        assert isinstance(there.provider().scale_up(grow(1, 2, group="MachineSet/default/alone")), Succeeded)
         assert there.size("alone", "MachineSet") == 2
 
 
 def test_capi_size_zero_is_written_and_read() -> None:
     with management() as there:
         fill(there, 1, joined=0)
-        assert there.provider().shrink_target(shrink(1, 0)) == Succeeded({"from": 1, "to": 0})
+        assert there.provider().decrease_target(shrink(1, 0)) == Succeeded({"from": 1, "to": 0})
         assert there.size() == 0
-        assert there.provider().grow(grow(0, 2)) == Succeeded({"from": 0, "to": 2})  # a Scale without replicas means 0
+        assert there.provider().scale_up(grow(0, 2)) == Succeeded(
+            {"from": 0, "to": 2}
+        )  # a Scale without replicas means 0
         assert there.size() == 2
 
 
@@ -202,7 +204,7 @@ def test_capi_decrease_target_is_safe_or_refused(
         there.resize(size)
         there.add(*(shapes[each] for each in odd))
         there.join(node("r", "c:///r"))
-        outcome = there.provider().shrink_target(shrink(size, size - down))
+        outcome = there.provider().decrease_target(shrink(size, size - down))
         if left is None:
             assert "existing machines" in failed(outcome)[1]
             assert there.size() == size
@@ -226,8 +228,8 @@ def test_capi_decrease_target_counts_an_unhealthy_node_as_joined(odd: str) -> No
         there.change("md-0-ms", kind="MachineSet", replicas=5)
         there.resize(5)
         # no machine is deleted for this
-        assert there.provider().shrink_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})
-        cls, message = failed(there.provider().shrink_target(shrink(4, 3)))
+        assert there.provider().decrease_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})
+        cls, message = failed(there.provider().decrease_target(shrink(4, 3)))
         assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
 
 
@@ -237,19 +239,19 @@ def test_capi_machines_without_provider_ids_are_counted_by_their_nodes() -> None
         for index in range(3):
             there.add(machine(f"m-{index}", "md-0-ms", node=f"n-{index}"))
             there.join(node(f"n-{index}", ""))
-        assert isinstance(there.provider().shrink_target(shrink(4, 3)), Succeeded)
+        assert isinstance(there.provider().decrease_target(shrink(4, 3)), Succeeded)
         assert there.size() == 3
-        assert isinstance(there.provider().shrink_target(shrink(3, 2)), Failed)
+        assert isinstance(there.provider().decrease_target(shrink(3, 2)), Failed)
 
 
 def test_capi_decrease_below_minimum_or_with_annotated_machines_is_refused() -> None:
     with management() as there:
         fill(there, 3, joined=1, annotations=bounds(2, 5))
-        assert failed(there.provider().shrink_target(shrink(3, 1)))[0] == "InvalidRequest"
+        assert failed(there.provider().decrease_target(shrink(3, 1)))[0] == "InvalidRequest"
         there.add(machine("marked", "md-0-ms", node="n-0", mark="somebody"))
         there.resize(4)
         with pytest.raises(Conflict):
-            there.provider().shrink_target(shrink(4, 3))
+            there.provider().decrease_target(shrink(4, 3))
         assert there.writes() == []
 
 
@@ -258,14 +260,14 @@ def test_capi_leftover_annotation_neither_blocks_a_decrease_nor_costs_a_machine(
         fill(there, 4, joined=3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 0))
+            there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 4, 3, 0))
         with pytest.raises(Conflict):
-            there.provider().shrink_target(shrink(4, 3))
+            there.provider().decrease_target(shrink(4, 3))
         assert list(there.marked()) == ["m-0"]  # its removal may still be in progress
         there.clock.advance(FORGOTTEN_AFTER + 1)
         with pytest.raises(Conflict):
-            there.provider().shrink_target(shrink(4, 3))  # removed; the next read does not find it
-        assert there.provider().shrink_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
+            there.provider().decrease_target(shrink(4, 3))  # removed; the next read does not find it
+        assert there.provider().decrease_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]
 
@@ -280,7 +282,7 @@ def test_capi_decrease_with_two_machine_sets_is_refused() -> None:
             machine("b", "md-0-ms"),
             machine("c", "md-0-ms"),
         )
-        cls, message = failed(there.provider().shrink_target(shrink(3, 2)))
+        cls, message = failed(there.provider().decrease_target(shrink(3, 2)))
         assert (cls, "several of its MachineSets" in message) == ("Conflict", True)
         assert there.size() == 3
 
@@ -291,12 +293,12 @@ def test_capi_scale_up_removes_leftover_delete_annotations(refused: bool) -> Non
         fill(there, 3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))
+            there.provider().delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0))
         there.add(machine("theirs", "md-0-ms", node="n", mark="by hand"))
         there.resize(4)
         there.clock.advance(FORGOTTEN_AFTER + 1)
         if refused:
             there.fault("PATCH", "/machines/m-0", 403)
-        assert isinstance(there.provider().grow(grow(4, 5)), Succeeded)
+        assert isinstance(there.provider().scale_up(grow(4, 5)), Succeeded)
         assert sorted(there.marked()) == (["m-0", "theirs"] if refused else ["theirs"])
         assert there.size() == 5

@@ -45,9 +45,9 @@ def everything(there: Management, settings: dict[str, str]) -> None:
     provider = there.provider(settings=settings)
     [group] = provider.observe(nodes).groups
     assert len(group.instances) == 2
-    assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
+    assert isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
     there.work()
-    assert isinstance(provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0)), InProgress)
+    assert isinstance(provider.delete_nodes(operation(OperationKind.DELETE_NODES, 3, 2, 0)), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_capi_discovery_runs_once_per_pass(settings: dict[str, str], asked: list
 def test_capi_single_change_requests_only_the_version() -> None:
     with management() as there:
         fill(there, 2)
-        there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3))
+        there.provider().scale_up(operation(OperationKind.SCALE_UP, 2, 3))
         assert discovery(there) == [f"/apis/{GROUP}"]
 
 
@@ -74,8 +74,8 @@ def test_capi_failed_discovery_is_retried() -> None:
         provider = there.provider()
         there.fault("GET", f"/apis/{GROUP}$", 503, times=4)
         with pytest.raises(Transient):
-            provider.grow(operation(OperationKind.SCALE_UP, 2, 3))
-        assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
+            provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3))
+        assert isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
         assert len(provider.observe(nodes).groups) == 1
 
 
@@ -92,11 +92,11 @@ def test_capi_unserved_version_changes_nothing_and_loses_no_annotation(tmp_path:
         provider = there.provider(settings={"version": "v1beta2"})
         for asked in (
             lambda: provider.observe(nodes),
-            lambda: provider.release(operation(OperationKind.DELETE_NODES, 2, 1, 0)),
+            lambda: provider.cancel_delete(operation(OperationKind.DELETE_NODES, 2, 1, 0)),
         ):
             with pytest.raises(InvalidRequest, match=r"providers\.clusterapi\.version"):
                 asked()
-        outcome = provider.remove(operation(OperationKind.DELETE_NODES, 2, 1, 0))
+        outcome = provider.delete_nodes(operation(OperationKind.DELETE_NODES, 2, 1, 0))
         assert isinstance(outcome, Failed)
         assert outcome.error_class == "InvalidRequest"
         assert there.writes() == []

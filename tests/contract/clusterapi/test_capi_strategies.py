@@ -54,7 +54,7 @@ def removal(*names: str, op: str = "op") -> Operation:
 
 def finish(there: Management, wanted: Operation) -> Outcome:
     for _ in range(8):
-        outcome = there.provider().remove(wanted)
+        outcome = there.provider().delete_nodes(wanted)
         if not isinstance(outcome, InProgress):
             return outcome
         there.clock.advance(outcome.after)
@@ -124,7 +124,7 @@ def test_capi_machine_set_about_to_lose_a_machine_is_awaited() -> None:
         )
         there.add(*(machine(name, of, node=name) for name, of in (("a", "old"), ("b", "old"), ("c", "new"))))
         with pytest.raises(Conflict):
-            there.provider().remove(removal("b"))
+            there.provider().delete_nodes(removal("b"))
         assert (there.size(), there.marked()) == (3, {})
 
 
@@ -197,7 +197,7 @@ def test_capi_concurrent_deletions_by_the_owner_lose_no_other_machine(seed_numbe
                 if rng.random() < 0.3:
                     continue
                 try:
-                    outcome = there.provider().remove(wanted)
+                    outcome = there.provider().delete_nodes(wanted)
                 except ProviderError:
                     continue
                 target = wanted.spec.targets[0].node

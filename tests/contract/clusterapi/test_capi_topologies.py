@@ -105,14 +105,14 @@ def test_capi_sizes_go_to_management_cluster_and_nodes_come_from_workload_cluste
     assert [each.node for each in group.instances] == ["n-0", "n-1"]
     before = two.manager.size()
     two.manager.requests()
-    assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded)
+    assert isinstance(provider.scale_up(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded)
     assert two.manager.size() == before + 1
     # The Machine has no nodeRef although its Node has joined. Only the workload cluster knows that, so the size must
     # not
     # decrease.
     unnoticed(two.manager, "m-1")
     two.worker.requests()
-    assert isinstance(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded)
+    assert isinstance(provider.decrease_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded)
     assert two.manager.size() == 2
     assert two.worker.requests() == ["GET /api/v1/nodes 200"]
     assert not [each for each in two.manager.requests() if "nodes" in each or each.endswith(("403", "404"))]

@@ -52,7 +52,7 @@ def populate(there: Management, version: str) -> None:
 
 def removed(there: Management, wanted: Operation) -> Succeeded:
     for _ in range(8):
-        outcome = there.provider().remove(wanted)
+        outcome = there.provider().delete_nodes(wanted)
         if isinstance(outcome, Succeeded):
             return outcome
         assert isinstance(outcome, InProgress), outcome
@@ -81,7 +81,7 @@ def use(there: Management, version: str) -> None:
         removed(there, wanted)
         there.work(40)
         assert target.node not in {each.name for each in there.nodes()}
-        assert provider.grow(
+        assert provider.scale_up(
             operation(OperationKind.SCALE_UP, group.target - 1, group.target + 1, group=name)
         ) == Succeeded({"from": group.target - 1, "to": group.target + 1})
     there.work(120)

@@ -13,7 +13,6 @@ from urllib.parse import urlencode
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
-from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from chalicelib.store.cache import SharedCache
 from infra.emulators.controllers.clock import ManualClock
@@ -24,16 +23,10 @@ from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
-from tests.operations import new_operation
+from tests.operations import ask, new_operation
 
 START = 1_800_000_000.0
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
-_VERBS = {
-    OperationKind.SCALE_UP: "grow",
-    OperationKind.DECREASE_TARGET: "shrink_target",
-    OperationKind.DELETE_NODES: "remove",
-    OperationKind.DELETE_INSTANCES: "remove",
-}
 _MOST = 60
 
 
@@ -122,12 +115,6 @@ def order(
         deadline=now + 7200.0,
         targets=targets,
     )
-
-
-def ask(provider: Provider, operation: Operation) -> Outcome:
-    """Makes the first call of an operation, or the next call of one in progress."""
-    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
-    return made
 
 
 def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:

@@ -19,8 +19,9 @@ from infra.emulators.exoscale.models import (
     ExoscaleProvisioningFate,
 )
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.exoscale.fixtures import ask, drive, order, seen
+from tests.contract.exoscale.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
+from tests.operations import ask
 
 SLOW = ExoscaleDurations(operation=300.0, create=280.0)
 KINDS = pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])

@@ -19,8 +19,9 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from infra.emulators.huaweicloud.models import DELETING
 from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
-from tests.contract.huaweicloud.fixtures import ask, carried, drive, order, seen
+from tests.contract.huaweicloud.fixtures import carried, drive, order, seen
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
+from tests.operations import ask
 
 FOLDER = Path(__file__).parents[3] / "infra" / "huaweicloud"
 SPARED = frozenset({"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServerFlavors:get", "cce:job:get"})

@@ -81,7 +81,7 @@ class MemoryBench:
         """See Bench."""
         template = Node(f"template-{name}", {"type": instance_type or "plain"}, {"cpu": 4000, "pods": 110})
         cloud = self.ours if cluster == "ours" else self.theirs
-        return cloud.add_pool(name, size=size, least=least, most=most, template=template).id
+        return cloud.add_pool(name, size=size, least=least, most=most, template_node=template).id
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
@@ -176,25 +176,25 @@ class _Door:
         """See Provider."""
         return self._read("observe", lambda: self._cloud.observe(nodes))
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._written("grow", self._cloud.grow, operation)
+        return self._written("scale_up", self._cloud.scale_up, operation)
 
     def has_requested(self, operation: Operation) -> bool:
         """See Provider."""
         return self._read("has_requested", lambda: self._cloud.has_requested(operation))
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._written("remove", self._cloud.remove, operation)
+        return self._written("delete_nodes", self._cloud.delete_nodes, operation)
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """See Provider."""
-        return self._read("release", lambda: self._cloud.release(operation))
+        return self._read("cancel_delete", lambda: self._cloud.cancel_delete(operation))
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._written("shrink_target", self._cloud.shrink_target, operation)
+        return self._written("decrease_target", self._cloud.decrease_target, operation)
 
     def poll(self, operation: Operation) -> Outcome:
         """See Provider."""

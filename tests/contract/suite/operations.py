@@ -19,7 +19,7 @@ from infra.emulators.crash_injection import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
 from tests.contract.suite.provider_fixture import ProviderFixture
 from tests.contract.suite.recording_provider import Ear, RecordingProvider
-from tests.operations import new_operation
+from tests.operations import PROVIDER_METHODS, new_operation
 
 STEPS = 120  # longer than any operation takes
 
@@ -115,7 +115,7 @@ class OperationDriver:
         """Makes the first call that may change something at the vendor; returns the operation as the table stores it
         then. A
         provider may at first only announce, for the table, what it will request: an InProgress without a delay."""
-        answer = self.ask(lambda provider: provider.grow(operation))
+        answer = self.ask(lambda provider: provider.scale_up(operation))
         if isinstance(answer, InProgress) and not answer.after:
             operation = _next(operation.with_status(step=answer.step, data=answer.data))
             answer = self.ask(lambda provider: provider.poll(operation))
@@ -146,17 +146,8 @@ class OperationDriver:
 
     def drive(self, operation: Operation) -> Outcome:
         """Repeats only the vendor's part of an operation, as messages do, with a new provider each time. For an
-        operation of
-        which the test itself carried out a part."""
-        verb, said = (
-            str(
-                operation.spec.kind
-                if operation.spec.kind is not OperationKind.DELETE_INSTANCES
-                else OperationKind.DELETE_NODES
-            ),
-            InProgress(0.0, ""),
-        )
-        verb = {"shrink": "shrink_target"}.get(verb, verb)
+        operation of which the test itself carried out a part."""
+        verb, said = PROVIDER_METHODS[operation.spec.kind], InProgress(0.0, "")
         for _ in range(STEPS):
             asked = operation.with_status(step=said.step, data=said.data)
             try:

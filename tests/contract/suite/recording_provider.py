@@ -71,25 +71,25 @@ class RecordingProvider:
         """See Provider."""
         return self._heard(lambda: self._provider.observe(nodes))
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._heard(lambda: self._provider.grow(operation))
+        return self._heard(lambda: self._provider.scale_up(operation))
 
     def has_requested(self, operation: Operation) -> bool:
         """See Provider."""
         return self._heard(lambda: self._provider.has_requested(operation))
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._heard(lambda: self._provider.remove(operation))
+        return self._heard(lambda: self._provider.delete_nodes(operation))
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """See Provider."""
-        return self._heard(lambda: self._provider.release(operation))
+        return self._heard(lambda: self._provider.cancel_delete(operation))
 
-    def shrink_target(self, operation: Operation) -> Outcome:
+    def decrease_target(self, operation: Operation) -> Outcome:
         """See Provider."""
-        return self._heard(lambda: self._provider.shrink_target(operation))
+        return self._heard(lambda: self._provider.decrease_target(operation))
 
     def poll(self, operation: Operation) -> Outcome:
         """See Provider."""

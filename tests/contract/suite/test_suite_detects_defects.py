@@ -32,7 +32,7 @@ T = TypeVar("T")
 class _BuysAgain(InMemoryProvider):
     """Interprets the absolute size as an increment."""
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         pool = self.pools[operation.spec.group]
         pool.target = min(pool.max, pool.target + operation.spec.to_size - operation.spec.from_size)
         while len(pool.machines) < pool.target:
@@ -41,15 +41,15 @@ class _BuysAgain(InMemoryProvider):
 
 
 class _KnowsNoMaximum(InMemoryProvider):
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         self.pools[operation.spec.group].max = 1000
-        return super().grow(operation)
+        return super().scale_up(operation)
 
 
 class _TakesTheOldest(InMemoryProvider):
     """Lowers the size and lets the vendor choose the machines."""
 
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         pool = self.pools[operation.spec.group]
         for handle in list(pool.machines)[: len(operation.spec.targets)]:
             self._delete(pool, handle)
@@ -57,9 +57,9 @@ class _TakesTheOldest(InMemoryProvider):
 
 
 class _AsksNoMinimum(InMemoryProvider):
-    def remove(self, operation: Operation) -> Outcome:
+    def delete_nodes(self, operation: Operation) -> Outcome:
         self.pools[operation.spec.group].min = 0
-        return super().remove(operation)
+        return super().delete_nodes(operation)
 
 
 class _SeesOthers(InMemoryProvider):

@@ -109,7 +109,7 @@ def test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other(
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1])
     yard.bench.trouble(kind, on="write", times=-1)
-    answer = yard.ask(lambda provider: provider.remove(order))
+    answer = yard.ask(lambda provider: provider.delete_nodes(order))
     assert class_of(answer) == expected
     yard.bench.calm()
     yard.bench.settle(60.0)

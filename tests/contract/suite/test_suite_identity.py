@@ -108,7 +108,7 @@ def test_node_that_changed_its_identity_before_the_deletion_is_kept(yard: Operat
     }[change]
     _steal(yard, liar, provider_id)
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.remove(order))
+    answer = yard.ask(lambda provider: provider.delete_nodes(order))
     assert isinstance(answer, Failed | ProviderError)
     assert answer.error_class == "Conflict"
     assert not yard.bench.writes()
@@ -125,7 +125,7 @@ def test_node_that_vanishes_by_itself_does_not_save_its_machine(yard: OperationD
     gone = yard.bench.machines(group)[0]
     chosen = next(each for each in yard.group(group).instances if each.handle == gone)
     order = yard.removal(group, chosen).with_spec(id="remove-silent-0123456789")
-    assert not isinstance(yard.ask(lambda provider: provider.remove(order)), Failed | ProviderError)
+    assert not isinstance(yard.ask(lambda provider: provider.delete_nodes(order)), Failed | ProviderError)
     yard.drive(order)
     assert len(yard.finish(group)) == 2
 
@@ -164,7 +164,7 @@ def test_delete_instances_is_refused_where_two_nodes_claim_the_machine(yard: Ope
     chosen = yard.instances(group)[0]
     _steal(yard, thief, victim.provider_id)
     answer = yard.ask(
-        lambda provider: provider.remove(yard.removal(group, chosen, kind=OperationKind.DELETE_INSTANCES))
+        lambda provider: provider.delete_nodes(yard.removal(group, chosen, kind=OperationKind.DELETE_INSTANCES))
     )
     assert isinstance(answer, Failed | ProviderError)
     assert answer.error_class == "Conflict"

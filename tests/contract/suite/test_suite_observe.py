@@ -70,7 +70,7 @@ def test_provider_reports_a_machine_in_deletion_as_leaving_or_gone(yard: Operati
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[1]
     order = yard.removal(group, victim)
-    yard.ask(lambda provider: provider.remove(order))
+    yard.ask(lambda provider: provider.delete_nodes(order))
     yard.bench.settle(1.0)
     states = {each.handle: each.state for each in yard.group(group).instances}
     assert states.get(victim.handle, InstanceState.DELETING) is InstanceState.DELETING

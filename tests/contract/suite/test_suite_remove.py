@@ -34,7 +34,7 @@ def test_provider_repeated_removal_removes_no_other_machine(yard: OperationDrive
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[2])
     for _ in range(3):
-        assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Done", "Pending", "Conflict")
+        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in ("Done", "Pending", "Conflict")
     assert isinstance(yard.drive(order), Succeeded)
     yard.bench.settle()
     assert isinstance(yard.drive(order), Succeeded)
@@ -63,7 +63,7 @@ def test_provider_removal_of_another_groups_machine_is_refused_before_any_write(
     before = yard.bench.machines(ours), yard.bench.machines(other)
     order = yard.removal(ours, *victims)
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.remove(order))
+    answer = yard.ask(lambda provider: provider.delete_nodes(order))
     assert isinstance(answer, Failed)
     assert not yard.bench.writes()
     yard.bench.settle()
@@ -77,7 +77,7 @@ def test_provider_removal_below_the_minimum_is_refused_before_any_write(yard: Op
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[0], found[1])
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.remove(order))
+    answer = yard.ask(lambda provider: provider.delete_nodes(order))
     writes = yard.bench.writes()
     assert isinstance(answer, Failed)
     assert answer.error_class == "InvalidRequest"
@@ -97,7 +97,7 @@ def test_provider_two_concurrent_functions_remove_a_machine_once(yard: Operation
     def remove() -> Outcome | ProviderError:
         provider = yard.provider()
         barrier.wait(timeout=600)
-        return yard.ask(lambda _: provider.remove(order))
+        return yard.ask(lambda _: provider.delete_nodes(order))
 
     with ThreadPoolExecutor(2) as pool:
         answers = [future.result(timeout=600) for future in [pool.submit(remove) for _ in range(2)]]
@@ -113,7 +113,7 @@ def test_provider_concurrent_removals_remove_one_machine_each(yard: OperationDri
     before, found = yard.bench.machines(group), yard.instances(group)
     orders = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2)]
     for order in orders:
-        yard.ask(lambda provider, order=order: provider.remove(order))  # type: ignore[misc]
+        yard.ask(lambda provider, order=order: provider.delete_nodes(order))  # type: ignore[misc]
     for order in orders:
         assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[1], before[3], before[4]]
@@ -127,7 +127,7 @@ def test_provider_removal_with_a_lost_answer_removes_no_other_machine(yard: Oper
     order = yard.removal(group, found[1], found[3])
     yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
     for _ in range(lost):
-        assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Transient", "Done", "Pending")
+        assert class_of(yard.ask(lambda provider: provider.delete_nodes(order))) in ("Transient", "Done", "Pending")
     yard.bench.calm()
     assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]
@@ -177,7 +177,7 @@ def test_provider_does_not_delete_a_joined_machine_as_unregistered(yard: Operati
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
     order = yard.removal(group, victim, kind=OperationKind.DELETE_INSTANCES, op="discard-1")
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.remove(order))
+    answer = yard.ask(lambda provider: provider.delete_nodes(order))
     assert class_of(answer) == "Conflict"
     assert isinstance(answer, Failed)
     assert not yard.bench.writes()
@@ -190,7 +190,7 @@ def test_provider_removal_not_yet_accepted_can_be_rolled_back(yard: OperationDri
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[0])
     for _ in range(2):
-        assert yard.provider().release(order) is True
+        assert yard.provider().cancel_delete(order) is True
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
     yard.run(yard.removal(group, found[2], op="remove-2"))
     assert yard.finish(group) == before[:2]
@@ -202,7 +202,7 @@ def test_provider_accepted_removal_cannot_be_rolled_back(yard: OperationDriver) 
     order = yard.removal(group, found[1])
     assert isinstance(yard.run(order), Succeeded)
     yard.bench.settle()
-    assert yard.provider().release(order) is False
+    assert yard.provider().cancel_delete(order) is False
     assert yard.finish(group) == [before[0], before[2]]
 
 
@@ -210,10 +210,10 @@ def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(yard: O
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[0]
     order = yard.removal(group, victim)
-    yard.ask(lambda provider: provider.remove(order))
+    yard.ask(lambda provider: provider.delete_nodes(order))
     yard.bench.settle(3.0)
     again = yard.removal(group, victim, op="remove-2", start=3)
-    assert class_of(yard.ask(lambda provider: provider.remove(again))) in ("Done", "Pending", "Conflict")
+    assert class_of(yard.ask(lambda provider: provider.delete_nodes(again))) in ("Done", "Pending", "Conflict")
     assert isinstance(yard.drive(order), Succeeded)
     assert isinstance(yard.drive(again), Succeeded)
     assert len(yard.finish(group)) == 2

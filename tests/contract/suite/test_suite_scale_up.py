@@ -27,7 +27,7 @@ def test_provider_scale_up_past_the_maximum_is_refused_before_any_write(yard: Op
     group = yard.bench.add_group("g", size=2, most=3)
     order = yard.growth(group, 4)
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.grow(order))
+    answer = yard.ask(lambda provider: provider.scale_up(order))
     assert isinstance(answer, Failed)
     assert answer.error_class == "InvalidRequest"
     assert not yard.bench.writes()
@@ -38,7 +38,7 @@ def test_provider_target_changed_by_others_is_left_unchanged(yard: OperationDriv
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 6, start=3)
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.grow(order))
+    answer = yard.ask(lambda provider: provider.scale_up(order))
     assert isinstance(answer, Failed)
     assert answer.error_class == "Conflict"
     assert not yard.bench.writes()
@@ -49,7 +49,7 @@ def test_provider_unknown_group_is_refused(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group.replace("g", "x") if group == "g" else group[:-1] + "x", 2, start=1)
     yard.bench.calls()
-    assert class_of(yard.ask(lambda provider: provider.grow(order))) in ("NotFound", "InvalidRequest")
+    assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in ("NotFound", "InvalidRequest")
     assert not yard.bench.writes()
 
 
@@ -57,7 +57,7 @@ def test_provider_repeated_scale_up_buys_nothing_more(yard: OperationDriver) -> 
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     for _ in range(3):
-        assert class_of(yard.ask(lambda provider: provider.grow(order))) in ("Done", "Pending", "Conflict")
+        assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in ("Done", "Pending", "Conflict")
     assert isinstance(yard.run(order), Succeeded)
     assert len(yard.finish(group)) == 4
     assert isinstance(yard.run(order), Succeeded)
@@ -72,7 +72,7 @@ def test_provider_two_concurrent_functions_buy_once(yard: OperationDriver) -> No
     def grow() -> Outcome | ProviderError:
         provider = yard.provider()
         barrier.wait(timeout=600)
-        return yard.ask(lambda _: provider.grow(order))
+        return yard.ask(lambda _: provider.scale_up(order))
 
     with ThreadPoolExecutor(2) as pool:
         answers = [future.result(timeout=600) for future in [pool.submit(grow) for _ in range(2)]]
@@ -86,9 +86,9 @@ def test_provider_two_interleaved_functions_buy_once(yard: OperationDriver) -> N
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     first, second = yard.provider(), yard.provider()
-    yard.ask(lambda _: first.grow(order))
-    yard.ask(lambda _: second.grow(order))
-    yard.ask(lambda _: first.grow(order))
+    yard.ask(lambda _: first.scale_up(order))
+    yard.ask(lambda _: second.scale_up(order))
+    yard.ask(lambda _: first.scale_up(order))
     assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (4, 4)
 
@@ -99,7 +99,7 @@ def test_provider_lost_answer_never_buys_twice(yard: OperationDriver, lost: int)
     order = yard.growth(group, 4)
     yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
     expected = {"Transient", "Done", "Pending", *filter(None, [yard.bench.differs.get(f"{Trouble.LOST_ANSWER} again")])}
-    assert class_of(yard.ask(lambda provider: provider.grow(order))) in expected
+    assert class_of(yard.ask(lambda provider: provider.scale_up(order))) in expected
     yard.bench.calm()
     assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (4, 4)
@@ -158,7 +158,7 @@ def test_provider_knows_whether_the_vendor_has_received_a_scale_up(yard: Operati
 def test_provider_scale_up_that_was_only_announced_counts_as_not_received(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 3)
-    answer = yard.ask(lambda provider: provider.grow(order))
+    answer = yard.ask(lambda provider: provider.scale_up(order))
     if not isinstance(answer, InProgress) or answer.step != "announce":
         return  # this vendor needs no announcement
     announced = _next_attempt(order.with_status(step=answer.step, data=answer.data))

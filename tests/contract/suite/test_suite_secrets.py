@@ -32,7 +32,7 @@ def test_provider_wrong_credential_is_unauthorized_and_changes_nothing(yard: Ope
         yard.provider("wrong").observe(yard.bench.nodes())
     assert len(yard.bench.calls()) <= 4
     wrong = [yard.provider("wrong") for _ in range(2)]
-    answers = [yard.ask(lambda _: wrong[0].grow(order)), yard.ask(lambda _: wrong[1].remove(removal))]
+    answers = [yard.ask(lambda _: wrong[0].scale_up(order)), yard.ask(lambda _: wrong[1].delete_nodes(removal))]
     assert [class_of(answer) for answer in answers] == ["Unauthorized"] * 2
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 
@@ -44,7 +44,7 @@ def test_provider_reads_a_credential_rotated_during_a_pass(yard: OperationDriver
     assert len(provider.observe(yard.bench.nodes()).groups) == 1
     yard.provider("rotated")
     assert len(provider.observe(yard.bench.nodes()).groups) == 1
-    yard.ask(lambda _: provider.grow(order))
+    yard.ask(lambda _: provider.scale_up(order))
     assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (3, 3)
 
@@ -56,7 +56,7 @@ def test_provider_reads_a_credential_rotated_during_a_removal(yard: OperationDri
     provider = yard.provider()
     provider.observe(yard.bench.nodes())
     yard.provider("rotated")
-    yard.ask(lambda _: provider.remove(order))
+    yard.ask(lambda _: provider.delete_nodes(order))
     assert isinstance(yard.drive(order), Succeeded)
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[1:])
 
@@ -71,7 +71,7 @@ def test_provider_sends_no_credential_to_an_unverified_server(yard: OperationDri
         provider.observe(yard.bench.nodes())
     assert raised.value.error_class == "Transient"
     with pytest.raises(ProviderError) as raised:
-        provider.grow(order)
+        provider.scale_up(order)
     assert raised.value.error_class == "Transient"
     assert not yard.bench.calls()
     assert yard.bench.target(group) == 1

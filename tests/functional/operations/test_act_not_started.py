@@ -77,7 +77,7 @@ def test_scale_up_whose_first_invocation_died_counts_as_started(stage: Operation
 
 def test_scale_up_throttled_by_the_vendor_past_its_deadline_is_backed_off(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
+    stage.provider.fail_next("scale_up", errors.Throttled("slow down", retry_after=300.0))
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"

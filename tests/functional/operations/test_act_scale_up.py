@@ -82,7 +82,7 @@ def test_scale_up_is_reported_in_journal_events_and_metrics(stage: OperationHarn
 
 def test_failed_scale_up_backs_off_by_error_class_and_requests_a_plan_at_once(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.provider.fail_next("grow", errors.OutOfStock("none left", code="ZONE_STOCK"))
+    stage.provider.fail_next("scale_up", errors.OutOfStock("none left", code="ZONE_STOCK"))
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
     ended = stage.now(operation)
@@ -136,7 +136,7 @@ def test_duplicate_message_of_a_finished_step_does_nothing(stage: OperationHarne
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.deliver_later(operation.spec.id)
     stage.play()
-    assert stage.provider.calls == ["grow"]
+    assert stage.provider.calls == ["scale_up"]
 
 
 def test_early_message_is_requeued_until_due(stage: OperationHarness) -> None:

@@ -42,7 +42,7 @@ def test_CCE_A9_2_deletion_of_a_broken_instance_triggers_a_pass_within_a_minute(
     text = POLICY.format(name=stage.name, mode="active") + "  scanInterval: 1h\n"
     stage.store.policies.put(stage.name, text, "hourly", 1)
     group = f"g-{stage.name}"
-    stage.provider.add_pool(group, template=Node("t", {}, ROOM, ROOM))
+    stage.provider.add_pool(group, template_node=Node("t", {}, ROOM, ROOM))
     stage.provider.spoil(group, BROKEN)
     _waits(stage)
     _pass(stage)

@@ -32,7 +32,7 @@ class Arrivals:
         self.plans: list[tuple[float, int]] = []
         room = {"cpu": 30_000, "memory": 64 << 30, "pods": 110}
         stage.policy()
-        stage.provider.add_pool("g", template=Node(name="template", labels={}, allocatable=room, capacity=room))
+        stage.provider.add_pool("g", template_node=Node(name="template", labels={}, allocatable=room, capacity=room))
         stage.replace(sleep=self.sleep, sender=self)
         stage.at_checkpoint["reconcile:observed"] = lambda: self.sleep(READING)
         stage.at_checkpoint["reconcile:saved"] = self._note

@@ -21,7 +21,7 @@ def _group(stage: OperationHarness, name: str) -> None:
     """An empty group whose nodes have its name as a label. Its name is unique, because groups belong to one cluster and
     all tests share a table."""
     room = {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
-    stage.provider.add_pool(f"{name}-{stage.name}", template=Node(name, {"of": name}, room, room))
+    stage.provider.add_pool(f"{name}-{stage.name}", template_node=Node(name, {"of": name}, room, room))
 
 
 def _pending(stage: OperationHarness, name: str, **spec: Any) -> None:

@@ -25,7 +25,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 40
 
 def impatient(server: HttpScript | ByteScript, patience: ReadBounds = SHORT, **more: Any) -> KubeClient:
     return KubeClient(
-        Known(KubeCredential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, patience=patience, **more
+        Known(KubeCredential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, bounds=patience, **more
     )
 
 

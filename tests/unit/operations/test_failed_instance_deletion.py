@@ -17,10 +17,10 @@ class DiscardReleaseRequest(InMemoryProvider):
         super().__init__()
         self.released: list[str] = []
 
-    def release(self, operation: Operation) -> bool:
+    def cancel_delete(self, operation: Operation) -> bool:
         """See Provider."""
         self.released += [target.handle for target in operation.spec.targets]
-        return super().release(operation)
+        return super().cancel_delete(operation)
 
 
 def _story() -> tuple[OperationFixture, DiscardReleaseRequest]:
@@ -56,7 +56,7 @@ def test_delete_instances_of_a_dead_attempt_is_rolled_back_once_joined() -> None
 
 def test_delete_instances_refusal_is_the_outcome_after_the_rollback() -> None:
     fixture, provider = _story()
-    provider.fail_next("remove", errors.Unauthorized("no"))
+    provider.fail_next("delete_nodes", errors.Unauthorized("no"))
     outcome = fixture.play(_discard())
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Unauthorized"
@@ -66,7 +66,7 @@ def test_delete_instances_refusal_is_the_outcome_after_the_rollback() -> None:
 def test_delete_instances_counts_a_vanished_machine_as_deleted() -> None:
     fixture, provider = _story()
     fixture.play(grow(2, 3))
-    provider.fail_next("remove", errors.Unauthorized("no"), late=True)
+    provider.fail_next("delete_nodes", errors.Unauthorized("no"), late=True)
     late = make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))
     assert isinstance(fixture.play(late), Succeeded)
     assert provider.deleted == ["g-3"]

@@ -43,7 +43,7 @@ def test_removal_of_several_nodes_is_one_provider_call() -> None:
     fixture = OperationFixture()
     fixture.group(4)
     assert fixture.play(remove("g-1", "g-2", "g-4")) == Succeeded({"removed": 3, "nodes": "g-1,g-2,g-4"})
-    assert fixture.provider.calls == ["remove"]
+    assert fixture.provider.calls == ["delete_nodes"]
 
 
 def test_removal_of_one_blocked_node_does_not_block_the_others() -> None:
@@ -187,7 +187,7 @@ def test_removal_refused_by_the_provider_leaves_no_trace_on_nodes() -> None:
 def test_removal_refused_credential_rolls_back_and_keeps_its_class() -> None:
     fixture = OperationFixture()
     fixture.group(1)
-    fixture.provider.fail_next("remove", errors.Unauthorized("credentials refused", code="401"))
+    fixture.provider.fail_next("delete_nodes", errors.Unauthorized("credentials refused", code="401"))
     outcome = fixture.play(remove("g-1"))
     assert outcome == Failed("Unauthorized", "node g-1: credentials refused", code="401", facts={"kept": 1})
     assert kept(fixture, "g-1")
@@ -196,7 +196,7 @@ def test_removal_refused_credential_rolls_back_and_keeps_its_class() -> None:
 def test_removal_with_a_lost_answer_deletes_no_other_machine() -> None:
     fixture = OperationFixture()
     fixture.group(3)
-    fixture.provider.fail_next("remove", errors.Transient("reset"), late=True)
+    fixture.provider.fail_next("delete_nodes", errors.Transient("reset"), late=True)
     assert isinstance(fixture.play(remove("g-2")), Succeeded)
     assert fixture.provider.deleted == ["g-2"]
     assert fixture.provider.pools["g"].target == 2
@@ -280,7 +280,7 @@ def test_removal_refused_by_the_vendor_returns_the_node() -> None:
     fixture = OperationFixture()
     fixture.group(1)
     operation = fixture.play_until(remove("g-1"), "delete")
-    fixture.provider.fail_next("remove", errors.Unauthorized("no"))
+    fixture.provider.fail_next("delete_nodes", errors.Unauthorized("no"))
     outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Unauthorized"
@@ -292,7 +292,7 @@ def test_drained_node_waits_for_the_vendor_as_long_as_needed() -> None:
     fixture.group(2)
     operation = fixture.play_until(remove("g-1"), "delete")
     fixture.provider.fail_next(
-        "remove", errors.Conflict("another change of the pool is under way", code="busy"), times=MAX_TRIES + 5
+        "delete_nodes", errors.Conflict("another change of the pool is under way", code="busy"), times=MAX_TRIES + 5
     )
     assert isinstance(fixture.play(operation), Succeeded)
     assert fixture.provider.deleted == ["g-1"]
@@ -302,7 +302,7 @@ def test_removal_ends_after_some_attempts_for_any_other_conflict() -> None:
     fixture = OperationFixture()
     fixture.group(2)
     operation = fixture.play_until(remove("g-1"), "delete")
-    fixture.provider.fail_next("remove", errors.Conflict("no"), times=MAX_TRIES + 5)
+    fixture.provider.fail_next("delete_nodes", errors.Conflict("no"), times=MAX_TRIES + 5)
     outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, fixture.provider.deleted) == ("Conflict", [])

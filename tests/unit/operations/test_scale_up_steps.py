@@ -30,7 +30,7 @@ def test_scale_up_that_takes_time_is_polled_in_later_messages() -> None:
     fixture = OperationFixture(polls=3)
     fixture.group(2)
     assert isinstance(fixture.play(grow(2, 5)), Succeeded)
-    assert fixture.provider.calls == ["grow", "poll", "poll", "poll"]
+    assert fixture.provider.calls == ["scale_up", "poll", "poll", "poll"]
     assert fixture.now == START + 15.0
 
 
@@ -45,7 +45,7 @@ def test_scale_up_killed_after_any_call_never_buys_twice(kill_at: int) -> None:
 def test_scale_up_with_a_lost_answer_is_checked_and_never_buys_twice() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", errors.Transient("connection reset"), late=True)
+    fixture.provider.fail_next("scale_up", errors.Transient("connection reset"), late=True)
     assert isinstance(fixture.play(grow(2, 5)), Succeeded)
     assert fixture.provider.purchases == [Purchase("grow-1", "g", 3)]
 
@@ -54,7 +54,7 @@ def test_scale_up_with_a_lost_answer_is_checked_and_never_buys_twice() -> None:
 def test_scale_up_temporary_error_is_retried_later(error: errors.ProviderError) -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", error, times=2)
+    fixture.provider.fail_next("scale_up", error, times=2)
     assert isinstance(fixture.play(grow(2, 5)), Succeeded)
     assert 15.0 <= fixture.now - START <= 18.75
 
@@ -62,7 +62,7 @@ def test_scale_up_temporary_error_is_retried_later(error: errors.ProviderError) 
 def test_scale_up_observes_the_vendors_retry_delay() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", errors.Throttled("slow down", retry_after=42.0))
+    fixture.provider.fail_next("scale_up", errors.Throttled("slow down", retry_after=42.0))
     fixture.play(grow(2, 5))
     assert 42.0 <= fixture.now - START <= 53.0
 
@@ -82,7 +82,7 @@ def test_scale_up_observes_the_vendors_retry_delay() -> None:
 def test_scale_up_permanent_error_fails_at_once_with_its_class(error: errors.ProviderError) -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", error)
+    fixture.provider.fail_next("scale_up", error)
     assert fixture.play(grow(2, 5)) == Failed(type(error).__name__, error.message, code=error.code)
     assert fixture.now == START
 
@@ -90,7 +90,7 @@ def test_scale_up_permanent_error_fails_at_once_with_its_class(error: errors.Pro
 def test_scale_up_retries_are_bounded() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", errors.Throttled("slow down"), times=100)
+    fixture.provider.fail_next("scale_up", errors.Throttled("slow down"), times=100)
     outcome = fixture.play(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Throttled"
@@ -109,7 +109,7 @@ def test_scale_up_counts_only_consecutive_errors() -> None:
 def test_scale_up_deadline_names_the_step_and_the_last_error() -> None:
     fixture = OperationFixture()
     fixture.group(2)
-    fixture.provider.fail_next("grow", errors.Throttled("slow down", retry_after=200.0), times=100)
+    fixture.provider.fail_next("scale_up", errors.Throttled("slow down", retry_after=200.0), times=100)
     outcome = fixture.play(grow(2, 5, deadline=START + 300.0))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "DeadlineExceeded"
@@ -162,7 +162,7 @@ def test_delete_instances_spares_all_where_a_node_has_the_name_of_one(name: str)
     targets = (RemovalTarget("", "memory://a", "gone"), RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"))
     outcome = fixture.play(make(OperationKind.DELETE_INSTANCES, targets=targets))
     assert isinstance(outcome, Failed if name == "g-1" else Succeeded)
-    assert fixture.provider.calls == ([] if name == "g-1" else ["remove"])
+    assert fixture.provider.calls == ([] if name == "g-1" else ["delete_nodes"])
 
 
 def test_delete_instances_may_go_below_the_minimum() -> None:
@@ -214,7 +214,7 @@ class _Announcing:
     def __init__(self) -> None:
         self.ordered: list[str] = []
 
-    def grow(self, operation: Operation) -> Outcome:
+    def scale_up(self, operation: Operation) -> Outcome:
         if "lot" not in operation.status.data:
             return InProgress(0.0, ANNOUNCED, {"lot": "0"})
         self.ordered.append(operation.spec.id)
@@ -291,7 +291,7 @@ def test_scale_up_after_a_break_buys_nothing_for_a_pod_that_no_longer_waits(
     pod(fixture)
     outcome = judged(fixture, grow(2, 5, pods=(POD,), **AFTER_A_BREAK))
     assert is_given_up(outcome)
-    assert "grow" not in fixture.provider.calls
+    assert "scale_up" not in fixture.provider.calls
 
 
 @each_row("pod", [waits, is_on_a_node_that_is_removed])
@@ -308,7 +308,7 @@ def test_scale_up_after_a_break_follows_what_the_vendor_has_received() -> None:
     fixture = OperationFixture(polls=1)
     fixture.group(2)
     first = grow(2, 5, pods=(POD,))
-    fixture.provider.grow(first)
+    fixture.provider.scale_up(first)
     assert isinstance(judged(fixture, grow(2, 5, pods=(POD,), **AFTER_A_BREAK)), InProgress)
     assert fixture.provider.purchases == [Purchase("grow-1", "g", 3)]
 
@@ -342,5 +342,5 @@ def test_scale_up_whose_pods_cannot_be_read_now_asks_again_later() -> None:
     operation = grow(2, 5, pods=(POD,), **AFTER_A_BREAK)
     later, outcome = fixture.step(operation)
     assert isinstance(outcome, InProgress)
-    assert "grow" not in fixture.provider.calls
+    assert "scale_up" not in fixture.provider.calls
     assert isinstance(judged(fixture, later), Succeeded)

@@ -146,4 +146,4 @@ def test_capi_errors_of_management_cluster_access_have_their_class(
     with pytest.raises(cls, match="management cluster cannot be reached"):
         provider.observe(())
     with pytest.raises(cls):
-        provider.release(operation(OperationKind.DELETE_NODES, 2, 1, 0))
+        provider.cancel_delete(operation(OperationKind.DELETE_NODES, 2, 1, 0))

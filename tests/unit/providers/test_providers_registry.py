@@ -112,7 +112,7 @@ def test_registry_replaces_an_unbuildable_provider_by_one_that_says_why(
     absent = made[name]
     with pytest.raises(InvalidRequest, match=why):
         absent.observe(())
-    for question in (absent.grow, absent.remove, absent.poll, absent.shrink_target):
+    for question in (absent.scale_up, absent.delete_nodes, absent.poll, absent.decrease_target):
         with pytest.raises(InvalidRequest, match=why):
             question(ANY)
 

@@ -82,49 +82,51 @@ class Volumes:
             found = self._counting[cls] = binding.counting(self._of(cls).waiting)
         return found
 
-    def one_by_one(self, cls: int, held: ClaimedVolumes) -> bool:
+    def one_by_one(self, cls: int, claimed: ClaimedVolumes) -> bool:
         """Return whether a pod of a class takes a volume that affects the next pod, so that pods must be placed one at
         a time."""
         wants = [
             want for want in self.counting(cls) if want.claim.namespace or not binding.made_anywhere(want, self._stock)
         ]
-        return bool(wants) and held.unsettled(wants)
+        return bool(wants) and claimed.unsettled(wants)
 
-    def left(self, cls: int, table: NodeTable, held: ClaimedVolumes) -> Bools:
+    def left(self, cls: int, table: NodeTable, claimed: ClaimedVolumes) -> Bools:
         """Return the rows on which the claims of a class can be bound after these volumes were taken."""
         everywhere: Bools = np.ones(len(table), dtype=np.bool_)
-        allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
-        zones = topology.zones_of(self._given(cls, held))
+        allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, claimed)
+        zones = topology.zones_of(self._given(cls, claimed))
         return allowed & topology.zones(zones, table) if zones else allowed
 
-    def _given(self, cls: int, held: ClaimedVolumes) -> list[PersistentVolume]:
+    def _given(self, cls: int, claimed: ClaimedVolumes) -> list[PersistentVolume]:
         """Return the volumes that claims of a class have already taken."""
-        return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
+        return [volume for want in self._of(cls).waiting if (volume := claimed.given(want)) is not None]
 
-    def bindable(self, cls: int, node: Node, held: ClaimedVolumes) -> bool:
+    def bindable(self, cls: int, node: Node, claimed: ClaimedVolumes) -> bool:
         """Return whether the claims can be bound on one node, which need not exist yet."""
-        given = self._given(cls, held)
+        given = self._given(cls, claimed)
         reached = all(topology.one_matches(volume.node_terms, node) for volume in given)
         return (
             reached
             and not topology.wrong_zone(topology.zones_of(given), node.labels)
-            and (not binding.reasons(self._of(cls).waiting, self._stock, node, held))
+            and (not binding.reasons(self._of(cls).waiting, self._stock, node, claimed))
         )
 
-    def reasons(self, cls: int, table: NodeTable, row: int, held: ClaimedVolumes | None = None) -> tuple[Reason, ...]:
+    def reasons(
+        self, cls: int, table: NodeTable, row: int, claimed: ClaimedVolumes | None = None
+    ) -> tuple[Reason, ...]:
         """Return why a row fails: all reasons of the first failing predicate, () where `mask` and `left` are true."""
         wants, node = self._of(cls), table.nodes[row]
         if wants.nowhere is not None:
             return (wants.nowhere,)
         if restrictions.conflict(wants.disks, self._running.disks.get(node.name, ())):
             return (Reason.of(ReasonCode.DISK_CONFLICT),)
-        given = self._given(cls, held) if held else []
+        given = self._given(cls, claimed) if claimed else []
         found = [
             Reason.of(ReasonCode.VOLUME_NODE_AFFINITY, volume=volume.name)
             for volume in (*(volume for volume, _ in wants.bound), *given)
             if not topology.one_matches(volume.node_terms, node)
         ][:1]
-        found += binding.reasons(wants.waiting, self._stock, node, held)
+        found += binding.reasons(wants.waiting, self._stock, node, claimed)
         if not found:
             zone = topology.wrong_zone((*wants.zones, *topology.zones_of(given)), node.labels)
             found = [Reason.of(ReasonCode.VOLUME_ZONE, volume=zone)] if zone else []

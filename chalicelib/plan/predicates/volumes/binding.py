@@ -22,24 +22,26 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 def mask(
-    waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: ClaimedVolumes | None = None
+    waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, claimed: ClaimedVolumes | None = None
 ) -> Bools:
-    """Return the rows where every claim can be bound; among: the rows to check; held: volumes taken by pods placed in
-    this pass."""
+    """Return the rows where every claim can be bound; among: the rows to check; claimed: volumes taken by pods placed
+    in this pass."""
     allowed: Bools = among.copy()
     made: Bools = np.ones(len(table), dtype=np.bool_)
-    given = [volume for want in waiting if held and (volume := held.given(want)) is not None]
+    given = [volume for want in waiting if claimed and (volume := claimed.given(want)) is not None]
     for volume in given:
         allowed &= topology.rows(topology.places([volume.node_terms]), table)
-    waiting = [want for want in waiting if not held or held.given(want) is None]
+    waiting = [want for want in waiting if not claimed or claimed.given(want) is None]
     for want in waiting:
         can_make = _can_make(want, stock, table)
         made &= can_make
-        found = _promised(want, table) & can_make if want.claim.selected_node else _found(want, table, held) | can_make
+        found = (
+            _promised(want, table) & can_make if want.claim.selected_node else _found(want, table, claimed) | can_make
+        )
         allowed &= found
     if _compete(waiting):
         for row in np.flatnonzero(allowed & ~made).tolist():
-            allowed[row] = not reasons(waiting, stock, table.nodes[row], held)
+            allowed[row] = not reasons(waiting, stock, table.nodes[row], claimed)
     return allowed
 
 
@@ -48,53 +50,53 @@ def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
     return tuple(want for want in waiting if want.free.volumes and not want.reserved and not want.claim.selected_node)
 
 
-def made_anywhere(want: Waiting, stock: Stock) -> bool:
+def made_anywhere(waiting: Waiting, stock: Stock) -> bool:
     """Return whether a volume can be provisioned for a claim on any node, so that it needs none of the free ones."""
-    return want.provisions and want.cls.topologies is None and not _is_counted(want, stock)
+    return waiting.provisions and waiting.cls.topologies is None and not _is_counted(waiting, stock)
 
 
-def _promised(want: Waiting, table: NodeTable) -> Bools:
+def _promised(waiting: Waiting, table: NodeTable) -> Bools:
     """Return the row of the node that the claim is assigned to; never the row of a template."""
     only: Bools = np.zeros(len(table), dtype=np.bool_)
-    row = table.index.get(want.claim.selected_node)
+    row = table.index.get(waiting.claim.selected_node)
     if row is not None:
         only[row] = True
     return only
 
 
-def _found(want: Waiting, table: NodeTable, held: ClaimedVolumes | None) -> Bools:
+def _found(waiting: Waiting, table: NodeTable, claimed: ClaimedVolumes | None) -> Bools:
     """Return the rows with a free volume for a claim, ignoring the other claims of its pod."""
-    if want.reserved:
-        return topology.rows(topology.places([want.reserved[0].node_terms]), table)
-    return topology.rows(held.places(want) if held else want.free.places, table)
+    if waiting.reserved:
+        return topology.rows(topology.places([waiting.reserved[0].node_terms]), table)
+    return topology.rows(claimed.places(waiting) if claimed else waiting.free.places, table)
 
 
-def _can_make(want: Waiting, stock: Stock, table: NodeTable) -> Bools:
+def _can_make(waiting: Waiting, stock: Stock, table: NodeTable) -> Bools:
     """Return the rows where the claim's storage class can provision a volume of its size."""
-    allowed: Bools = np.full(len(table), want.provisions, dtype=np.bool_)
-    if not want.provisions:
+    allowed: Bools = np.full(len(table), waiting.provisions, dtype=np.bool_)
+    if not waiting.provisions:
         return allowed
-    if want.cls.topologies is not None:
-        allowed &= topology.rows(topology.places([want.cls.topologies]), table)
-    if _is_counted(want, stock):
+    if waiting.cls.topologies is not None:
+        allowed &= topology.rows(topology.places([waiting.cls.topologies]), table)
+    if _is_counted(waiting, stock):
         room: Bools = np.zeros(len(table), dtype=np.bool_)
-        for capacity in _big_enough(want, stock):
+        for capacity in _big_enough(waiting, stock):
             if capacity.node_topology is not None:
                 room |= topology.selected(capacity.node_topology, table)
         allowed &= room
     return allowed
 
 
-def _is_counted(want: Waiting, stock: Stock) -> bool:
-    return want.claim.request > 0 and want.cls.provisioner in stock.publishing
+def _is_counted(waiting: Waiting, stock: Stock) -> bool:
+    return waiting.claim.request > 0 and waiting.cls.provisioner in stock.publishing
 
 
-def _big_enough(want: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
+def _big_enough(waiting: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
     """Yield the capacities for a volume of the claim's size, by the maximum volume size if the driver reports one,
     otherwise by the remaining capacity."""
-    for capacity in stock.capacities.get(want.cls.name, ()):
+    for capacity in stock.capacities.get(waiting.cls.name, ()):
         limit = capacity.capacity if capacity.largest is None else capacity.largest
-        if limit is not None and limit >= want.claim.request:
+        if limit is not None and limit >= waiting.claim.request:
             yield capacity
 
 
@@ -107,15 +109,17 @@ def _compete(waiting: Sequence[Waiting]) -> bool:
     return len(names) > len(set(names))
 
 
-def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: ClaimedVolumes | None = None) -> list[Reason]:
+def reasons(
+    waiting: Sequence[Waiting], stock: Stock, node: Node, claimed: ClaimedVolumes | None = None
+) -> list[Reason]:
     """Return what prevents the claims from being bound on one node, [] if nothing does. Claims that have taken a volume
     count as bound."""
-    waiting = [want for want in waiting if not held or held.given(want) is None]
+    waiting = [want for want in waiting if not claimed or claimed.given(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:
             return [Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)]
     to_make = [want for want in waiting if want.claim.selected_node]
-    taken: set[str] = set(held.taken() if held else ())
+    taken: set[str] = set(claimed.taken() if claimed else ())
     for want in waiting:
         if not want.claim.selected_node:
             chosen = _choose(want, node, taken)
@@ -128,21 +132,21 @@ def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: ClaimedV
     return [first] if first is not None else []
 
 
-def _why_not_made(want: Waiting, stock: Stock, node: Node) -> Reason | None:
-    if not want.provisions or not topology.one_matches(want.cls.topologies, node):
-        return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)
-    if _is_counted(want, stock) and not any(
+def _why_not_made(waiting: Waiting, stock: Stock, node: Node) -> Reason | None:
+    if not waiting.provisions or not topology.one_matches(waiting.cls.topologies, node):
+        return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=waiting.claim.name)
+    if _is_counted(waiting, stock) and not any(
         capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
-        for capacity in _big_enough(want, stock)
+        for capacity in _big_enough(waiting, stock)
     ):
-        return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=want.claim.name)
+        return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=waiting.claim.name)
     return None
 
 
-def _choose(want: Waiting, node: Node, taken: set[str]) -> PersistentVolume | None:
-    reserved = next((volume for volume in want.reserved if volume.name not in taken), None)
+def _choose(waiting: Waiting, node: Node, taken: set[str]) -> PersistentVolume | None:
+    reserved = next((volume for volume in waiting.reserved if volume.name not in taken), None)
     if reserved is not None:
         return reserved if topology.one_matches(reserved.node_terms, node) else None
     return next(
-        (v for v in want.free.volumes if v.name not in taken and topology.one_matches(v.node_terms, node)), None
+        (v for v in waiting.free.volumes if v.name not in taken and topology.one_matches(v.node_terms, node)), None
     )

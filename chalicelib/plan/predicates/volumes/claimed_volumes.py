@@ -27,8 +27,8 @@ class _Slot:
     """A claim and the free volume that it takes; None: one is provisioned for it. nodes: row -> the node and its
     users."""
 
-    def __init__(self, want: Waiting) -> None:
-        self.want = want
+    def __init__(self, waiting: Waiting) -> None:
+        self.want = waiting
         self.volume: PersistentVolume | None = None
         self.nodes: dict[int, tuple[Node, int]] = {}
 
@@ -80,14 +80,14 @@ class ClaimedVolumes:
         """Return the names of the taken volumes."""
         return self._holders
 
-    def given(self, want: Waiting) -> PersistentVolume | None:
+    def given(self, waiting: Waiting) -> PersistentVolume | None:
         """Return the volume that a claim has taken, if any."""
-        slot = self._named.get(want.claim.key) if want.claim.namespace else None
+        slot = self._named.get(waiting.claim.key) if waiting.claim.namespace else None
         return slot.volume if slot is not None else None
 
-    def places(self, want: Waiting) -> Places:
+    def places(self, waiting: Waiting) -> Places:
         """Return where one of the remaining volumes suits a claim."""
-        return self._of(want.free).places
+        return self._of(waiting.free).places
 
     def unsettled(self, wants: Iterable[Waiting]) -> bool:
         """Return whether a pod with these claims takes a volume that the next such pod would also have counted on."""

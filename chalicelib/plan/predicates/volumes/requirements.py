@@ -159,23 +159,23 @@ class Needs(msgspec.Struct, frozen=True):
     own: tuple[str, ...] = ()
 
 
-def needs(cls: PodClass, stock: Stock) -> Needs:
+def needs(pod_class: PodClass, stock: Stock) -> Needs:
     """Return the volume requirements of a class."""
-    unknown = next((v.kind for v in cls.volumes if v.kind not in _KNOWN), None)
+    unknown = next((v.kind for v in pod_class.volumes if v.kind not in _KNOWN), None)
     if unknown is not None:
         return Needs(nowhere=Reason.of(ReasonCode.NOT_SIMULATED, what="volumes"))
-    named = [(v, _claim(v, cls.namespace, stock)) for v in cls.volumes if v.claim or v.template is not None]
+    named = [(v, _claim(v, pod_class.namespace, stock)) for v in pod_class.volumes if v.claim or v.template is not None]
     claims = [claim for _, claim in named if claim is not None]
     bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
     from_claims = [claim for v, claim in named if claim is not None and v.kind == "persistentVolumeClaim"]
-    found = [stock.attachments(cls.namespace, v, v.claim) for v in cls.volumes]
+    found = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
     return Needs(
         nowhere=_nowhere(named, stock),
         bound=tuple((volume, places([volume.node_terms])) for volume in bound),
         waiting=_waiting([claim for claim in claims if not claim.volume], stock),
         zones=zones_of(stock.volumes[claim.volume] for claim in from_claims if claim.volume in stock.volumes),
         exclusive=tuple(sorted({claim.key for claim in from_claims if _ONE_POD in claim.access_modes})),
-        disks=tuple(v for v in cls.volumes if v.kind in CONFLICTING),
+        disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
         shared=frozenset(attachment for attachment in found if attachment is not None),
         own=tuple(
             made[0]

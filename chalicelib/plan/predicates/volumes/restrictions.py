@@ -16,14 +16,14 @@ def conflict(wanted: Collection[Volume], held: Collection[Volume]) -> bool:
     return any(_same(one, other) for one in wanted for other in held)
 
 
-def _same(one: Volume, other: Volume) -> bool:
+def _same(volume: Volume, other_volume: Volume) -> bool:
     """Return whether two disks conflict. An EBS volume is exclusive to one pod, even for reading; other disks may be
     shared for reading. RBD images are equal only if they have a monitor in common."""
-    if (one.kind, one.disk) != (other.kind, other.disk):
+    if (volume.kind, volume.disk) != (other_volume.kind, other_volume.disk):
         return False
-    if one.kind == "rbd" and not set(one.monitors) & set(other.monitors):
+    if volume.kind == "rbd" and not set(volume.monitors) & set(other_volume.monitors):
         return False
-    return one.kind == "awsElasticBlockStore" or not (one.read_only and other.read_only)
+    return volume.kind == "awsElasticBlockStore" or not (volume.read_only and other_volume.read_only)
 
 
 def mask(wanted: Collection[Volume], held: Mapping[str, Collection[Volume]], table: NodeTable) -> Bools:

@@ -54,12 +54,12 @@ def places(selectors: Iterable[tuple[NodeTerm, ...] | None]) -> Places:
     return Places(values={key: frozenset(some) for key, some in values.items()}, terms=tuple(rest))
 
 
-def rows(where: Places, table: NodeTable) -> Bools:
+def rows(places: Places, table: NodeTable) -> Bools:
     """Return the rows in these places; an empty term matches none."""
-    allowed: Bools = np.full(len(table), where.everywhere, dtype=np.bool_)
-    for key, values in where.values.items():
+    allowed: Bools = np.full(len(table), places.everywhere, dtype=np.bool_)
+    for key, values in places.values.items():
         allowed |= _among(*table.label(key), values)
-    for term in where.terms:
+    for term in places.terms:
         if term.expressions or term.fields:
             allowed |= _all(term.expressions, table) & _fields(term.fields, table)
     return allowed

@@ -49,10 +49,10 @@ BEFORE_BUDGETS = RULES[:-1]
 """The rules whose verdict does not change during planning."""
 
 
-def assess(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict:
+def assess(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict:
     """Return the verdict of the first decisive rule, or "movable" if there is none."""
     for _, rule in RULES:
-        verdict = rule(pod, cls, context)
+        verdict = rule(pod, pod_class, context)
         if verdict is not None:
             return verdict
     return MOVABLE

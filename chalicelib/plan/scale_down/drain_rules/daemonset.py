@@ -6,7 +6,7 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, DrainContext, Verdict
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
-    return EVICT if cls.is_daemonset else None
+    return EVICT if pod_class.is_daemonset else None

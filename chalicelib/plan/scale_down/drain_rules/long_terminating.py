@@ -7,7 +7,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, DrainContext, V
 from chalicelib.plan.scale_down.utilization import is_long_terminating
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
-    del cls
+    del pod_class
     return SKIP if is_long_terminating(pod, context.now) else None

@@ -8,7 +8,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
-    return block(Reason.of(ReasonCode.NOT_SAFE_TO_EVICT)) if cls.safe_to_evict == "false" else None
+    return block(Reason.of(ReasonCode.NOT_SAFE_TO_EVICT)) if pod_class.safe_to_evict == "false" else None

@@ -6,7 +6,7 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.plan.scale_down.drain_rules.verdict import WAIT, DrainContext, Verdict
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
-    return WAIT if cls.safe_to_evict == "on-completion" else None
+    return WAIT if pod_class.safe_to_evict == "on-completion" else None

@@ -8,8 +8,8 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
-    del cls
+    del pod_class
     spent = next((name for name in context.budgets.spent_by(pod) if context.budgets.left(name) < 1), None)
     return block(Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent)) if spent is not None else None

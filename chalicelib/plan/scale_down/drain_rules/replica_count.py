@@ -10,12 +10,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
-    if cls.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
+    if pod_class.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
         return None
-    kind, name = cls.owner.kind, cls.owner.name
-    if kind not in context.controller_kinds or not cls.owner.built_in:
+    kind, name = pod_class.owner.kind, pod_class.owner.name
+    if kind not in context.controller_kinds or not pod_class.owner.built_in:
         return None
     controller = context.controllers.get((kind, pod.namespace, name))
     if controller is None:

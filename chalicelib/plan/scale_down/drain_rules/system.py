@@ -8,9 +8,9 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
+def decide(pod: Pod, pod_class: PodClass, context: DrainContext) -> Verdict | None:
     """Return the verdict, or None to leave the pod to the next rule."""
-    del cls
+    del pod_class
     if not context.options.skip_nodes_with_system_pods or pod.namespace != "kube-system" or context.budgets.of(pod.cls):
         return None
     if context.now - pod.created > context.options.blocking_system_pod_disruption_timeout:

@@ -37,13 +37,13 @@ class PodsToMove(msgspec.Struct, frozen=True):
 class DrainabilityChecker:
     """The drain rules of one pass."""
 
-    def __init__(self, state: ClusterState, budgets: PdbTracker) -> None:
+    def __init__(self, state: ClusterState, pdbs: PdbTracker) -> None:
         snapshot = state.snapshot
-        self._state, self._classes, self._budgets = state, snapshot.classes, budgets
+        self._state, self._classes, self._budgets = state, snapshot.classes, pdbs
         self._context = DrainContext(
             now=state.now,
             options=state.options,
-            budgets=budgets,
+            budgets=pdbs,
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )

@@ -25,7 +25,7 @@ Order = Callable[[], Iterable[PodsToMove]]
 def thrifty(
     nodes: Sequence[PodsToMove],
     known: frozenset[str],
-    budgets: PdbTracker,
+    pdbs: PdbTracker,
     filled: dict[str, float],
     weight: float = 1.0,
 ) -> Iterator[PodsToMove]:
@@ -33,7 +33,7 @@ def thrifty(
     use; weight: how much that share matters compared with the budgets."""
 
     def price(moves: PodsToMove) -> float:
-        scarce = sum(count / left if (left := budgets.left(name)) > 0 else count for name, count in moves.used.items())
+        scarce = sum(count / left if (left := pdbs.left(name)) > 0 else count for name, count in moves.used.items())
         return scarce + weight * filled[moves.node.name]
 
     heap = [(_tier(moves, known), price(moves), moves.node.name, at) for at, moves in enumerate(nodes)]

@@ -104,20 +104,25 @@ class PodDestinations:
             len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._simulated.checkpoint()
         )
 
-    def rollback(self, mark: Checkpoint) -> None:
+    def rollback(self, checkpoint: Checkpoint) -> None:
         """Undo everything since a checkpoint."""
-        for row, cls in self._taken[mark.taken :]:
+        for row, cls in self._taken[checkpoint.taken :]:
             ask = self._asks[cls]
             assert ask is not None
             self._change(row, cls, ask, 1)
-        for row, cls in self._lifted[mark.lifted :]:
+        for row, cls in self._lifted[checkpoint.lifted :]:
             self.neighbours.count(cls, row, 1)
-        for row, cls, sign in self._odd[mark.odd :]:
+        for row, cls, sign in self._odd[checkpoint.odd :]:
             self.neighbours.follow(cls, row, -sign)
-        for kind, cls in self._full[mark.full :]:
+        for kind, cls in self._full[checkpoint.full :]:
             kind.full.discard(cls)
-        del self._taken[mark.taken :], self._lifted[mark.lifted :], self._odd[mark.odd :], self._full[mark.full :]
-        self._simulated.rollback(mark.simulated)
+        del (
+            self._taken[checkpoint.taken :],
+            self._lifted[checkpoint.lifted :],
+            self._odd[checkpoint.odd :],
+            self._full[checkpoint.full :],
+        )
+        self._simulated.rollback(checkpoint.simulated)
 
     def again(self) -> None:
         """Restore the initial state after everything was undone."""

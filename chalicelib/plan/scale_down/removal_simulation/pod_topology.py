@@ -131,8 +131,8 @@ class IncrementalPodTopology:
             self._of.setdefault(id(counter), []).append(found)
         return found
 
-    def _unopposed(self, repulsion: AntiAffinityTerm) -> Rule:
-        sums = self._sum(repulsion.counter, repulsion.key)
+    def _unopposed(self, term: AntiAffinityTerm) -> Rule:
+        sums = self._sum(term.counter, term.key)
         codes, pods = sums.codes, sums.pods
 
         def one(row: int) -> bool:
@@ -140,11 +140,11 @@ class IncrementalPodTopology:
 
         return one, lambda: np.append(pods == 0, True)[codes]
 
-    def _attracted(self, attraction: AffinityTerm) -> Rule:
-        parts = [self._sum(attraction.counter, key) for key in attraction.keys]
+    def _attracted(self, term: AffinityTerm) -> Rule:
+        parts = [self._sum(term.counter, key) for key in term.keys]
 
         def first() -> bool:
-            return attraction.own and not any(part.pods.any() for part in parts)
+            return term.own and not any(part.pods.any() for part in parts)
 
         def one(row: int) -> bool:
             if any(part.codes[row] < 0 for part in parts):
@@ -160,23 +160,23 @@ class IncrementalPodTopology:
 
         return one, every
 
-    def _level(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> Rule:
-        keys = needs.spread_keys
+    def _level(self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints) -> Rule:
+        keys = constraints.spread_keys
         sums = self._sum(
-            even.counter,
-            even.key,
-            (cls, even.honors_affinity, even.honors_taints),
-            self._simulated.counts_in_spread(cls, even, keys),
+            constraint.counter,
+            constraint.key,
+            (cls, constraint.honors_affinity, constraint.honors_taints),
+            self._simulated.counts_in_spread(cls, constraint, keys),
         )
-        minds = even.honors_taints and not self._simulated.tolerates_removal(cls)
-        self._even.append((sums, self._simulated.of_spread(cls, even, keys), minds))
-        codes, pods, many, own = sums.codes, sums.pods, sums.many, int(even.own)
+        minds = constraint.honors_taints and not self._simulated.tolerates_removal(cls)
+        self._even.append((sums, self._simulated.of_spread(cls, constraint, keys), minds))
+        codes, pods, many, own = sums.codes, sums.pods, sums.many, int(constraint.own)
 
         def least() -> int:
             counted = pods[many > 0]
-            return int(counted.min()) if len(counted) and len(counted) >= even.min_domains else 0
+            return int(counted.min()) if len(counted) and len(counted) >= constraint.min_domains else 0
 
         def one(row: int) -> bool:
-            return bool(codes[row] >= 0 and pods[codes[row]] + own - least() <= even.max_skew)
+            return bool(codes[row] >= 0 and pods[codes[row]] + own - least() <= constraint.max_skew)
 
-        return one, lambda: np.append(pods + own - least() <= even.max_skew, False)[codes]
+        return one, lambda: np.append(pods + own - least() <= constraint.max_skew, False)[codes]

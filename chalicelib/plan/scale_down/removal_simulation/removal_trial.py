@@ -79,9 +79,9 @@ class RemovalSimulation:
     them; drains: how many nodes may be drained at once."""
 
     def __init__(
-        self, simulated: SimulatedCluster, budgets: PdbTracker, staying: Ints, going: Ints, drains: int = 1
+        self, simulated: SimulatedCluster, pdbs: PdbTracker, staying: Ints, going: Ints, drains: int = 1
     ) -> None:
-        self._simulated, self._budgets = simulated, budgets
+        self._simulated, self._budgets = simulated, pdbs
         self._places = PodDestinations(simulated, staying, going)
         self._start = self._places.checkpoint()
         self._reserve = HeadroomReserve(simulated, drains)

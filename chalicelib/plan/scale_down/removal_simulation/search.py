@@ -46,17 +46,17 @@ class Search:
         self,
         state: ClusterState,
         simulated: SimulatedCluster,
-        budgets: PdbTracker,
+        pdbs: PdbTracker,
         nodes: Sequence[PodsToMove],
         filled: dict[str, float],
         over: Callable[[], bool],
     ) -> None:
-        self._state, self._simulated, self._budgets = state, simulated, budgets
+        self._state, self._simulated, self._budgets = state, simulated, pdbs
         self._nodes, self._filled, self._over = nodes, filled, over
         self._known = frozenset(name for name, one in state.memory.nodes.items() if one.unneeded_since)
         self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, simulated.real // 100)
         self._cheap = self._cost <= WORK
-        self._trial = RemovalSimulation(simulated, budgets, *_preferred(simulated, nodes, filled), _at_once(state))
+        self._trial = RemovalSimulation(simulated, pdbs, *_preferred(simulated, nodes, filled), _at_once(state))
 
     def best(self) -> Found:
         """Return the best order's trial, whose moves stay in the simulated cluster."""

@@ -35,9 +35,9 @@ def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
 
 def balance(
     total: int,
-    best: NodeGroupState,
+    best_group: NodeGroupState,
     similar: Sequence[NodeGroupState],
-    ledger: ResourceLimiter,
+    limiter: ResourceLimiter,
     grown: Mapping[str, int] | None = None,
 ) -> list[tuple[str, int]]:
     """Return group -> nodes when `total` nodes of the best group are spread over it and its similar groups.
@@ -47,14 +47,14 @@ def balance(
     from the start. A zero-or-max group is never balanced. grown: nodes that the pass already gave each group. The
     limiter is not changed: the caller spends the room.
     """
-    assert best.template is not None
-    spare, given, room = ledger.copy(), grown or {}, ledger.room(best.template.node)
-    if best.group.options.zero_or_max:
-        return [(best.id, total)] if 0 < total <= room else []
+    assert best_group.template is not None
+    spare, given, room = limiter.copy(), grown or {}, limiter.room(best_group.template.node)
+    if best_group.group.options.zero_or_max:
+        return [(best_group.id, total)] if 0 < total <= room else []
     total = min(total, room)
     able = [
         (facts, facts.template.node)
-        for facts in (best, *similar)
+        for facts in (best_group, *similar)
         if facts.template is not None and spare.room(facts.template.node) > 0 and spare.pool_room(facts.group) > 0
     ]
     sizes = [(facts.target + given.get(facts.id, 0), facts.group.max) for facts, _ in able]

@@ -84,26 +84,28 @@ class Likeness:
         self._profiles: dict[str, _Profile] = {}
 
     def similar(
-        self, best: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
+        self, best_group: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
     ) -> list[NodeGroupState]:
-        """Return the ids of the groups similar to `best` that may grow together with it. takes: tells whether the pods
-        that `best` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
-        if best.template is None or best.group.options.zero_or_max:
+        """Return the ids of the groups similar to `best_group` that may grow together with it. takes: tells whether the
+        pods that `best_group` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
+        if best_group.template is None or best_group.group.options.zero_or_max:
             return []
-        mine = self._profile(best)
+        mine = self._profile(best_group)
         able = (
-            facts for facts in others if facts.id != best.id and may_grow(facts) and not facts.group.options.zero_or_max
+            facts
+            for facts in others
+            if facts.id != best_group.id and may_grow(facts) and not facts.group.options.zero_or_max
         )
         alike = (facts for facts in able if self._alike(mine, self._profile(facts)))
         return sorted((facts for facts in alike if takes is None or takes(facts)), key=lambda facts: facts.id)
 
-    def _profile(self, facts: NodeGroupState) -> _Profile:
-        known = self._profiles.get(facts.id)
+    def _profile(self, group: NodeGroupState) -> _Profile:
+        known = self._profiles.get(group.id)
         if known is None:
-            assert facts.template is not None
-            node = facts.template.node
+            assert group.template is not None
+            node = group.template.node
             free = dict(node.allocatable)
-            for cls in facts.template.daemons:
+            for cls in group.template.daemons:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
             labels = {
@@ -111,37 +113,37 @@ class Likeness:
             }
             if self._options.balancing_label:
                 labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
-            known = self._profiles[facts.id] = _Profile(
+            known = self._profiles[group.id] = _Profile(
                 labels, node.capacity or node.allocatable, node.allocatable, free
             )
         return known
 
-    def _alike(self, left: _Profile, right: _Profile) -> bool:
+    def _alike(self, profile: _Profile, other_profile: _Profile) -> bool:
         options = self._options
         # only these labels are compared; a group without one of them is similar to no other group
         if options.balancing_label:
-            return len(left.labels) == len(set(options.balancing_label)) and left.labels == right.labels
+            return len(profile.labels) == len(set(options.balancing_label)) and profile.labels == other_profile.labels
         return (
-            left.labels == right.labels
-            and left.capacity.keys() == right.capacity.keys()
+            profile.labels == other_profile.labels
+            and profile.capacity.keys() == other_profile.capacity.keys()
             and all(
-                _near(amount, right.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
-                for name, amount in left.capacity.items()
+                _near(amount, other_profile.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
+                for name, amount in profile.capacity.items()
             )
-            and _all_near(left.allocatable, right.allocatable, options.max_allocatable_difference_ratio)
-            and _all_near(left.free, right.free, options.max_free_difference_ratio)
+            and _all_near(profile.allocatable, other_profile.allocatable, options.max_allocatable_difference_ratio)
+            and _all_near(profile.free, other_profile.free, options.max_free_difference_ratio)
         )
 
 
 def similar_groups(
-    best: NodeGroupState,
+    best_group: NodeGroupState,
     others: Sequence[NodeGroupState],
     classes: Sequence[PodClass],
     options: Options,
     takes: Takes | None = None,
 ) -> list[NodeGroupState]:
     """Run `Likeness.similar` for a single question."""
-    return Likeness(classes, options).similar(best, others, takes)
+    return Likeness(classes, options).similar(best_group, others, takes)
 
 
 def _of_csi_driver(key: str) -> bool:

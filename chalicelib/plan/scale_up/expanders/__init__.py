@@ -28,7 +28,7 @@ EXPANDERS: dict[str, Expander] = {
 
 
 def choose_option(
-    options: Sequence[Option], chain: Sequence[str], situation: ExpanderContext
+    options: Sequence[Option], chain: Sequence[str], context: ExpanderContext
 ) -> tuple[Option | None, tuple[Reason, ...]]:
     """Return the option to take, None if none is left, and notes for Plan.notes (the same notes on every call of a
     pass).
@@ -39,7 +39,7 @@ def choose_option(
     the seed if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster
     Autoscaler always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
     """
-    left = preferred(sorted(options, key=lambda option: option.group), situation)
+    left = preferred(sorted(options, key=lambda option: option.group), context)
     notes = [
         Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
         for name in chain
@@ -48,7 +48,7 @@ def choose_option(
     for name in _filters(chain):
         if not left:
             break
-        left, reported = EXPANDERS[name](left, situation)
+        left, reported = EXPANDERS[name](left, context)
         notes += reported
         if len(left) == 1:
             break
@@ -56,7 +56,7 @@ def choose_option(
         return None, tuple(notes)
     most = max(option.preference for option in left)
     equal = [option for option in left if option.preference == most]
-    return (random_choice.random_option(equal, situation.seed) if RANDOM in chain else equal[0]), tuple(notes)
+    return (random_choice.random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
 
 
 def _filters(chain: Sequence[str]) -> list[str]:

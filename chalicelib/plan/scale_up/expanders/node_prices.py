@@ -94,12 +94,12 @@ def unpriced(node: Node, prices: NodePrices | None) -> str:
     return f"{name} is not in prices.instanceTypes" if name else "it has no instance type label, and no rate is given"
 
 
-def _by_rates(capacity: Amounts, prices: NodePrices) -> float | None:
+def _by_rates(amounts: Amounts, prices: NodePrices) -> float | None:
     if prices.cpu is None and prices.memory is None:
         return None
-    if prices.gpu is None and _gpus(capacity):
+    if prices.gpu is None and _gpus(amounts):
         return None
-    return Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(capacity)
+    return Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(amounts)
 
 
 def _core_rate(prices: NodePrices, nodes: Iterable[tuple[Node, float]]) -> float | None:

@@ -17,10 +17,10 @@ from chalicelib.plan.scale_up.expanders.context import ExpanderContext
 from chalicelib.plan.scale_up.option import Option
 
 
-def preferred(options: Sequence[Option], situation: ExpanderContext) -> list[Option]:
+def preferred(options: Sequence[Option], context: ExpanderContext) -> list[Option]:
     """Return the options, in the given order, without those that a higher-ranked option of the same pool makes
     unnecessary."""
-    ranks, pools = situation.group_ranks, situation.group_pools
+    ranks, pools = context.group_ranks, context.group_pools
     if not ranks or not pools:
         return list(options)
     by_pool: dict[str, list[Option]] = {}

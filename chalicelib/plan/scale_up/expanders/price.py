@@ -22,13 +22,13 @@ _GPU_UNFITNESS = 1000.0
 _ABSENT_FACTOR = 2.0
 
 
-def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
+def keep(options: Sequence[Option], context: ExpanderContext) -> Kept:
     """Return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the result
     may be empty."""
-    prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
+    prices, own = context.prices, [context.group_prices.get(option.group, 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
-        _priced(option, node_price(option.template, prices, price), rates, situation)
+        _priced(option, node_price(option.template, prices, price), rates, context)
         for option, price in zip(options, own, strict=True)
     ]
     notes = tuple(
@@ -45,7 +45,7 @@ def preferred_cores(cluster_nodes: int) -> int:
     return next((cores for most, cores in _PREFERRED if cluster_nodes <= most), _PREFERRED_BEYOND)
 
 
-def score(option: Option, price: float, rates: Rates, situation: ExpanderContext) -> float:
+def score(option: Option, price: float, rates: Rates, context: ExpanderContext) -> float:
     """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist yet. price: of one
     node."""
     stabiliser = rates.of(_STABILISER)
@@ -54,18 +54,18 @@ def score(option: Option, price: float, rates: Rates, situation: ExpanderContext
         ratio = nodes / pods
     else:  # reached only with a price list of zeros: a node that still has a cost is worse
         ratio = inf if nodes > 0 else 1.0
-    return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
+    return _unfitness(option, context) * ratio * (_ABSENT_FACTOR if option.group in context.absent else 1.0)
 
 
-def _priced(option: Option, price: float | None, rates: Rates | None, situation: ExpanderContext) -> float | None:
-    return None if price is None or rates is None else score(option, price, rates, situation)
+def _priced(option: Option, price: float | None, rates: Rates | None, context: ExpanderContext) -> float | None:
+    return None if price is None or rates is None else score(option, price, rates, context)
 
 
-def _unfitness(option: Option, situation: ExpanderContext) -> float:
+def _unfitness(option: Option, context: ExpanderContext) -> float:
     """Return 1 for a node of the preferred size and more for a larger distance from it; the effect shrinks as more
     nodes are added at once."""
     if has_gpu(option.template):
         return _GPU_UNFITNESS
-    preferred = preferred_cores(situation.cluster_nodes) * 1000
+    preferred = preferred_cores(context.cluster_nodes) * 1000
     own = max((option.template.capacity or option.template.allocatable).get(CPU, 0), 1)
     return (max(preferred / own, own / preferred) - 1) * (1 - tanh((option.nodes - 1) / 15)) + 1

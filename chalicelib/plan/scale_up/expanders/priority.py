@@ -23,22 +23,22 @@ milliseconds."""
 _LOWEST = -1  # start value of Cluster Autoscaler's search: lower priorities never win
 
 
-def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
+def keep(options: Sequence[Option], context: ExpanderContext) -> Kept:
     """Return the options of the highest priority, all of them if no priority is configured."""
-    if situation.priorities is not None:
-        return _by_config(options, situation.priorities, situation)
-    highest = max(_given(option, situation) for option in options)
-    return [option for option in options if _given(option, situation) == highest], ()
+    if context.priorities is not None:
+        return _by_config(options, context.priorities, context)
+    highest = max(_given(option, context) for option in options)
+    return [option for option in options if _given(option, context) == highest], ()
 
 
-def _given(option: Option, situation: ExpanderContext) -> tuple[int, int]:
-    return situation.group_priorities.get(option.group, 0), situation.group_ranks.get(option.group, 0)
+def _given(option: Option, context: ExpanderContext) -> tuple[int, int]:
+    return context.group_priorities.get(option.group, 0), context.group_ranks.get(option.group, 0)
 
 
-def _by_config(options: Sequence[Option], config: PriorityConfig, situation: ExpanderContext) -> Kept:
+def _by_config(options: Sequence[Option], config: PriorityConfig, context: ExpanderContext) -> Kept:
     if config.problem:
         return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem),)
-    known = _priorities(config.rules, _names(options, situation))
+    known = _priorities(config.rules, _names(options, context))
     if known is None:
         return list(options), (
             Reason.of(
@@ -60,11 +60,11 @@ def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Exp
     return [option for option, priority in zip(options, found, strict=True) if priority == highest], notes
 
 
-def _names(options: Sequence[Option], situation: ExpanderContext) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _names(options: Sequence[Option], context: ExpanderContext) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return all names of every group, sorted so that all calls of a pass are equal. Users write the name that they
     see, which need not be the id."""
-    groups = {*situation.group_priorities, *(option.group for option in options)}
-    return tuple((group, (group, *situation.group_aliases.get(group, ()))) for group in sorted(groups))
+    groups = {*context.group_priorities, *(option.group for option in options)}
+    return tuple((group, (group, *context.group_aliases.get(group, ()))) for group in sorted(groups))
 
 
 @lru_cache(maxsize=16)

@@ -108,13 +108,13 @@ def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
     return next((_model(search, facts) for bunch in _bunches(search, pool) for facts in bunch), None)
 
 
-def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation:
+def give(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocation:
     """Add the requested nodes as far as limits allow. A zero-or-max group gets all its nodes or none."""
     nodes: dict[str, int] = {}
     stop: Reason | None = None
     for bunch in _bunches(search, pool):
-        stop = _fill(search, bunch, want, nodes) or stop
-        if want.enough:
+        stop = _fill(search, bunch, demand, nodes) or stop
+        if demand.enough:
             return Allocation(nodes)
     skipped = search.candidates.skipped
     waiting = [name for name in pool.groups if name in skipped and skipped[name].code in PASSING]
@@ -128,15 +128,15 @@ def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation
 
 
 def _fill(
-    search: ScaleUpSearch, bunch: Sequence[NodeGroupState], want: NodeDemand, nodes: dict[str, int]
+    search: ScaleUpSearch, bunch: Sequence[NodeGroupState], demand: NodeDemand, nodes: dict[str, int]
 ) -> Reason | None:
     """Give the groups of a bunch what they can take; returns what prevents more."""
-    while not want.enough and (wanted := want.nodes(_model(search, bunch[0]))) > 0:
+    while not demand.enough and (wanted := demand.nodes(_model(search, bunch[0]))) > 0:
         shares, stop = _shares(search, bunch, wanted)
         for facts, count in shares:
             search.add(facts.id, count)
             nodes[facts.id] = nodes.get(facts.id, 0) + count
-            want.took(_model(search, facts), count)
+            demand.took(_model(search, facts), count)
         if not shares:
             return stop
     return None
@@ -164,9 +164,9 @@ def _type(node: Node) -> tuple[object, ...]:
     return (named,) if named else (size.get(CPU, 0), size.get(MEMORY, 0))
 
 
-def _model(search: ScaleUpSearch, facts: NodeGroupState) -> Node:
+def _model(search: ScaleUpSearch, group: NodeGroupState) -> Node:
     """Return the expected new node of a group that may scale up."""
-    return search.candidates.shapes[facts.id].template.node
+    return search.candidates.shapes[group.id].template.node
 
 
 def _shares(
@@ -185,8 +185,8 @@ def _shares(
     return [(facts, new - size) for facts, size, new in zip(bunch, sizes, even, strict=True) if new > size], stop
 
 
-def _room(search: ScaleUpSearch, facts: NodeGroupState) -> int:
+def _room(search: ScaleUpSearch, group: NodeGroupState) -> int:
     """Return how many nodes a group that may not scale up now could get otherwise."""
-    if facts.template is None:
-        return min(max(0, facts.group.max - facts.target), search.ledger.pool_room(facts.group))
-    return search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes
+    if group.template is None:
+        return min(max(0, group.group.max - group.target), search.ledger.pool_room(group.group))
+    return search.ledger.allowance(group, search.grown.get(group.id, 0)).nodes

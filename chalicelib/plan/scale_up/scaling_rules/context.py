@@ -62,9 +62,9 @@ class RuleContext:
         )
         return Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
 
-    def give(self, bound: SourceBound, want: NodeDemand) -> Allocation:
+    def give(self, bound: SourceBound, demand: NodeDemand) -> Allocation:
         """Add nodes for a rule, and record them as the rule's."""
-        given = give(self.search, bound.pool, want)
+        given = give(self.search, bound.pool, demand)
         for name in given.nodes:
             self.by_group.setdefault(name, []).append(bound.rule.key)
             self._busy[name] = f"rule {bound.rule.key}"

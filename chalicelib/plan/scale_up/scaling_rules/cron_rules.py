@@ -26,100 +26,106 @@ _WRONG = 3600.0  # an instant this far in the future was written by a wrong cloc
 _SCALING = "scaling"
 
 
-def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
+def run(context: RuleContext, bound: SourceBound) -> RuleVerdict:
     """Run one cron rule on one pool. Stores its state in turn.memory."""
-    times = turn.clock.times(bound.rule.cron, bound.rule.time_zone)
-    known = turn.state.memory.rules.get(bound.key)
+    times = context.clock.times(bound.rule.cron, bound.rule.time_zone)
+    known = context.state.memory.rules.get(bound.key)
     problem = bound.invalid or times.problem
     if problem:
         if known is not None:
-            turn.memory[bound.key] = known
+            context.memory[bound.key] = known
         return verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
-    mine = _known(bound, known, turn.state.now)
+    mine = _known(bound, known, context.state.now)
     due = times.last if times.last > mine.last_occurrence else 0.0
     after, reported = mine, None
     if due:
-        after, reported = _due(turn, bound, mine, due)
+        after, reported = _due(context, bound, mine, due)
     elif mine.target_size:
-        after, reported = _unfinished(turn, bound, mine)
-    turn.memory[bound.key] = after
+        after, reported = _unfinished(context, bound, mine)
+    context.memory[bound.key] = after
     if reported is None:
         until = {"until": times.following} if times.following else {}
         return verdict(bound, Reason.of(ReasonCode.RULE_NOT_DUE, **until))
     return reported
 
 
-def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemory:
+def _known(bound: SourceBound, rule_memory: RuleMemory | None, now: float) -> RuleMemory:
     """Return the stored state. A rule that is new, or whose time was changed, counts from a minute ago, but not from
     before the creation of the object that contains it."""
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
-    if known is not None and known.cron == when and known.last_occurrence <= now + _WRONG:
-        return known
+    if rule_memory is not None and rule_memory.cron == when and rule_memory.last_occurrence <= now + _WRONG:
+        return rule_memory
     return RuleMemory(last_occurrence=max(now - _BEFORE, min(bound.created, now)), cron=when)
 
 
-def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) -> tuple[RuleMemory, RuleVerdict | None]:
+def _due(
+    context: RuleContext, bound: SourceBound, rule_memory: RuleMemory, due: float
+) -> tuple[RuleMemory, RuleVerdict | None]:
     """Handle an open occurrence. One that waits for a scaling pool waits without limit, even if a later one has
     replaced it; all others wait for a limited time."""
-    waits = mine.pending_occurrence > mine.last_occurrence and mine.why == _SCALING
-    held = _held(turn, bound)
-    if turn.state.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
+    waits = rule_memory.pending_occurrence > rule_memory.last_occurrence and rule_memory.why == _SCALING
+    held = _held(context, bound)
+    if context.state.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
         reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
-        turn.notes.append(reason)
-        return msgspec.structs.replace(mine, last_occurrence=due, pending_occurrence=0.0, why=""), verdict(
+        context.notes.append(reason)
+        return msgspec.structs.replace(rule_memory, last_occurrence=due, pending_occurrence=0.0, why=""), verdict(
             bound, reason, due=due
         )
     if held is not None:
-        return _keep(turn, bound, mine, due, held)
+        return _keep(context, bound, rule_memory, due, held)
     size = bound.pool.size
-    given = turn.give(bound, FixedCount(bound.rule.add))
+    given = context.give(bound, FixedCount(bound.rule.add))
     if not given.total and given.later and given.stop is not None:
-        return _keep(turn, bound, mine, due, given.stop)
+        return _keep(context, bound, rule_memory, due, given.stop)
     wanted = given.total + min(max(0, bound.rule.add - given.total), given.later)
     if given.total:
-        turn.taken.setdefault(bound.pool.id, bound.rule.key)
+        context.taken.setdefault(bound.pool.id, bound.rule.key)
     after = msgspec.structs.replace(
-        mine,
+        rule_memory,
         last_occurrence=due,
         pending_occurrence=0.0,
         why="",
         target_size=size + wanted if given.total else 0,
-        last_scaled_at=turn.state.now if given.total else mine.last_scaled_at,
+        last_scaled_at=context.state.now if given.total else rule_memory.last_scaled_at,
     )
     return after, verdict(bound, given.stop, nodes=given.total, due=due)
 
 
-def _held(turn: RuleContext, bound: SourceBound) -> Reason | None:
+def _held(context: RuleContext, bound: SourceBound) -> Reason | None:
     """Return what prevents a rule from acting on its pool at all, None if nothing does."""
-    return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.unhealthy
+    return context.unreadable(bound.pool) or context.scaling(bound.pool) or context.unhealthy
 
 
 def _keep(
-    turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float, why: Reason
+    context: RuleContext, bound: SourceBound, rule_memory: RuleMemory, due: float, reason: Reason
 ) -> tuple[RuleMemory, RuleVerdict | None]:
-    turn.taken.setdefault(bound.pool.id, bound.rule.key)
-    word = _SCALING if why.code is ReasonCode.RULE_SCALING else why.code.value
-    return msgspec.structs.replace(mine, pending_occurrence=due, why=word), verdict(bound, why, due=due)
+    context.taken.setdefault(bound.pool.id, bound.rule.key)
+    word = _SCALING if reason.code is ReasonCode.RULE_SCALING else reason.code.value
+    return msgspec.structs.replace(rule_memory, pending_occurrence=due, why=word), verdict(bound, reason, due=due)
 
 
-def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tuple[RuleMemory, RuleVerdict | None]:
+def _unfinished(
+    context: RuleContext, bound: SourceBound, rule_memory: RuleMemory
+) -> tuple[RuleMemory, RuleVerdict | None]:
     """Handle an occurrence whose nodes have not all arrived: missing nodes are added if nothing else changes in the
     pool."""
-    lacks = mine.target_size - bound.pool.size
-    held = _held(turn, bound)
+    lacks = rule_memory.target_size - bound.pool.size
+    held = _held(context, bound)
     settled = held is None or held.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
-    if abs(turn.state.now - mine.last_scaled_at) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
-        return msgspec.structs.replace(mine, target_size=0), None
-    turn.taken.setdefault(bound.pool.id, bound.rule.key)
+    if abs(context.state.now - rule_memory.last_scaled_at) > LATE or (
+        settled and (lacks <= 0 or _taken_away(context, bound, rule_memory))
+    ):
+        return msgspec.structs.replace(rule_memory, target_size=0), None
+    context.taken.setdefault(bound.pool.id, bound.rule.key)
     if held is not None:
-        return mine, verdict(bound, held, due=mine.last_occurrence)
+        return rule_memory, verdict(bound, held, due=rule_memory.last_occurrence)
     # Never more than the rule adds: groups that could not be read make a pool look smaller than it is.
-    given = turn.give(bound, FixedCount(min(lacks, bound.rule.add)))
-    return mine, verdict(bound, given.stop, nodes=given.total, due=mine.last_occurrence)
+    given = context.give(bound, FixedCount(min(lacks, bound.rule.add)))
+    return rule_memory, verdict(bound, given.stop, nodes=given.total, due=rule_memory.last_occurrence)
 
 
-def _taken_away(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> bool:
+def _taken_away(context: RuleContext, bound: SourceBound, rule_memory: RuleMemory) -> bool:
     """Return whether the pool is smaller because nodes were removed since, and not because some failed to arrive."""
-    groups = [turn.state.groups[name].memory for name in bound.pool.groups]
-    failed = any(each.backoff is not None and each.backoff.last_failed >= mine.last_scaled_at for each in groups)
-    return not failed and any(each.last_delete > mine.last_scaled_at for each in groups)
+    groups = [context.state.groups[name].memory for name in bound.pool.groups]
+    failed = any(each.backoff is not None and each.backoff.last_failed >= rule_memory.last_scaled_at for each in groups)
+    return not failed and any(each.last_delete > rule_memory.last_scaled_at for each in groups)

@@ -21,48 +21,48 @@ from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, threshol
 from chalicelib.plan.state.pools import PoolFacts
 
 
-def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, served: bool) -> list[RuleVerdict]:
+def run(context: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, served: bool) -> list[RuleVerdict]:
     """Run the metric rules of one pool in the given order; at most one of them acts. served: pods got nodes in this
     pass."""
     for each in rules:
-        if (known := turn.state.memory.rules.get(each.key)) is not None:
-            turn.memory[each.key] = known
-    rates = [turn.rates.of(pool, each.rule.metric or Metric.CPU) for each in rules]
-    held = _held(turn, pool, served=served)
-    reasons = [_silent(turn, each, rate, held) for each, rate in zip(rules, rates, strict=True)]
+        if (known := context.state.memory.rules.get(each.key)) is not None:
+            context.memory[each.key] = known
+    rates = [context.rates.of(pool, each.rule.metric or Metric.CPU) for each in rules]
+    held = _held(context, pool, served=served)
+    reasons = [_silent(context, each, rate, held) for each, rate in zip(rules, rates, strict=True)]
     firing = [at for at, reason in enumerate(reasons) if reason is None]
     reported = [_verdict(each, rate, reason) for each, rate, reason in zip(rules, rates, reasons, strict=True)]
     if not firing:
         return reported
-    best = max(firing, key=lambda at: (_size(turn, rules[at], rates[at]), rules[at].rule.metric is Metric.CPU))
+    best = max(firing, key=lambda at: (_size(context, rules[at], rates[at]), rules[at].rule.metric is Metric.CPU))
     by = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
     for at in firing:
         reported[at] = _verdict(rules[at], rates[at], by)
-    reported[best] = _act(turn, rules[best], rates[best])
+    reported[best] = _act(context, rules[best], rates[best])
     return reported
 
 
-def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
+def _held(context: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
     """Return what blocks all metric rules of a pool, None if nothing does."""
-    if turn.unhealthy is not None:
-        return turn.unhealthy
+    if context.unhealthy is not None:
+        return context.unhealthy
     if served:
         return Reason.of(ReasonCode.RULE_PODS_FIRST)
-    if (gone := turn.unreadable(pool)) is not None:
+    if (gone := context.unreadable(pool)) is not None:
         return gone
-    if pool.id in turn.taken:
-        return Reason.of(ReasonCode.RULE_SUPERSEDED, by=turn.taken[pool.id])
-    if node := without_device(pool, turn.state):
+    if pool.id in context.taken:
+        return Reason.of(ReasonCode.RULE_SUPERSEDED, by=context.taken[pool.id])
+    if node := without_device(pool, context.state):
         return Reason.of(ReasonCode.RULE_DEVICES, node=node)
-    return turn.scaling(pool)
+    return context.scaling(pool)
 
 
-def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | None) -> Reason | None:
+def _silent(context: RuleContext, bound: SourceBound, rate: Rate, reason: Reason | None) -> Reason | None:
     """Return why one metric rule does nothing, None if it wants nodes."""
     if bound.invalid:
         return Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=bound.invalid)
-    if held is not None:
-        return held
+    if reason is not None:
+        return reason
     if rate.nodes == 0 or rate.allocatable <= 0:
         return Reason.of(
             ReasonCode.RULE_NO_DATA,
@@ -70,19 +70,19 @@ def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | No
             if rate.nodes == 0
             else f"its nodes offer no {bound.rule.metric or Metric.CPU}",
         )
-    above = threshold(bound.rule, turn.state)
+    above = threshold(bound.rule, context.state)
     if not rate.above(above):
         return Reason.of(ReasonCode.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
-    return _interval(turn, bound.pool)
+    return _interval(context, bound.pool)
 
 
-def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
+def _interval(context: RuleContext, pool: PoolFacts) -> Reason | None:
     """Return why a metric rule must wait after the last action on this pool (metricMinInterval)."""
-    least, now = turn.state.policy.scale_up.metric_min_interval, turn.state.now
+    least, now = context.state.policy.scale_up.metric_min_interval, context.state.now
     metered = (
         [
             known.last_scaled_at
-            for key, known in turn.state.memory.rules.items()
+            for key, known in context.state.memory.rules.items()
             if not known.cron and key.endswith(f"@{pool.id}")
         ]
         if least > 0
@@ -93,24 +93,24 @@ def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
     return Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
 
 
-def _want(turn: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
+def _want(context: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
     if bound.rule.add > 0:
         return FixedCount(bound.rule.add)
     resource = dict(RESOURCE)[bound.rule.metric or Metric.CPU]
-    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, turn.state))
+    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, context.state))
 
 
-def _size(turn: RuleContext, bound: SourceBound, rate: Rate) -> int:
+def _size(context: RuleContext, bound: SourceBound, rate: Rate) -> int:
     """Return how many nodes a rule wants before any limit; rules of one pool are compared by this number."""
-    node = first_choice(turn.search, bound.pool)
-    return _want(turn, bound, rate).nodes(node) if node is not None else bound.rule.add
+    node = first_choice(context.search, bound.pool)
+    return _want(context, bound, rate).nodes(node) if node is not None else bound.rule.add
 
 
-def _act(turn: RuleContext, bound: SourceBound, rate: Rate) -> RuleVerdict:
-    given = turn.give(bound, _want(turn, bound, rate))
+def _act(context: RuleContext, bound: SourceBound, rate: Rate) -> RuleVerdict:
+    given = context.give(bound, _want(context, bound, rate))
     if given.total:
-        known = turn.memory.get(bound.key, RuleMemory())
-        turn.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=turn.state.now)
+        known = context.memory.get(bound.key, RuleMemory())
+        context.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=context.state.now)
     return verdict(bound, given.stop, nodes=given.total, rate=rate.percent)
 
 

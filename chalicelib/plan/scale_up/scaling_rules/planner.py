@@ -57,10 +57,10 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
     )
 
 
-def _needs(turn: RuleContext, bound: tuple[SourceBound, ...]) -> RuleRemovalGuard | None:
+def _needs(context: RuleContext, bound: tuple[SourceBound, ...]) -> RuleRemovalGuard | None:
     """Return the removal guard, None if no metric rule is in force: computing rates is expensive."""
     in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
-    return RuleRemovalGuard(turn.state, in_force, turn.rates) if in_force else None
+    return RuleRemovalGuard(context.state, in_force, context.rates) if in_force else None
 
 
 def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
@@ -72,13 +72,13 @@ def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
     return found
 
 
-def _unfound(search: ScaleUpSearch, found: Sources) -> dict[str, RuleMemory]:
-    """Return the memory of rules whose pools could not be found: they may return in the next pass, with an occurrence
+def _unfound(search: ScaleUpSearch, sources: Sources) -> dict[str, RuleMemory]:
+    """Return the memory of rules whose pools could not be sources: they may return in the next pass, with an occurrence
     that is still open, or with a handled one that must not be repeated."""
-    if not found.lost:
+    if not sources.lost:
         return {}
     return {
         key: known
         for key, known in search.state.memory.rules.items()
-        if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")
+        if any(key[:at] in sources.lost for at, letter in enumerate(key) if letter == "@")
     }

@@ -38,25 +38,25 @@ def scaling(pool: PoolFacts, state: ClusterState) -> str:
     return next(found, "")
 
 
-def _moving(facts: NodeGroupState, state: ClusterState) -> str:
-    return next((detail for is_so, detail in _signs(facts, state) if is_so), "")
+def _moving(group: NodeGroupState, state: ClusterState) -> str:
+    return next((detail for is_so, detail in _signs(group, state) if is_so), "")
 
 
-def _signs(facts: NodeGroupState, state: ClusterState) -> Iterator[tuple[bool, str]]:
-    instances = facts.group.instances
-    yield (any(op.is_open and op.spec.group == facts.id for op in state.memory.operations), "an operation is under way")
+def _signs(group: NodeGroupState, state: ClusterState) -> Iterator[tuple[bool, str]]:
+    instances = group.group.instances
+    yield (any(op.is_open and op.spec.group == group.id for op in state.memory.operations), "an operation is under way")
     without_driver = sum(
         state.buckets[node.name] is Bucket.NOT_STARTED and node.name in state.lacking and works(node, state.options)
-        for node in facts.nodes
+        for node in group.nodes
     )
-    yield facts.upcoming > without_driver, "nodes are on their way"
-    yield facts.leaving > 0 or any(node.name in state.leaving for node in facts.nodes), "nodes are leaving"
+    yield group.upcoming > without_driver, "nodes are on their way"
+    yield group.leaving > 0 or any(node.name in state.leaving for node in group.nodes), "nodes are leaving"
     yield (
         any(instance.state is not InstanceState.RUNNING for instance in instances),
         "machines are being made or deleted",
     )
     there = len({instance.id for instance in instances})
-    yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
+    yield group.group.target != there, f"its size is {there} and shall be {group.group.target}"
 
 
 def without_device(pool: PoolFacts, state: ClusterState) -> str:

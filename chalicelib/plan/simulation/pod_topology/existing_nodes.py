@@ -44,8 +44,8 @@ class Level(msgspec.Struct, frozen=True):
 class ExistingNodeTopology:
     """Rules over one table. eligible: (class, spread constraint, keys) -> the rows that count for it."""
 
-    def __init__(self, table: Labels, eligible: Callable[[int, SpreadConstraint, tuple[str, ...]], Bools]) -> None:
-        self._table, self._eligible = table, eligible
+    def __init__(self, labels: Labels, eligible: Callable[[int, SpreadConstraint, tuple[str, ...]], Bools]) -> None:
+        self._table, self._eligible = labels, eligible
         self._domains: dict[tuple[int, str], Ints] = {}
         self._levels: dict[tuple[int, int, str], Level] = {}
 
@@ -68,19 +68,19 @@ class ExistingNodeTopology:
         at = values.get(value)
         return 0 if at is None else int(self.domains(counter, key)[at])
 
-    def level(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Level:
+    def level(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Level:
         """Return the state of a constraint for a class."""
-        key = (cls, id(even.counter), even.key)
+        key = (cls, id(constraint.counter), constraint.key)
         found = self._levels.get(key)
         if found is None:
-            found = self._levels[key] = self._level(cls, even, keys)
+            found = self._levels[key] = self._level(cls, constraint, keys)
         return found
 
-    def others(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
+    def others(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
         """Compare a domain with the others: returns its count, the lowest count of the others (UNLIMITED if there are
         none), and the number of domains including it, whether or not it has rows yet."""
-        level = self.level(cls, even, keys)
-        _, values = self._table.label(even.key)
+        level = self.level(cls, constraint, keys)
+        _, values = self._table.label(constraint.key)
         at = values.get(value)
         rest = level.counted.copy()
         mine = 0
@@ -89,43 +89,45 @@ class ExistingNodeTopology:
         least = int(level.counts[rest].min()) if rest.any() else UNLIMITED
         return mine, least, int(rest.sum()) + 1
 
-    def _level(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Level:
-        codes, values = self._table.label(even.key)
-        rows = self._eligible(cls, even, keys)
-        counts = _sums(codes, np.where(rows, even.counter.rows, 0), len(values))
+    def _level(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Level:
+        codes, values = self._table.label(constraint.key)
+        rows = self._eligible(cls, constraint, keys)
+        counts = _sums(codes, np.where(rows, constraint.counter.rows, 0), len(values))
         counted = np.bincount(codes[rows] + 1, minlength=len(values) + 1)[1:] > 0
         many = int(counted.sum())
-        least = int(counts[counted].min()) if many and many >= even.min_domains else 0
+        least = int(counts[counted].min()) if many and many >= constraint.min_domains else 0
         return Level(counts, counted, least)
 
-    def open(self, cls: int, needs: PodConstraints) -> Bools:
+    def open(self, cls: int, constraints: PodConstraints) -> Bools:
         """Return the rows on which every rule allows one more pod."""
         allowed: Bools | None = None
-        for rule in self._rules(cls, needs):
+        for rule in self._rules(cls, constraints):
             allowed = rule if allowed is None else allowed & rule
         assert allowed is not None
         return allowed
 
-    def _rules(self, cls: int, needs: PodConstraints) -> list[Bools]:
+    def _rules(self, cls: int, constraints: PodConstraints) -> list[Bools]:
         rules = []
-        if needs.attraction is not None:
-            rules.append(self._attracted(needs.attraction))
-        rules += [self._unopposed(repulsion) for repulsion in needs.repulsions]
-        rules += [self._even(cls, even, needs) for even in needs.evenness]
+        if constraints.attraction is not None:
+            rules.append(self._attracted(constraints.attraction))
+        rules += [self._unopposed(repulsion) for repulsion in constraints.repulsions]
+        rules += [self._even(cls, even, constraints) for even in constraints.evenness]
         return rules
 
-    def _unopposed(self, repulsion: AntiAffinityTerm) -> Bools:
-        codes, _ = self._table.label(repulsion.key)
-        allowed: Bools = np.append(self.domains(repulsion.counter, repulsion.key) == 0, True)[codes]
+    def _unopposed(self, term: AntiAffinityTerm) -> Bools:
+        codes, _ = self._table.label(term.key)
+        allowed: Bools = np.append(self.domains(term.counter, term.key) == 0, True)[codes]
         return allowed
 
-    def _even(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> Bools:
-        codes, _ = self._table.label(even.key)
-        level = self.level(cls, even, needs.spread_keys)
-        allowed: Bools = np.append(level.counts + int(even.own) - level.least <= even.max_skew, False)[codes]
+    def _even(self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints) -> Bools:
+        codes, _ = self._table.label(constraint.key)
+        level = self.level(cls, constraint, constraints.spread_keys)
+        allowed: Bools = np.append(level.counts + int(constraint.own) - level.least <= constraint.max_skew, False)[
+            codes
+        ]
         return allowed
 
-    def tally(self, cls: int, needs: PodConstraints, rows: Bools) -> list[tuple[Reason, int]]:
+    def tally(self, cls: int, constraints: PodConstraints, rows: Bools) -> list[tuple[Reason, int]]:
         """Count how many of these rows each rule rejects; the first failing rule counts."""
         counts: list[tuple[Reason, int]] = []
         left = rows.copy()
@@ -134,65 +136,65 @@ class ExistingNodeTopology:
             counts.append((reason, int((left & failing).sum())))
             left[failing] = False
 
-        for even in needs.evenness:
+        for even in constraints.evenness:
             codes, _ = self._table.label(even.key)
             turned_away(codes < 0, Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key))
-            turned_away(~self._even(cls, even, needs), Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key))
-        if needs.attraction is not None:
-            turned_away(~self._attracted(needs.attraction), Reason.of(ReasonCode.POD_AFFINITY))
-        for repulsion in needs.repulsions:
+            turned_away(~self._even(cls, even, constraints), Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key))
+        if constraints.attraction is not None:
+            turned_away(~self._attracted(constraints.attraction), Reason.of(ReasonCode.POD_AFFINITY))
+        for repulsion in constraints.repulsions:
             turned_away(~self._unopposed(repulsion), Reason.of(repulsion.code))
         return [(reason, count) for reason, count in counts if count]
 
-    def _attracted(self, attraction: AffinityTerm) -> Bools:
+    def _attracted(self, term: AffinityTerm) -> Bools:
         allowed, carried = None, None
-        for key in attraction.keys:
+        for key in term.keys:
             codes, _ = self._table.label(key)
-            here = np.append(self.domains(attraction.counter, key) > 0, False)[codes]
+            here = np.append(self.domains(term.counter, key) > 0, False)[codes]
             allowed = here if allowed is None else allowed & here
             carried = codes >= 0 if carried is None else carried & (codes >= 0)
         assert allowed is not None
         assert carried is not None
-        return carried if attraction.own and not self.begun(attraction) else allowed
+        return carried if term.own and not self.begun(term) else allowed
 
-    def begun(self, attraction: AffinityTerm) -> bool:
+    def begun(self, term: AffinityTerm) -> bool:
         """Return whether any domain contains a pod that the affinity requires; if not, the first pod of its class may
         run anywhere."""
-        return any(self.domains(attraction.counter, key).any() for key in attraction.keys)
+        return any(self.domains(term.counter, key).any() for key in term.keys)
 
-    def quota(self, cls: int, needs: PodConstraints, counts: Ints) -> tuple[Ints, bool]:
+    def quota(self, cls: int, constraints: PodConstraints, counts: Ints) -> tuple[Ints, bool]:
         """Return how many of these counts per row may be taken at once, and whether to ask again afterwards."""
-        counts = np.where(self.open(cls, needs), counts, 0)
+        counts = np.where(self.open(cls, constraints), counts, 0)
         if not counts.any():
             return counts, False
-        if needs.attraction is not None and needs.attraction.own and not self.begun(needs.attraction):
+        if constraints.attraction is not None and constraints.attraction.own and not self.begun(constraints.attraction):
             return _only_first(counts), True
         again = False
-        for even in needs.evenness:
+        for even in constraints.evenness:
             if even.own:
                 codes, _ = self._table.label(even.key)
-                level = self.level(cls, even, needs.spread_keys)
+                level = self.level(cls, even, constraints.spread_keys)
                 counts = _at_most(counts, codes, level.least + even.max_skew - level.counts)
                 again = True
-        for repulsion in needs.repulsions:
+        for repulsion in constraints.repulsions:
             if repulsion.own:
                 codes, values = self._table.label(repulsion.key)
                 counts = _at_most(counts, codes, np.ones(len(values), dtype=np.int64))
         return counts, again
 
-    def reasons(self, cls: int, needs: PodConstraints, row: int) -> tuple[Reason, ...]:
+    def reasons(self, cls: int, constraints: PodConstraints, row: int) -> tuple[Reason, ...]:
         """Return why a row is closed: the first failing rule in the scheduler's order (spread before affinity)."""
-        for even in needs.evenness:
+        for even in constraints.evenness:
             codes, _ = self._table.label(even.key)
             if codes[row] < 0:
                 return (Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key),)
-            level = self.level(cls, even, needs.spread_keys)
+            level = self.level(cls, even, constraints.spread_keys)
             skew = int(level.counts[codes[row]]) + int(even.own) - level.least
             if skew > even.max_skew:
                 return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
-        if needs.attraction is not None and not self._attracted(needs.attraction)[row]:
+        if constraints.attraction is not None and not self._attracted(constraints.attraction)[row]:
             return (Reason.of(ReasonCode.POD_AFFINITY),)
-        for repulsion in needs.repulsions:
+        for repulsion in constraints.repulsions:
             codes, _ = self._table.label(repulsion.key)
             if codes[row] >= 0 and self.domains(repulsion.counter, repulsion.key)[codes[row]] > 0:
                 return (Reason.of(repulsion.code),)

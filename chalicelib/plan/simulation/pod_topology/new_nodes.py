@@ -42,24 +42,24 @@ class NewNodeTopology:
     """Rules on new nodes with these labels. tracked: the classes that may be on bins; daemons: on every new node."""
 
     def __init__(
-        self, rows: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
+        self, topology: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
     ) -> None:
-        self._rows, self._labels, self._tracked, self._daemons = rows, labels, tracked, daemons
+        self._rows, self._labels, self._tracked, self._daemons = topology, labels, tracked, daemons
         self._at = {cls: at for at, cls in enumerate(tracked)}
         self._which: dict[int, tuple[Ints, int]] = {}
 
-    def cap(self, cls: int, needs: PodConstraints, pods: Ints, mult: Ints) -> Cap:
+    def cap(self, cls: int, constraints: PodConstraints, pods: Ints, mult: Ints) -> Cap:
         """Return what the rules allow a class. pods: (tracked classes, bins), on each node of a bin; mult: nodes per
         bin."""
         cap = Cap(np.full(len(mult), UNLIMITED, dtype=np.int64))
-        if needs.attraction is not None:
-            self._attract(needs.attraction, cap, pods, mult)
-        for repulsion in needs.repulsions:
+        if constraints.attraction is not None:
+            self._attract(constraints.attraction, cap, pods, mult)
+        for repulsion in constraints.repulsions:
             self._repel(repulsion, cap, pods, mult)
-        for even in needs.evenness:
-            self._level(cls, even, needs, cap, pods, mult)
-        if needs.attraction is not None and cap.again and cap.total:
-            cap.total = min(cap.total, 1) if not self._begun(needs.attraction, pods) else cap.total
+        for even in constraints.evenness:
+            self._level(cls, even, constraints, cap, pods, mult)
+        if constraints.attraction is not None and cap.again and cap.total:
+            cap.total = min(cap.total, 1) if not self._begun(constraints.attraction, pods) else cap.total
         return cap
 
     def counts(self, counter: PodCounter, pods: Ints) -> tuple[Ints, int]:
@@ -80,102 +80,108 @@ class NewNodeTopology:
         each, daemons = self.counts(counter, pods)
         return self._rows.here(counter, key, self._labels[key]) + int(each @ mult) + daemons
 
-    def _begun(self, attraction: AffinityTerm, pods: Ints) -> bool:
-        each, daemons = self.counts(attraction.counter, pods)
-        return bool(daemons) or bool(each.any()) or self._rows.begun(attraction)
+    def _begun(self, term: AffinityTerm, pods: Ints) -> bool:
+        each, daemons = self.counts(term.counter, pods)
+        return bool(daemons) or bool(each.any()) or self._rows.begun(term)
 
-    def _attract(self, attraction: AffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
-        if any(key not in self._labels for key in attraction.keys):
+    def _attract(self, term: AffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
+        if any(key not in self._labels for key in term.keys):
             cap.nothing()
             return
-        if not self._begun(attraction, pods):
-            cap.total, cap.again = (min(cap.total, 1), True) if attraction.own else (0, False)
+        if not self._begun(term, pods):
+            cap.total, cap.again = (min(cap.total, 1), True) if term.own else (0, False)
             return
-        for key in attraction.keys:
+        for key in term.keys:
             if key == HOSTNAME_LABEL:
-                each, daemons = self.counts(attraction.counter, pods)
+                each, daemons = self.counts(term.counter, pods)
                 cap.each[each == 0] = 0
                 cap.fresh = cap.fresh if daemons else 0
-            elif not self._in_domain(attraction.counter, key, pods, mult):
+            elif not self._in_domain(term.counter, key, pods, mult):
                 cap.nothing()
 
-    def _repel(self, repulsion: AntiAffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
-        if repulsion.key not in self._labels:
+    def _repel(self, term: AntiAffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
+        if term.key not in self._labels:
             return
-        if repulsion.key == HOSTNAME_LABEL:
-            each, daemons = self.counts(repulsion.counter, pods)
+        if term.key == HOSTNAME_LABEL:
+            each, daemons = self.counts(term.counter, pods)
             cap.each[each > 0] = 0
             cap.fresh = 0 if daemons else cap.fresh
-            if repulsion.own:
+            if term.own:
                 np.minimum(cap.each, 1, out=cap.each)
                 cap.fresh = min(cap.fresh, 1)
-        elif self._in_domain(repulsion.counter, repulsion.key, pods, mult):
+        elif self._in_domain(term.counter, term.key, pods, mult):
             cap.nothing()
-        elif repulsion.own:
+        elif term.own:
             cap.total = min(cap.total, 1)
 
-    def _level(self, cls: int, even: SpreadConstraint, needs: PodConstraints, cap: Cap, pods: Ints, mult: Ints) -> None:
-        if any(key not in self._labels for key in needs.spread_keys):
+    def _level(
+        self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints, cap: Cap, pods: Ints, mult: Ints
+    ) -> None:
+        if any(key not in self._labels for key in constraints.spread_keys):
             cap.nothing()
             return
-        each, daemons = self.counts(even.counter, pods)
-        if even.key == HOSTNAME_LABEL:
-            least, domains = self.host_level(cls, even, needs, each, mult)
-            new_least = min(least, daemons) if domains + 1 >= even.min_domains else 0
-            if even.own:
-                np.minimum(cap.each, np.maximum(least + even.max_skew - each, 0), out=cap.each)
-                cap.fresh = min(cap.fresh, max(0, new_least + even.max_skew - daemons))
+        each, daemons = self.counts(constraint.counter, pods)
+        if constraint.key == HOSTNAME_LABEL:
+            least, domains = self.host_level(cls, constraint, constraints, each, mult)
+            new_least = min(least, daemons) if domains + 1 >= constraint.min_domains else 0
+            if constraint.own:
+                np.minimum(cap.each, np.maximum(least + constraint.max_skew - each, 0), out=cap.each)
+                cap.fresh = min(cap.fresh, max(0, new_least + constraint.max_skew - daemons))
                 cap.again = True
             else:
-                cap.each[each - least > even.max_skew] = 0
-                cap.fresh = 0 if daemons - new_least > even.max_skew else cap.fresh
+                cap.each[each - least > constraint.max_skew] = 0
+                cap.fresh = 0 if daemons - new_least > constraint.max_skew else cap.fresh
             return
-        mine, others, domains = self._rows.others(cls, even, needs.spread_keys, self._labels[even.key])
+        mine, others, domains = self._rows.others(
+            cls, constraint, constraints.spread_keys, self._labels[constraint.key]
+        )
         mine += int(each @ mult) + (0 if len(mult) else daemons)
-        if even.own:
-            allowed = even.max_skew - mine if domains < even.min_domains else others + even.max_skew - mine
+        if constraint.own:
+            allowed = (
+                constraint.max_skew - mine if domains < constraint.min_domains else others + constraint.max_skew - mine
+            )
             cap.total = min(cap.total, max(0, allowed))
-        elif mine - (min(mine, others) if domains >= even.min_domains else 0) > even.max_skew:
+        elif mine - (min(mine, others) if domains >= constraint.min_domains else 0) > constraint.max_skew:
             cap.nothing()
 
     def host_level(
-        self, cls: int, even: SpreadConstraint, needs: PodConstraints, each: Ints, mult: Ints
+        self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints, each: Ints, mult: Ints
     ) -> tuple[int, int]:
         """Return the lowest count over all host names, new ones included (0 while there are too few), and the number of
         host names."""
-        level = self._rows.level(cls, even, needs.spread_keys)
+        level = self._rows.level(cls, constraint, constraints.spread_keys)
         domains = int(level.counted.sum()) + int(mult.sum())
         counts = np.concatenate([level.counts[level.counted], each])
-        least = int(counts.min()) if len(counts) and domains >= even.min_domains else 0
+        least = int(counts.min()) if len(counts) and domains >= constraint.min_domains else 0
         return least, domains
 
-    def reasons(self, cls: int, needs: PodConstraints) -> tuple[Reason, ...]:
+    def reasons(self, cls: int, constraints: PodConstraints) -> tuple[Reason, ...]:
         """Return why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
         none: Ints = np.zeros((len(self._tracked), 0), dtype=np.int64)
         nodes: Ints = np.zeros(0, dtype=np.int64)
-        for even in needs.evenness:
+        for even in constraints.evenness:
             if even.key not in self._labels:
                 return (Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key),)
-            skew = self._skew(cls, even, needs)
+            skew = self._skew(cls, even, constraints)
             if skew > even.max_skew:
                 return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
-        if needs.attraction is not None:
+        if constraints.attraction is not None:
             cap = Cap(nodes)
-            self._attract(needs.attraction, cap, none, nodes)
+            self._attract(constraints.attraction, cap, none, nodes)
             if not cap.total or not cap.fresh:
                 return (Reason.of(ReasonCode.POD_AFFINITY),)
-        for repulsion in needs.repulsions:
+        for repulsion in constraints.repulsions:
             cap = Cap(nodes)
             self._repel(repulsion, cap, none, nodes)
             if not cap.total or not cap.fresh:
                 return (Reason.of(repulsion.code),)
         return ()
 
-    def _skew(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
+    def _skew(self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints) -> int:
         """Return the skew with one more pod on an empty new node."""
-        _, daemons = self.counts(even.counter, np.zeros((len(self._tracked), 0), dtype=np.int64))
-        value = "" if even.key == HOSTNAME_LABEL else self._labels[even.key]
-        mine, others, domains = self._rows.others(cls, even, needs.spread_keys, value)
+        _, daemons = self.counts(constraint.counter, np.zeros((len(self._tracked), 0), dtype=np.int64))
+        value = "" if constraint.key == HOSTNAME_LABEL else self._labels[constraint.key]
+        mine, others, domains = self._rows.others(cls, constraint, constraints.spread_keys, value)
         mine += daemons
-        least = min(mine, others) if domains >= even.min_domains else 0
-        return mine + int(even.own) - least
+        least = min(mine, others) if domains >= constraint.min_domains else 0
+        return mine + int(constraint.own) - least

@@ -112,13 +112,13 @@ class Matching:
             )
         return found
 
-    def _in(self, namespace: str, namespaces: tuple[str, ...], by_label: Selector | None) -> bool:
-        if namespace in namespaces or by_label is None:
+    def _in(self, namespace: str, namespaces: tuple[str, ...], selector: Selector | None) -> bool:
+        if namespace in namespaces or selector is None:
             return namespace in namespaces
-        found = self._spaces.get((namespace, id(by_label)))
+        found = self._spaces.get((namespace, id(selector)))
         if found is None:
             labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has this label
-            found = self._spaces[namespace, id(by_label)] = by_label.matches(labels)
+            found = self._spaces[namespace, id(selector)] = selector.matches(labels)
         return found
 
     def _candidates(self, selector: Selector) -> Iterable[int]:

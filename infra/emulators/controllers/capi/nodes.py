@@ -72,12 +72,12 @@ def promised(annotations: Mapping[str, str], offered: Amounts) -> MachineClass:
     )
 
 
-def _less(capacity: Amounts, reserve: Amounts) -> dict[str, str]:
+def _less(amounts: Amounts, reserve: Amounts) -> dict[str, str]:
     """Return allocatable as a kubelet formats it: millicores and Ki."""
-    left = dict(capacity)
+    left = dict(amounts)
     for name, amount in reserve.items():
-        if name in capacity:
-            whole = max(0, parse_amount(name, capacity[name]) - parse_amount(name, amount))
+        if name in amounts:
+            whole = max(0, parse_amount(name, amounts[name]) - parse_amount(name, amount))
             left[name] = f"{whole}m" if name == "cpu" else f"{whole // 1024}Ki"
     return left
 

@@ -20,12 +20,12 @@ def read_amounts(raw: Json | None) -> Amounts:
     return {name: parse_amount(name, str(amount)) for name, amount in (raw or {}).items()}
 
 
-def _larger(left: Amounts, right: Amounts) -> Amounts:
-    return {name: max(left.get(name, 0), right.get(name, 0)) for name in left | right}
+def _larger(amounts: Amounts, other_amounts: Amounts) -> Amounts:
+    return {name: max(amounts.get(name, 0), other_amounts.get(name, 0)) for name in amounts | other_amounts}
 
 
-def _sum(left: Amounts, right: Amounts) -> Amounts:
-    return {name: left.get(name, 0) + right.get(name, 0) for name in left | right}
+def _sum(amounts: Amounts, other_amounts: Amounts) -> Amounts:
+    return {name: amounts.get(name, 0) + other_amounts.get(name, 0) for name in amounts | other_amounts}
 
 
 def _resize_infeasible(status: Json) -> bool:

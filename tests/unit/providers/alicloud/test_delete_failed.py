@@ -43,18 +43,18 @@ def discard(size: int, *handles: str) -> Operation:
 
 def test_alicloud_delete_instances_ignores_the_policy_minimum() -> None:
     api, names = world(3)
-    assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), InProgress)
+    assert isinstance(provider(api, "3:10:asg-1").delete_nodes(discard(3, names[0])), InProgress)
 
 
 def test_alicloud_delete_instances_spares_joined_machines_and_writes_nothing() -> None:
     api, names = world(3)
     kube = DiscardKube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
-    outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
+    outcome = provider(api, kube=kube).delete_nodes(discard(3, names[0], names[1]))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert names[0] in outcome.message
     assert api.writes() == []
-    assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), InProgress)
+    assert isinstance(provider(api, kube=kube).delete_nodes(discard(3, names[1])), InProgress)
 
 
 def test_alicloud_delete_instances_waits_for_a_silent_cluster() -> None:
@@ -62,7 +62,7 @@ def test_alicloud_delete_instances_waits_for_a_silent_cluster() -> None:
     kube = DiscardKube()
     kube.down = True
     with pytest.raises(Transient):
-        provider(api, kube=kube).remove(discard(3, names[0]))
+        provider(api, kube=kube).delete_nodes(discard(3, names[0]))
     assert api.writes() == []
 
 
@@ -80,7 +80,7 @@ def test_alicloud_placeholders_are_deleted_by_lowering_the_desired_capacity() ->
     assert handles == ["placeholder-asg-1-0", "placeholder-asg-1-1", "placeholder-asg-1-2"]
     asked = discard(5, *handles)
     for _ in range(2):
-        assert isinstance(provider(api).remove(asked), Succeeded)
+        assert isinstance(provider(api).delete_nodes(asked), Succeeded)
     api.step()
     assert api.writes() == ["scale asg-1 TotalCapacity 2 later"]
     observed = provider(api).observe(()).groups[0]
@@ -92,7 +92,7 @@ def test_alicloud_placeholders_are_deleted_by_lowering_the_desired_capacity() ->
 def test_alicloud_repeated_deletion_of_some_placeholders_lowers_once() -> None:
     api = failed_growth(2, 5)
     for _ in range(3):
-        assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Succeeded)
+        assert isinstance(provider(api).delete_nodes(discard(5, "placeholder-asg-1-0")), Succeeded)
     assert api.all["asg-1"].desired == 4
 
 
@@ -100,7 +100,7 @@ def test_alicloud_placeholder_deletion_spares_instances_that_arrived_late() -> N
     api = failed_growth(2, 5)
     api.fill("asg-1", 2)
     api.all["asg-1"].desired = 5  # ESS retried by itself and created two
-    assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Succeeded)
+    assert isinstance(provider(api).delete_nodes(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Succeeded)
     api.step()
     assert api.all["asg-1"].desired == 4
     assert api.scaled_in == []
@@ -111,8 +111,8 @@ def test_alicloud_placeholder_deletion_with_a_lost_answer_lowers_once() -> None:
     api.lost.add("scale")
     asked = discard(5, "placeholder-asg-1-0", "placeholder-asg-1-1")
     with pytest.raises(Transient):
-        provider(api).remove(asked)
-    assert isinstance(provider(api).remove(asked), Succeeded)
+        provider(api).delete_nodes(asked)
+    assert isinstance(provider(api).delete_nodes(asked), Succeeded)
     assert api.all["asg-1"].desired == 3
 
 
@@ -121,10 +121,10 @@ def test_alicloud_placeholders_are_kept_during_ess_retries_or_after_a_resize() -
     group = api.all["asg-1"]
     group.activities.append(msgspec.structs.replace(group.activities[0], status_code="InProgress"))
     with pytest.raises(Conflict):
-        provider(api).remove(discard(5, "placeholder-asg-1-0"))
+        provider(api).delete_nodes(discard(5, "placeholder-asg-1-0"))
     group.activities.pop()
     group.desired = 7
-    outcome = provider(api).remove(discard(5, "placeholder-asg-1-0"))
+    outcome = provider(api).delete_nodes(discard(5, "placeholder-asg-1-0"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert api.writes() == []
@@ -133,7 +133,7 @@ def test_alicloud_placeholders_are_kept_during_ess_retries_or_after_a_resize() -
 def test_alicloud_maximum_lowered_below_the_size_costs_no_instance() -> None:
     api = failed_growth(4, 6)
     api.all["asg-1"].most = 3  # ESS would reduce 4 to 3 and remove one instance too many
-    outcome = provider(api).remove(discard(6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
+    outcome = provider(api).delete_nodes(discard(6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
     assert isinstance(outcome, Failed)
     assert "MaxSize 3" in outcome.message
     assert api.writes() == []
@@ -141,7 +141,7 @@ def test_alicloud_maximum_lowered_below_the_size_costs_no_instance() -> None:
 
 def test_alicloud_placeholder_of_another_group_is_refused() -> None:
     api = failed_growth(2, 5)
-    outcome = provider(api).remove(discard(5, "placeholder-asg-2-0"))
+    outcome = provider(api).delete_nodes(discard(5, "placeholder-asg-2-0"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert api.writes() == []
@@ -150,6 +150,6 @@ def test_alicloud_placeholder_of_another_group_is_refused() -> None:
 def test_alicloud_placeholder_rollback_reports_whether_capacity_was_lowered() -> None:
     api = failed_growth(2, 5)
     asked = discard(5, "placeholder-asg-1-0")
-    assert provider(api).release(asked) is True
-    provider(api).remove(asked)
-    assert provider(api).release(asked) is False
+    assert provider(api).cancel_delete(asked) is True
+    provider(api).delete_nodes(asked)
+    assert provider(api).cancel_delete(asked) is False

@@ -18,7 +18,7 @@ def world(size: int, **more: object) -> tuple[FakeAlicloudApi, list[str]]:
 
 
 def to_the_end(api: FakeAlicloudApi, asked: Operation) -> Outcome:
-    outcome = provider(api).remove(asked)
+    outcome = provider(api).delete_nodes(asked)
     for _ in range(20):
         if not isinstance(outcome, InProgress):
             break
@@ -58,8 +58,8 @@ def test_alicloud_remove_first_uses_the_surplus_of_a_lowered_desired_capacity() 
 def test_alicloud_remove_counts_leaving_as_removed_and_does_not_repeat_it() -> None:
     api, names = world(3)
     for _ in range(3):
-        provider(api).remove(remove(3, names[0]))
-    assert isinstance(provider(api).remove(remove(3, names[0])), Succeeded)
+        provider(api).delete_nodes(remove(3, names[0]))
+    assert isinstance(provider(api).delete_nodes(remove(3, names[0])), Succeeded)
     assert len(api.writes()) == 1
     assert api.all["asg-1"].desired == 2
 
@@ -68,7 +68,7 @@ def test_alicloud_remove_with_a_lost_answer_removes_once() -> None:
     api, names = world(3)
     api.lost.add("remove")
     with pytest.raises(Transient):
-        provider(api).remove(remove(3, names[0]))
+        provider(api).delete_nodes(remove(3, names[0]))
     assert isinstance(to_the_end(api, remove(3, names[0])), Succeeded)
     assert len(api.all["asg-1"].living()) == 2
     assert api.all["asg-1"].desired == 2
@@ -118,7 +118,7 @@ def test_alicloud_remove_refused_for_a_vanished_instance_is_retried_without_it()
 def test_alicloud_remove_not_found_for_existing_instances_is_a_failure() -> None:
     api, names = world(3)
     api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
-    outcome = provider(api).remove(remove(3, names[0]))
+    outcome = provider(api).delete_nodes(remove(3, names[0]))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.code) == ("NotFound", "InvalidInstanceId.NotFound")
 
@@ -126,7 +126,7 @@ def test_alicloud_remove_not_found_for_existing_instances_is_a_failure() -> None
 def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write() -> None:
     api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-2"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
-    outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
+    outcome = provider(api).delete_nodes(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "asg-2" in outcome.message
@@ -136,7 +136,7 @@ def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write(
 def test_alicloud_remove_from_a_group_outside_the_policy_is_refused() -> None:
     api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-9"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-9", 1)
-    outcome = provider(api, "0:10:asg-1").remove(remove(3, mine[0], theirs[0]))
+    outcome = provider(api, "0:10:asg-1").delete_nodes(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
     assert "asg-9" in outcome.message
     assert api.writes() == []
@@ -144,7 +144,7 @@ def test_alicloud_remove_from_a_group_outside_the_policy_is_refused() -> None:
 
 def test_alicloud_remove_one_of_two_thousand_reads_only_that_one() -> None:
     api, names = world(2000, most=2000)
-    outcome = provider(api, "0:2000:asg-1").remove(remove(2000, names[7]))
+    outcome = provider(api, "0:2000:asg-1").delete_nodes(remove(2000, names[7]))
     assert isinstance(outcome, InProgress)
     assert api.calls == ["groups 1", "instances asg-1", f"remove asg-1 {names[7]}"]
     api.calls.clear()
@@ -155,34 +155,34 @@ def test_alicloud_remove_one_of_two_thousand_reads_only_that_one() -> None:
 
 def test_alicloud_remove_batch_below_the_minimum_is_refused_as_a_whole() -> None:
     api, names = world(5)
-    outcome = provider(api, "3:10:asg-1").remove(remove(5, *names[:4]))
+    outcome = provider(api, "3:10:asg-1").delete_nodes(remove(5, *names[:4]))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "below the minimum 3" in outcome.message
     assert api.writes() == []
-    assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), InProgress)
+    assert isinstance(provider(api, "3:10:asg-1").delete_nodes(remove(5, *names[:2])), InProgress)
 
 
 def test_alicloud_remove_observes_the_groups_own_minimum() -> None:
     api, names = world(3, least=2)
-    outcome = provider(api, "0:10:asg-1").remove(remove(3, *names[:2]))
+    outcome = provider(api, "0:10:asg-1").delete_nodes(remove(3, *names[:2]))
     assert isinstance(outcome, Failed)
     assert "below the minimum 2" in outcome.message
 
 
 def test_alicloud_remove_at_the_minimum_waits_for_a_late_listed_removal() -> None:
     api, names = world(2)
-    provider(api, "1:10:asg-1").remove(remove(2, names[0]))
+    provider(api, "1:10:asg-1").delete_nodes(remove(2, names[0]))
     api.set_state("asg-1", names[0], "InService")  # the list lags behind the group
     with pytest.raises(Conflict):
-        provider(api, "1:10:asg-1").remove(remove(2, names[0]))
+        provider(api, "1:10:asg-1").delete_nodes(remove(2, names[0]))
     assert len(api.writes()) == 1
 
 
 def test_alicloud_remove_reports_a_refusal_by_ess() -> None:
     api, names = world(3)
     api.trouble["remove"] = [refusal(InvalidRequest, "IncorrectCapacity.MinSize")]
-    outcome = provider(api).remove(remove(3, names[0]))
+    outcome = provider(api).delete_nodes(remove(3, names[0]))
     assert isinstance(outcome, Failed)
     assert outcome.code == "IncorrectCapacity.MinSize"
 
@@ -200,14 +200,14 @@ def test_alicloud_remove_reports_partial_failure_per_instance() -> None:
     assert outcome.facts["removed"] == 2
     assert sorted(api.all["asg-1"].instances) == sorted([names[1], names[3]])
     for name, lives in ((names[0], False), (names[1], True)):
-        assert provider(api).release(remove(4, name)) is lives
+        assert provider(api).cancel_delete(remove(4, name)) is lives
 
 
 def test_alicloud_remove_refused_for_a_single_instance_fails_with_its_code() -> None:
     api, names = world(2)
     locked = api.all["asg-1"].instances[names[0]]
     api.all["asg-1"].instances[names[0]] = msgspec.structs.replace(locked, health_status="Locked")
-    outcome = provider(api).remove(remove(2, names[0]))
+    outcome = provider(api).delete_nodes(remove(2, names[0]))
     assert isinstance(outcome, Failed)
     assert outcome.code == "OperationDenied.Locked"
 
@@ -232,9 +232,9 @@ def test_alicloud_remove_keeps_user_protected_instances_only(state: str, more: d
 
 def test_alicloud_remove_from_a_busy_group_is_retried() -> None:
     api, names = world(3)
-    provider(api).remove(remove(3, names[0]))
+    provider(api).delete_nodes(remove(3, names[0]))
     with pytest.raises(Conflict):
-        provider(api).remove(remove(2, names[1]))
+        provider(api).delete_nodes(remove(2, names[1]))
     api.step()
     assert isinstance(to_the_end(api, remove(2, names[1])), Succeeded)
 
@@ -242,7 +242,7 @@ def test_alicloud_remove_from_a_busy_group_is_retried() -> None:
 def test_alicloud_remove_reports_a_failed_activity_with_its_code() -> None:
     api, names = world(3)
     asked = remove(3, names[0])
-    outcome = provider(api).remove(asked)
+    outcome = provider(api).delete_nodes(asked)
     group = api.all["asg-1"]
     group.activities[0] = msgspec.structs.replace(
         group.activities[0], status_code="Failed", error_code="IncorrectInstanceStatus", error_message="not now"
@@ -257,7 +257,7 @@ def test_alicloud_remove_reports_a_failed_activity_with_its_code() -> None:
 def test_alicloud_remove_gives_up_on_a_vendor_that_reports_success_without_effect() -> None:
     api, names = world(3)
     asked = remove(3, names[0])
-    outcome = provider(api).remove(asked)
+    outcome = provider(api).delete_nodes(asked)
     group = api.all["asg-1"]
     group.activities[0] = msgspec.structs.replace(group.activities[0], status_code="Successful")
     api.set_state("asg-1", names[0], "InService")
@@ -273,22 +273,22 @@ def test_alicloud_remove_refuses_a_target_without_any_id() -> None:
     api, _ = world(1)
     asked = remove(1, "i-1")
     nameless = msgspec.structs.replace(asked.spec.targets[0], instance="x", handle="")
-    outcome = provider(api).remove(asked.with_spec(targets=(nameless,)))
+    outcome = provider(api).delete_nodes(asked.with_spec(targets=(nameless,)))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
 
 def test_alicloud_release_reports_the_remaining_instances() -> None:
     api, names = world(3)
-    assert provider(api).release(remove(3, names[0])) is True
-    provider(api).remove(remove(3, names[0]))
-    assert provider(api).release(remove(3, names[0])) is False
-    assert provider(api).release(remove(3, names[0], names[1])) is True
-    assert provider(api, "0:5:asg-1").release(remove(3, "i-gone")) is False
+    assert provider(api).cancel_delete(remove(3, names[0])) is True
+    provider(api).delete_nodes(remove(3, names[0]))
+    assert provider(api).cancel_delete(remove(3, names[0])) is False
+    assert provider(api).cancel_delete(remove(3, names[0], names[1])) is True
+    assert provider(api, "0:5:asg-1").cancel_delete(remove(3, "i-gone")) is False
 
 
 def test_alicloud_remove_respects_a_suspended_scale_in() -> None:
     api, names = world(3, more={"suspended_processes": ["ScaleIn"]})
-    outcome = provider(api).remove(remove(3, names[0]))
+    outcome = provider(api).delete_nodes(remove(3, names[0]))
     assert isinstance(outcome, Failed)
     assert "ScaleIn" in outcome.message

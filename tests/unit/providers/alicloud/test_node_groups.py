@@ -198,7 +198,7 @@ def test_alicloud_undecodable_group_is_reported_and_not_changed() -> None:
     first, second = provider(api).observe(()).groups
     assert "cannot be understood" in first.error
     assert second.error == ""
-    for outcome in (provider(api).grow(grow(2, 3)), provider(api).remove(remove(2, names[0]))):
+    for outcome in (provider(api).scale_up(grow(2, 3)), provider(api).delete_nodes(remove(2, names[0]))):
         assert isinstance(outcome, Failed)
         assert outcome.error_class == "Unknown"
     assert api.writes() == []

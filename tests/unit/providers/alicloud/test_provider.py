@@ -36,13 +36,13 @@ def test_alicloud_provider_raises_temporary_errors(cls: type[ProviderError]) -> 
     api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [cls("later")]
     with pytest.raises(cls):
-        provider(api).grow(grow(0, 1))
+        provider(api).scale_up(grow(0, 1))
 
 
 def test_alicloud_provider_returns_permanent_errors_with_class_and_code() -> None:
     api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [Unauthorized("no", code="Forbidden.RAM")]
-    assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
+    assert provider(api).scale_up(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
 
 
 @each_row("kind", list(OperationKind))
@@ -124,7 +124,7 @@ class _Chaos:
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.api)
-        begin = found.grow if current.spec.kind is OperationKind.SCALE_UP else found.remove
+        begin = found.scale_up if current.spec.kind is OperationKind.SCALE_UP else found.delete_nodes
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):

@@ -31,7 +31,7 @@ def world(size: int, *, desired: bool = True, **more: object) -> FakeAlicloudApi
 def test_alicloud_scale_up_is_one_call_whose_activity_is_polled(desired: bool) -> None:
     api = world(2, desired=desired)
     asked = grow(2, 5)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert api.writes() == [
         "scale asg-1 TotalCapacity 5 now" if desired else "scale asg-1 QuantityChangeInCapacity 3 later"
     ]
@@ -51,8 +51,8 @@ def test_alicloud_scale_up_with_a_lost_answer_is_retried_with_the_same_token(des
     api = world(0, desired=desired)
     api.lost.add("scale")
     with pytest.raises(Transient):
-        provider(api).grow(grow(0, 4))
-    again = provider(api).grow(grow(0, 4))
+        provider(api).scale_up(grow(0, 4))
+    again = provider(api).scale_up(grow(0, 4))
     api.step()
     assert isinstance(provider(api).poll(continued(grow(0, 4), again)), Succeeded)
     assert api.made == {"asg-1": 4}
@@ -63,18 +63,18 @@ def test_alicloud_scale_up_with_a_lost_answer_is_retried_with_the_same_token(des
 def test_alicloud_cold_starts_during_an_activity_make_no_second_scale_up(desired: bool) -> None:
     api = world(1, desired=desired)
     for _ in range(3):
-        assert isinstance(provider(api).grow(grow(1, 3)), InProgress)
+        assert isinstance(provider(api).scale_up(grow(1, 3)), InProgress)
     api.step()
     for _ in range(2):
-        assert isinstance(provider(api).grow(grow(1, 3)), Succeeded)
+        assert isinstance(provider(api).scale_up(grow(1, 3)), Succeeded)
     assert api.made == {"asg-1": 2}
 
 
 def test_alicloud_token_alone_prevents_duplicates_before_the_activity_is_listed() -> None:
     api = world(1, desired=False)
-    first = provider(api).grow(grow(1, 3))
+    first = provider(api).scale_up(grow(1, 3))
     hidden, api.all["asg-1"].activities = api.all["asg-1"].activities, []
-    second = provider(api).grow(grow(1, 3))
+    second = provider(api).scale_up(grow(1, 3))
     assert first == second
     api.all["asg-1"].activities = hidden
     api.step()
@@ -84,7 +84,7 @@ def test_alicloud_token_alone_prevents_duplicates_before_the_activity_is_listed(
 @MODES
 def test_alicloud_scale_up_leaves_a_target_changed_by_others(desired: bool) -> None:
     api = world(4, desired=desired)
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert api.writes() == []
@@ -92,13 +92,13 @@ def test_alicloud_scale_up_leaves_a_target_changed_by_others(desired: bool) -> N
 
 def test_alicloud_scale_up_with_the_target_already_reached_is_done() -> None:
     api = world(5)
-    assert isinstance(provider(api).grow(grow(2, 5)), Succeeded)
+    assert isinstance(provider(api).scale_up(grow(2, 5)), Succeeded)
     assert api.writes() == []
 
 
 def test_alicloud_scale_up_past_the_policys_maximum_is_refused_before_any_call() -> None:
     api = world(2)
-    outcome = provider(api, "0:4:asg-1").grow(grow(2, 5))
+    outcome = provider(api, "0:4:asg-1").scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert api.calls == []
@@ -106,7 +106,7 @@ def test_alicloud_scale_up_past_the_policys_maximum_is_refused_before_any_call()
 
 def test_alicloud_scale_up_past_the_groups_maximum_is_refused_and_not_clamped() -> None:
     api = world(2, most=3)
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "MaxSize 3" in outcome.message
@@ -116,7 +116,7 @@ def test_alicloud_scale_up_past_the_groups_maximum_is_refused_and_not_clamped() 
 def test_alicloud_scale_up_reports_a_maximum_lowered_meanwhile_without_waiting() -> None:
     api = world(2, desired=False)
     asked = grow(2, 6)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     group = api.all["asg-1"]
     group.most = group.stock = 4
     group.stock = 2
@@ -124,7 +124,7 @@ def test_alicloud_scale_up_reports_a_maximum_lowered_meanwhile_without_waiting()
     group.activities[0] = type(group.activities[0])(
         "asa-x", status_code="Successful", created_capacity=2, activity_metadata=group.activities[0].activity_metadata
     )
-    found = provider(api).grow(continued(asked, outcome))
+    found = provider(api).scale_up(continued(asked, outcome))
     assert isinstance(found, Failed)
     assert found.facts["created"] == 2
     assert "MaxSize" in found.message
@@ -138,7 +138,7 @@ def test_alicloud_scale_up_counts_waiting_instances_and_never_lowers_the_size() 
     observed = provider(api).observe(()).groups[0]
     assert observed.target == 5
     asked = grow(observed.target, 6)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, InProgress)
     api.step()
     assert isinstance(provider(api).poll(continued(asked, outcome)), Succeeded)
@@ -150,17 +150,17 @@ def test_alicloud_group_still_shrinking_gets_no_size_below_its_instances() -> No
     api = world(5)
     api.all["asg-1"].desired = 2
     with pytest.raises(Conflict):
-        provider(api).grow(grow(2, 3))
+        provider(api).scale_up(grow(2, 3))
     assert api.writes() == []
 
 
 def test_alicloud_desired_capacity_is_the_target_while_ess_lags() -> None:
     api = world(0)
-    provider(api).grow(grow(0, 3))
+    provider(api).scale_up(grow(0, 3))
     observed = provider(api).observe(()).groups[0]  # no instance is listed yet
     assert observed.target == 3
     assert observed.instances == ()
-    assert isinstance(provider(api).grow(grow(0, 3, plan="another")), Succeeded)
+    assert isinstance(provider(api).scale_up(grow(0, 3, plan="another")), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -168,16 +168,16 @@ def test_alicloud_scale_up_of_a_busy_group_is_retried_and_not_failed() -> None:
     api = world(2)
     api.trouble["scale"] = [refusal(Conflict, "ScalingActivityInProgress")]
     with pytest.raises(Conflict) as caught:
-        provider(api).grow(grow(2, 3))
+        provider(api).scale_up(grow(2, 3))
     assert caught.value.code == "ScalingActivityInProgress"
-    assert isinstance(provider(api).grow(grow(2, 3)), InProgress)
+    assert isinstance(provider(api).scale_up(grow(2, 3)), InProgress)
 
 
 def test_alicloud_throttled_scale_up_is_retried() -> None:
     api = world(2)
     api.trouble["scale"] = [Throttled("slow down", code="Throttling.User", retry_after=3.0)]
     with pytest.raises(Throttled):
-        provider(api).grow(grow(2, 3))
+        provider(api).scale_up(grow(2, 3))
 
 
 @pytest.mark.parametrize(("made", "status"), [(0, "Failed"), (2, "Warning")])
@@ -187,7 +187,7 @@ def test_alicloud_scale_up_poll_reports_a_stockout_with_the_created_instances(
 ) -> None:
     api = world(1, desired=desired, stock=made)
     asked = grow(1, 5)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     api.step()
     assert api.all["asg-1"].activities[-1].status_code == status
     found = provider(api).poll(continued(asked, outcome))
@@ -197,7 +197,7 @@ def test_alicloud_scale_up_poll_reports_a_stockout_with_the_created_instances(
 
 def test_alicloud_quota_and_stockout_have_different_classes() -> None:
     api = world(0, stock=0, code="QuotaExceed.ElasticQuota")
-    outcome = provider(api).grow(grow(0, 1))
+    outcome = provider(api).scale_up(grow(0, 1))
     api.step()
     found = provider(api).poll(continued(grow(0, 1), outcome))
     assert isinstance(found, Failed)
@@ -218,16 +218,16 @@ def test_alicloud_scale_up_without_effect_is_investigated(size: int) -> None:
 
     api.groups = moved  # type: ignore[method-assign,assignment]
     if size == 3:
-        assert isinstance(provider(api).grow(grow(2, 3)), Succeeded)
+        assert isinstance(provider(api).scale_up(grow(2, 3)), Succeeded)
     else:
         with pytest.raises(Conflict):
-            provider(api).grow(grow(2, 3))
+            provider(api).scale_up(grow(2, 3))
 
 
 def test_alicloud_scale_up_polls_become_rarer_and_end_after_ten_minutes() -> None:
     api = world(0)
     asked = grow(0, 1)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     waits = []
     while isinstance(outcome, InProgress):
         waits.append(outcome.after)
@@ -240,7 +240,7 @@ def test_alicloud_scale_up_polls_become_rarer_and_end_after_ten_minutes() -> Non
 
 def test_alicloud_scale_up_waits_for_its_activity_despite_invalid_data() -> None:
     api = world(0)
-    outcome = provider(api).grow(grow(0, 1))
+    outcome = provider(api).scale_up(grow(0, 1))
     hidden, api.all["asg-1"].activities = api.all["asg-1"].activities, []
     later = continued(grow(0, 1), outcome)
     later.status.data["polls"] = "many"
@@ -254,7 +254,7 @@ def test_alicloud_scale_up_waits_for_its_activity_despite_invalid_data() -> None
 @each_row("state", ["Inactive", "Deleting"])
 def test_alicloud_disabled_group_is_not_scaled_up(state: str) -> None:
     api = world(1, more={"lifecycle_state": state})
-    outcome = provider(api).grow(grow(1, 2))
+    outcome = provider(api).scale_up(grow(1, 2))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert api.writes() == []
@@ -263,7 +263,7 @@ def test_alicloud_disabled_group_is_not_scaled_up(state: str) -> None:
 def test_alicloud_deleted_group_is_not_found() -> None:
     api = world(1)
     del api.all["asg-1"]
-    outcome = provider(api, "0:5:asg-1").grow(grow(1, 2))
+    outcome = provider(api, "0:5:asg-1").scale_up(grow(1, 2))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NotFound"
 
@@ -272,8 +272,8 @@ def test_alicloud_group_outside_the_policy_is_never_changed() -> None:
     api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-theirs"))
     found = provider(api, "0:5:asg-1")
     for outcome in (
-        found.grow(grow(0, 1, group="asg-theirs")),
-        found.shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-theirs", 2, 1)),
+        found.scale_up(grow(0, 1, group="asg-theirs")),
+        found.decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-theirs", 2, 1)),
     ):
         assert isinstance(outcome, Failed)
     assert api.calls == []
@@ -290,7 +290,7 @@ def test_alicloud_decrease_target_lowers_an_unfulfilled_one_without_loss(
     api.all["asg-1"].desired = 5
     asked = operation(OperationKind.DECREASE_TARGET, "asg-1", 5, to_size)
     for _ in range(2):
-        outcome = provider(api).shrink_target(asked)
+        outcome = provider(api).decrease_target(asked)
         assert (outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__) == expected
     api.step()
     assert api.all["asg-1"].desired == left
@@ -302,21 +302,21 @@ def test_alicloud_decrease_target_ignores_leaving_instances() -> None:
     api = world(1)
     api.fill("asg-1", 1, "Removing")
     api.all["asg-1"].desired = 2
-    assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 2, 1)), Succeeded)
+    assert isinstance(provider(api).decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 2, 1)), Succeeded)
 
 
 def test_alicloud_decrease_target_waits_for_an_activity_that_may_fulfil_it() -> None:
     api = world(1)
-    provider(api).grow(grow(1, 3))
+    provider(api).scale_up(grow(1, 3))
     with pytest.raises(Conflict):
-        provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
+        provider(api).decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
     assert len(api.writes()) == 1
 
 
 def test_alicloud_decrease_target_without_desired_capacity_does_nothing() -> None:
     api = world(3, desired=False)
-    assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 5, 3)), Succeeded)
-    refused = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 2))
+    assert isinstance(provider(api).decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 5, 3)), Succeeded)
+    refused = provider(api).decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 2))
     assert isinstance(refused, Failed)
     assert refused.error_class == "InvalidRequest"
     assert api.writes() == []
@@ -325,6 +325,6 @@ def test_alicloud_decrease_target_without_desired_capacity_does_nothing() -> Non
 def test_alicloud_decrease_target_stops_at_the_groups_own_minimum() -> None:
     api = world(0, least=2)
     api.all["asg-1"].desired = 3
-    outcome = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
+    outcome = provider(api).decrease_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
     assert isinstance(outcome, Failed)
     assert "MinSize 2" in outcome.message

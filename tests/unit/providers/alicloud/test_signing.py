@@ -49,7 +49,7 @@ def test_alicloud_signing_vector_c_without_a_session() -> None:
 
 def test_alicloud_signing_vector_c_with_a_session() -> None:
     signed = signed_headers(
-        headers(), QUERY, key_id=KEY_ID, key_secret=KEY_SECRET, token=Secret("CAISexampleSecurityToken==")
+        headers(), QUERY, key_id=KEY_ID, key_secret=KEY_SECRET, secret=Secret("CAISexampleSecurityToken==")
     )
     assert signed["x-acs-accesskey-id"] == KEY_ID
     assert signed["x-acs-security-token"] == "CAISexampleSecurityToken=="

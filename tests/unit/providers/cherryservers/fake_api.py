@@ -318,8 +318,8 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
 
 def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
     """Runs an operation to its end, a new provider and a new attempt for each step; temporary errors are retried."""
-    verb = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}.get(
-        asked.spec.kind, "remove"
+    verb = {OperationKind.SCALE_UP: "scale_up", OperationKind.DECREASE_TARGET: "decrease_target"}.get(
+        asked.spec.kind, "delete_nodes"
     )
     current = claimed(asked)
     for _ in range(100):

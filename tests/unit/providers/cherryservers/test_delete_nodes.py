@@ -40,7 +40,7 @@ def world(size: int = 3, **more: int) -> FakeCloud:
 
 def refused(cloud: FakeCloud, *targets: int | RemovalTarget, least: int = 0) -> Failed:
     """Returns the failure of a removal that deleted nothing."""
-    outcome = provider(cloud, f"{least}:5:{POOL}").remove(claimed(remove(3, *targets)))
+    outcome = provider(cloud, f"{least}:5:{POOL}").delete_nodes(claimed(remove(3, *targets)))
     assert isinstance(outcome, Failed)
     assert cloud.writes() == []
     return outcome
@@ -48,7 +48,7 @@ def refused(cloud: FakeCloud, *targets: int | RemovalTarget, least: int = 0) -> 
 
 def test_cherry_remove_deletes_a_server_by_its_number_in_one_call() -> None:
     cloud = world()
-    outcome = provider(cloud).remove(claimed(remove(3, 1001)))
+    outcome = provider(cloud).delete_nodes(claimed(remove(3, 1001)))
     assert outcome == Succeeded({"removed": 1, "group": POOL})
     assert cloud.calls == ["servers", "delete 1001"]
 
@@ -56,13 +56,15 @@ def test_cherry_remove_deletes_a_server_by_its_number_in_one_call() -> None:
 @each_row("instance", ["cherryservers://1001", "1001"])
 def test_cherry_remove_uses_the_provider_id_where_there_is_no_handle(instance: str) -> None:
     cloud = world()
-    assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_cherry_remove_ignores_an_invalid_provider_id_if_the_handle_is_known() -> None:
     cloud = world()
-    assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))), Succeeded)
+    assert isinstance(
+        provider(cloud).delete_nodes(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))), Succeeded
+    )
     assert cloud.deleted == [1001]
 
 
@@ -76,7 +78,7 @@ def test_cherry_remove_by_name_finds_the_only_server_with_it() -> None:
 def test_cherry_remove_remembers_the_server_of_a_name_after_its_deletion() -> None:
     cloud = world()
     asked = claimed(remove(3, RemovalTarget(cloud.all[1001].hostname, "")))
-    known = continued(asked, provider(cloud).remove(asked))
+    known = continued(asked, provider(cloud).delete_nodes(asked))
     assert cloud.deleted == []
     for _ in range(3):  # dead before it was recorded, twice
         assert isinstance(provider(cloud).poll(known), Succeeded)
@@ -104,7 +106,7 @@ def test_cherry_remove_target_that_names_no_server_of_ours_is_refused(target: Re
 def test_cherry_remove_counts_404_and_a_vanished_server_as_removed() -> None:
     cloud = world(stale=5)
     del cloud.all[1002]
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1002))), Succeeded)
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, 1002))), Succeeded)
     assert cloud.calls == ["servers", "server 1002"]
     other = world()
     other.trouble["delete"] = []
@@ -116,7 +118,7 @@ def test_cherry_remove_counts_404_and_a_vanished_server_as_removed() -> None:
 def test_cherry_remove_counts_a_leaving_server_as_removed() -> None:
     cloud = world()
     cloud.change(1000, state="terminating")
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, 1000))), Succeeded)
     assert cloud.writes() == []
 
 
@@ -135,12 +137,12 @@ def test_cherry_remove_with_a_server_of_another_project_is_refused(answer: str) 
     cloud = world()
     if answer == "forbidden":
         cloud.trouble["server"] = [Unauthorized("403", code="403")]
-        outcome = provider(cloud).remove(claimed(remove(3, 1000, 77)))
+        outcome = provider(cloud).delete_nodes(claimed(remove(3, 1000, 77)))
     else:
         (number,) = cloud.add(1, "stranger")
         hidden = cloud.all.pop(number)
         cloud.server = lambda number: {number: hidden}[number]  # type: ignore[method-assign]
-        outcome = provider(cloud).remove(claimed(remove(3, 1000, number)))
+        outcome = provider(cloud).delete_nodes(claimed(remove(3, 1000, number)))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert cloud.writes() == []
@@ -149,27 +151,27 @@ def test_cherry_remove_with_a_server_of_another_project_is_refused(answer: str) 
 def test_cherry_remove_deletes_a_member_not_yet_listed() -> None:
     cloud = world()
     cloud._hidden[1001] = 5
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1001))), Succeeded)
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, 1001))), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_cherry_remove_below_the_minimum_is_refused() -> None:
     cloud = world()
     assert "below the minimum 2" in refused(cloud, 1000, 1001, least=2).message
-    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
+    assert isinstance(provider(cloud, TWO).delete_nodes(claimed(remove(3, 1000))), Succeeded)
 
 
 def test_cherry_delete_instances_ignores_the_minimum() -> None:
     cloud = world()
-    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES)))
+    outcome = provider(cloud, f"3:5:{POOL}").delete_nodes(claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES)))
     assert isinstance(outcome, Succeeded)
 
 
 def test_cherry_remove_twice_in_quick_succession_respects_the_minimum() -> None:
     """The list still shows the deleted server as active."""
     cloud = world(stale=50)
-    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
-    outcome = provider(cloud, TWO).remove(claimed(remove(3, 1001)))
+    assert isinstance(provider(cloud, TWO).delete_nodes(claimed(remove(3, 1000))), Succeeded)
+    outcome = provider(cloud, TWO).delete_nodes(claimed(remove(3, 1001)))
     assert isinstance(outcome, Failed)
     assert "minimum" in outcome.message
     assert cloud.deleted == [1000]
@@ -195,10 +197,10 @@ def test_cherry_remove_does_not_count_a_terminating_server_as_remaining() -> Non
 def test_cherry_remove_never_deletes_or_counts_a_control_plane() -> None:
     cloud = world()
     kube = FakeKube(("m", "cherryservers://1002", {"node-role.kubernetes.io/control-plane": ""}))
-    outcome = provider(cloud, kube=kube).remove(claimed(remove(3, 1002)))
+    outcome = provider(cloud, kube=kube).delete_nodes(claimed(remove(3, 1002)))
     assert isinstance(outcome, Failed)
     assert "control plane" in outcome.message
-    outcome = provider(cloud, TWO, kube=kube).remove(claimed(remove(3, 1000)))
+    outcome = provider(cloud, TWO, kube=kube).delete_nodes(claimed(remove(3, 1000)))
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message
     assert cloud.writes() == []
@@ -211,7 +213,7 @@ def test_cherry_remove_never_deletes_or_counts_a_control_plane() -> None:
 )
 def test_cherry_delete_instances_with_a_joined_server_deletes_none(seen: tuple[str, str]) -> None:
     cloud = world()
-    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).delete_nodes(
         claimed(remove(3, 1000, 1001, kind=OperationKind.DELETE_INSTANCES))
     )
     assert isinstance(outcome, Failed)
@@ -222,7 +224,7 @@ def test_cherry_delete_instances_with_a_joined_server_deletes_none(seen: tuple[s
 @each_row("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
 def test_cherry_delete_instances_is_not_blocked_by_other_nodes(seen: tuple[str, str]) -> None:
     cloud = world()
-    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).delete_nodes(
         claimed(remove(3, 1001, kind=OperationKind.DELETE_INSTANCES))
     )
     assert isinstance(outcome, Succeeded)
@@ -233,7 +235,7 @@ def test_cherry_delete_instances_deletes_nothing_while_the_cluster_is_silent(kin
     cloud, kube = world(), FakeKube()
     kube.error = Unavailable("no answer")
     with pytest.raises(Transient):
-        provider(cloud, kube=kube).remove(claimed(remove(3, 1001, kind=kind)))
+        provider(cloud, kube=kube).delete_nodes(claimed(remove(3, 1001, kind=kind)))
     assert cloud.writes() == []
 
 
@@ -252,7 +254,7 @@ def test_cherry_remove_refused_because_another_writer_was_first_is_not_a_failure
     cloud = world()
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is being deleted")]
     cloud.server = lambda number: cloud.all[number].__class__(number, state="terminating")  # type: ignore[method-assign]
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, 1000))), Succeeded)
 
 
 @each_row("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
@@ -260,8 +262,8 @@ def test_cherry_remove_raises_temporary_errors_before_any_effect(error: Provider
     cloud = world()
     cloud.trouble["delete"] = [error]
     with pytest.raises(type(error)):
-        provider(cloud).remove(claimed(remove(3, 1000, 1001)))
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000, 1001))), Succeeded)
+        provider(cloud).delete_nodes(claimed(remove(3, 1000, 1001)))
+    assert isinstance(provider(cloud).delete_nodes(claimed(remove(3, 1000, 1001))), Succeeded)
 
 
 def test_cherry_remove_waits_on_temporary_errors_after_an_effect() -> None:
@@ -276,7 +278,7 @@ def test_cherry_remove_waits_on_temporary_errors_after_an_effect() -> None:
         delete(number)
 
     cloud.delete = stop  # type: ignore[method-assign]
-    outcome = found.remove(asked)
+    outcome = found.delete_nodes(asked)
     assert isinstance(outcome, InProgress)
     assert outcome.after == 9.0
     cloud.delete = delete  # type: ignore[method-assign]
@@ -287,7 +289,7 @@ def test_cherry_remove_waits_on_temporary_errors_after_an_effect() -> None:
 def test_cherry_remove_tries_a_refused_token_once() -> None:
     cloud = world(5)
     cloud.trouble["delete"] = [Unauthorized("403", code="403")] * 5
-    outcome = provider(cloud).remove(claimed(remove(5, 1000, 1001, 1002)))
+    outcome = provider(cloud).delete_nodes(claimed(remove(5, 1000, 1001, 1002)))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Unauthorized"
     assert len(cloud.writes()) == 1
@@ -296,7 +298,7 @@ def test_cherry_remove_tries_a_refused_token_once() -> None:
 def test_cherry_remove_deletes_in_batches_of_twenty() -> None:
     cloud = world(50)
     asked = claimed(remove(50, *range(1000, 1045)))
-    current, outcome, sizes = asked, provider(cloud).remove(asked), [20]
+    current, outcome, sizes = asked, provider(cloud).delete_nodes(asked), [20]
     while isinstance(outcome, InProgress):
         before, current = len(cloud.deleted), continued(current, outcome)
         outcome = provider(cloud).poll(current)
@@ -311,7 +313,7 @@ def test_cherry_remove_looks_up_vanished_servers_in_batches_of_twenty() -> None:
     asked = claimed(remove(45, *range(1000, 1045)))
     kept = {1044: cloud.all[1044]}
     cloud.all = dict(kept)
-    current, outcome, asks = asked, provider(cloud).remove(asked), []
+    current, outcome, asks = asked, provider(cloud).delete_nodes(asked), []
     while isinstance(outcome, InProgress):
         asks.append(sum(call.startswith("server ") for call in cloud.calls))
         current = continued(current, outcome)
@@ -340,7 +342,7 @@ def test_cherry_remove_without_a_cache_may_repeat_but_deletes_no_other_server() 
 
 def test_cherry_decrease_target_is_refused_independently_of_machines() -> None:
     cloud = world()
-    outcome = provider(cloud).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2))
+    outcome = provider(cloud).decrease_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "its size is the 3 servers it has" in outcome.message
@@ -349,13 +351,15 @@ def test_cherry_decrease_target_is_refused_independently_of_machines() -> None:
 
 
 def test_cherry_decrease_target_already_reached_is_done() -> None:
-    assert isinstance(provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
+    assert isinstance(
+        provider(world(2)).decrease_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded
+    )
     assert isinstance(provider(world(2)).poll(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
 
 
 @each_row(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
 def test_cherry_decrease_target_needs_a_smaller_size(from_size: int, to_size: int) -> None:
-    outcome = provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, from_size, to_size))
+    outcome = provider(world(2)).decrease_target(operation(OperationKind.DECREASE_TARGET, POOL, from_size, to_size))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
@@ -363,9 +367,9 @@ def test_cherry_decrease_target_needs_a_smaller_size(from_size: int, to_size: in
 def test_cherry_release_reports_whether_anything_can_still_be_saved() -> None:
     cloud = world()
     asked = remove(3, 1000, 1001)
-    assert provider(cloud).release(asked) is True
+    assert provider(cloud).cancel_delete(asked) is True
     drive(cloud, remove(3, 1000))
-    assert provider(cloud).release(asked) is True
+    assert provider(cloud).cancel_delete(asked) is True
     drive(cloud, remove(2, 1001))
-    assert provider(cloud).release(asked) is False
+    assert provider(cloud).cancel_delete(asked) is False
     assert cloud.deleted == [1000, 1001]

@@ -92,7 +92,7 @@ def test_cherry_order_without_an_answer_is_raised_and_stops_further_orders() -> 
     cloud = world(0)
     cloud.fates = [LOST]
     asked = claimed(grow(0, 3))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     with pytest.raises(Transient):
         provider(cloud).poll(announced)
     assert len(cloud.posts()) == 1
@@ -101,7 +101,7 @@ def test_cherry_order_without_an_answer_is_raised_and_stops_further_orders() -> 
 def test_cherry_function_after_a_crash_during_orders_lists_before_ordering() -> None:
     cloud = world(0, lag=3)
     asked = claimed(grow(0, 4))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     provider(cloud).poll(announced)  # bought, and dead before it was recorded
     assert len(cloud.posts()) == 4
     current = claimed(announced)
@@ -119,7 +119,7 @@ def test_cherry_two_concurrent_functions_end_with_the_requested_size() -> None:
     """Claims prevent this case. If they fail, the younger of two machines with one name is deleted."""
     cloud = world(0, lag=1)
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     first, second = provider(cloud).poll(announced), provider(cloud).poll(announced)
     assert len(cloud.alive()) == 4
     for reported in (first, second):
@@ -146,7 +146,7 @@ def test_cherry_running_duplicate_machine_is_untouched() -> None:
     drive(cloud, asked)
     twin = cloud.all[1000]
     cloud.all[1002] = msgspec.structs.replace(twin, id=1002, state="active", status="deployed")
-    assert isinstance(provider(cloud).grow(claimed(asked)), Succeeded)
+    assert isinstance(provider(cloud).scale_up(claimed(asked)), Succeeded)
     assert len(cloud.all) == 3
 
 
@@ -154,7 +154,7 @@ def test_cherry_throttling_before_any_order_is_raised_and_retried_later() -> Non
     cloud = world(0)
     cloud.fates = [Throttled("429", retry_after=2.0)]
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     with pytest.raises(Throttled):
         provider(cloud).poll(announced)
     assert len(cloud.posts()) == 1
@@ -166,7 +166,7 @@ def test_cherry_first_order_delayed_by_our_rate_limit_was_not_sent() -> None:
     cloud = world(0)
     cloud.fates = [Throttled("our own pace", code="OwnPace", retry_after=7.0)]
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     outcome = provider(cloud).poll(announced)
     assert isinstance(outcome, InProgress)
     assert (outcome.after, outcome.step) == (7.0, "announce")
@@ -178,7 +178,7 @@ def test_cherry_throttling_between_orders_is_a_pause_and_not_a_failure() -> None
     cloud = world(0)
     cloud.fates = ["", "", Throttled("429", retry_after=7.0)]
     asked = claimed(grow(0, 5))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     outcome = provider(cloud).poll(announced)
     assert isinstance(outcome, InProgress)
     assert outcome.after == 7.0
@@ -201,7 +201,7 @@ def test_cherry_lasting_throttling_causes_no_failure_and_no_second_machine() -> 
 def test_cherry_temporarily_unreachable_vendor_uses_up_no_attempt(method: str, error: ProviderError) -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     cloud.trouble[method] = [error, error]
     for _ in range(2):
         outcome = provider(cloud).poll(announced)
@@ -214,7 +214,7 @@ def test_cherry_temporarily_unreachable_vendor_uses_up_no_attempt(method: str, e
 def test_cherry_permanently_unreachable_vendor_is_finally_raised() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     cloud.trouble["servers"] = [Transient("down")] * 99
 
     def go_on(current: Operation) -> None:
@@ -230,7 +230,7 @@ def test_cherry_conflict_at_the_vendor_is_raised() -> None:
     cloud.fates = [Conflict("409")]
     asked = claimed(grow(0, 1))
     with pytest.raises(Conflict):
-        provider(cloud).poll(continued(asked, provider(cloud).grow(asked)))
+        provider(cloud).poll(continued(asked, provider(cloud).scale_up(asked)))
 
 
 def test_cherry_list_that_never_shows_the_machines_ends_the_scale_up() -> None:
@@ -244,7 +244,7 @@ def test_cherry_list_that_never_shows_the_machines_ends_the_scale_up() -> None:
 def test_cherry_lost_tags_are_written_again() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, tags={"note": "mine"})
     provider(cloud).poll(bought)
@@ -262,7 +262,7 @@ def test_cherry_renamed_machine_is_found_by_its_operation() -> None:
     cloud = world(0)
     cloud.fates = ["", LOST]
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     waiting = provider(cloud).poll(announced)
     cloud.change(1001, hostname="renamed")
     assert isinstance(provider(cloud).poll(continued(announced, waiting)), Succeeded)
@@ -273,7 +273,7 @@ def test_cherry_renamed_machine_does_not_replace_a_confirmed_one() -> None:
     cloud = world(0)
     cloud.fates = ["", LOST]
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     waiting = provider(cloud).poll(announced)
     cloud.change(1001, hostname="renamed")
     cloud._hidden[1000] = 1000
@@ -321,7 +321,7 @@ def test_cherry_unreadable_data_count_as_sent_orders() -> None:
 def test_cherry_machine_renamed_after_its_purchase_is_found_at_once() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, hostname="renamed")
     assert provider(cloud).poll(bought) == Succeeded({"from": 0, "to": 2, "created": 2, "asked": 2})
@@ -335,7 +335,7 @@ def test_cherry_machines_bought_before_a_refusal_are_awaited_in_the_list(error: 
     cloud = world(0, lag=4)
     config = f"0:60:{POOL}"
     asked = claimed(grow(0, 30))
-    first = continued(asked, provider(cloud, config).grow(asked))
+    first = continued(asked, provider(cloud, config).scale_up(asked))
     second = continued(first, provider(cloud, config).poll(first))
     cloud.trouble["plan"] = [error]
     current, outcome = second, provider(cloud, config).poll(second)
@@ -352,7 +352,7 @@ def test_cherry_machine_without_its_name_and_tags_is_reported_and_untouched() ->
     """Its number alone may be an error of the vendor, and does not justify writing tags on another server."""
     cloud = world(0)
     asked = claimed(grow(0, 2))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     current, outcome = announced, provider(cloud).poll(announced)
     cloud.change(1000, hostname="renamed", tags={})
     while isinstance(outcome, InProgress):
@@ -367,7 +367,7 @@ def test_cherry_refused_tags_end_the_scale_up_only_after_all_lookups() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 3))
     cloud.fates = ["", "", LOST]
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     current, outcome = announced, provider(cloud).poll(announced)
     cloud.change(1000, tags={})
     cloud.trouble["tag"] = [InvalidRequest("400 no tags"), Unauthorized("403")] + [InvalidRequest("400")] * 9
@@ -382,7 +382,7 @@ def test_cherry_refused_tags_end_the_scale_up_only_after_all_lookups() -> None:
 def test_cherry_undeletable_duplicate_machine_does_not_end_the_scale_up() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.all[1001] = msgspec.structs.replace(cloud.all[1000], id=1001)
     cloud.trouble["delete"] = [InvalidRequest("400 locked")]

@@ -69,7 +69,7 @@ def test_cherry_provider_temporarily_unreadable_definitions_are_read_later() -> 
 
 def test_cherry_provider_invalid_definitions_fail_a_change_and_name_the_path() -> None:
     made = build(connection(cloudConfig=f"{CONFIG}colour=red\n"))
-    outcome = made.grow(grow(0, 1))
+    outcome = made.scale_up(grow(0, 1))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert "colour" in outcome.message
@@ -89,7 +89,7 @@ def test_cherry_provider_raises_temporary_errors(cls: type[ProviderError], kind:
 def test_cherry_provider_returns_permanent_errors_with_class_and_code() -> None:
     cloud = FakeCloud()
     cloud.trouble["servers"] = [Unauthorized("no", code="401")]
-    assert provider(cloud).grow(claimed(grow(0, 1))) == Failed("Unauthorized", "no", "401")
+    assert provider(cloud).scale_up(claimed(grow(0, 1))) == Failed("Unauthorized", "no", "401")
 
 
 class _Chaos:
@@ -166,7 +166,7 @@ class _Chaos:
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.cloud)
-        begin = found.grow if current.spec.kind is OperationKind.SCALE_UP else found.remove
+        begin = found.scale_up if current.spec.kind is OperationKind.SCALE_UP else found.delete_nodes
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):

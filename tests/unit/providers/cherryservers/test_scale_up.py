@@ -41,7 +41,7 @@ def world(size: int = 0, **more: int) -> FakeCloud:
 def test_cherry_scale_up_is_announced_before_anything_is_bought() -> None:
     cloud = world(2)
     asked = claimed(grow(2, 5))
-    outcome = provider(cloud).grow(asked)
+    outcome = provider(cloud).scale_up(asked)
     assert isinstance(outcome, InProgress)
     assert (outcome.after, outcome.step) == (0.0, "announce")
     assert cloud.calls == ["servers"]
@@ -95,7 +95,7 @@ def test_cherry_scale_up_refused_order_does_not_affect_the_others() -> None:
 
 def test_cherry_scale_up_above_the_maximum_is_refused_after_one_list() -> None:
     cloud = world(9)
-    outcome = provider(cloud).grow(claimed(grow(9, 11)))
+    outcome = provider(cloud).scale_up(claimed(grow(9, 11)))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert cloud.calls == ["servers"]
@@ -104,7 +104,7 @@ def test_cherry_scale_up_above_the_maximum_is_refused_after_one_list() -> None:
 @each_row(("from_size", "to_size"), [(3, 3), (3, 1), (-2, 1), (0, 5000)])
 def test_cherry_scale_up_with_invalid_sizes_is_refused_without_a_call(from_size: int, to_size: int) -> None:
     cloud = world(3)
-    outcome = provider(cloud, f"0:100000:{POOL}").grow(claimed(grow(from_size, to_size)))
+    outcome = provider(cloud, f"0:100000:{POOL}").scale_up(claimed(grow(from_size, to_size)))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert cloud.calls == []
@@ -113,7 +113,7 @@ def test_cherry_scale_up_with_invalid_sizes_is_refused_without_a_call(from_size:
 def test_cherry_scale_up_from_an_unexpected_size_is_a_conflict() -> None:
     cloud = world(2)
     for asked in (grow(1, 4), grow(3, 4)):
-        outcome = provider(cloud).grow(claimed(asked))
+        outcome = provider(cloud).scale_up(claimed(asked))
         assert isinstance(outcome, Failed)
         assert outcome.error_class == "Conflict"
     assert cloud.writes() == []
@@ -131,7 +131,7 @@ def test_cherry_scale_up_repeated_after_its_end_is_done_whatever_the_size() -> N
     drive(cloud, grow(1, 3))
     del cloud.all[1000]
     before = len(cloud.posts())
-    assert isinstance(provider(cloud).grow(claimed(grow(1, 3))), Succeeded)
+    assert isinstance(provider(cloud).scale_up(claimed(grow(1, 3))), Succeeded)
     assert len(cloud.posts()) == before
 
 
@@ -145,7 +145,7 @@ def test_cherry_scale_up_does_not_count_a_tagged_control_plane() -> None:
 def test_cherry_scale_up_of_a_pool_grown_by_others_stops_at_its_maximum() -> None:
     cloud = world(8)
     asked = claimed(grow(8, 10))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     cloud.add(1)
     outcome = provider(cloud).poll(announced)
     assert isinstance(outcome, Failed)
@@ -214,7 +214,7 @@ def test_cherry_scale_up_large_one_runs_in_batches() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 50))
     current, sizes = asked, []
-    outcome = provider(cloud, f"0:60:{POOL}").grow(asked)
+    outcome = provider(cloud, f"0:60:{POOL}").scale_up(asked)
     while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         before = len(cloud.posts())
@@ -227,7 +227,7 @@ def test_cherry_scale_up_large_one_runs_in_batches() -> None:
 def test_cherry_scale_up_ends_when_the_list_shows_its_machines() -> None:
     cloud = world(1, lag=3)
     asked = claimed(grow(1, 3))
-    current, outcome = asked, provider(cloud).grow(asked)
+    current, outcome = asked, provider(cloud).scale_up(asked)
     while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
@@ -238,7 +238,7 @@ def test_cherry_scale_up_ends_when_the_list_shows_its_machines() -> None:
 def test_cherry_scale_up_machine_with_a_failed_deployment_counts_as_bought() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
-    announced = continued(asked, provider(cloud).grow(asked))
+    announced = continued(asked, provider(cloud).scale_up(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, status="failed deployment")
     assert isinstance(provider(cloud).poll(bought), Succeeded)
@@ -248,7 +248,7 @@ def test_cherry_scale_up_reads_the_bootstrap_token_once_per_batch_and_hides_it()
     cloud, tokens = world(0), FixedTokens()
     config = f"{CONFIG}cloudinit={JOIN}\n"
     asked = claimed(grow(0, 3))
-    first = provider(cloud, config=config, tokens=tokens).grow(asked)
+    first = provider(cloud, config=config, tokens=tokens).scale_up(asked)
     assert tokens.asked == 0
     token = "examplesecret000"
     user_data = base64.b64encode(f"join exampl.{token}".encode()).decode()

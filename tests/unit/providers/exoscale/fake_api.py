@@ -344,8 +344,8 @@ def to_the_end(
     api: FakeExoscaleApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60
 ) -> Outcome:
     """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
-    verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
-    verb = verbs.get(asked.spec.kind, "remove")
+    verbs = {OperationKind.SCALE_UP: "scale_up", OperationKind.DECREASE_TARGET: "decrease_target"}
+    verb = verbs.get(asked.spec.kind, "delete_nodes")
     for _ in range(steps):
         try:
             outcome: Outcome = getattr(provider(api, *specs, kube=kube), verb)(asked)

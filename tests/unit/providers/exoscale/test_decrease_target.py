@@ -34,13 +34,13 @@ def test_exoscale_decrease_target_waits_while_the_vendor_creates_machines() -> N
     api = sks(2)
     api.all[A].size, api.all[A].state = 5, "scaling-up"
     with pytest.raises(errors.Conflict):
-        provider(api).shrink_target(shrink(5, 3))
+        provider(api).decrease_target(shrink(5, 3))
     assert not api.writes()
 
 
 def test_exoscale_decrease_target_below_the_existing_size_is_refused() -> None:
     api = sks(4)
-    outcome = provider(api).shrink_target(shrink(4, 3))
+    outcome = provider(api).decrease_target(shrink(4, 3))
     assert isinstance(outcome, Failed)
     assert "4 machines that exist" in outcome.message
     assert not api.writes()
@@ -49,14 +49,14 @@ def test_exoscale_decrease_target_below_the_existing_size_is_refused() -> None:
 def test_exoscale_decrease_target_counts_machines_missing_in_the_pools_list() -> None:
     api = sks(4)
     api.all[A].more["instances"] = ()
-    assert isinstance(provider(api).shrink_target(shrink(4, 1)), Failed)
+    assert isinstance(provider(api).decrease_target(shrink(4, 1)), Failed)
     assert not api.writes()
 
 
 def test_exoscale_decrease_target_not_carried_out_is_reported() -> None:
     api = sks(2, lag=True, steps=10_000)
     api.all[A].size = 5
-    asked = continued(shrink(5, 2), provider(api).shrink_target(shrink(5, 2)))
+    asked = continued(shrink(5, 2), provider(api).decrease_target(shrink(5, 2)))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, InProgress):
@@ -70,7 +70,7 @@ def test_exoscale_decrease_target_keeps_the_last_of_a_standalone_pool() -> None:
     api = standalone(1)
     api.all[A].members.clear()
     api.machines.clear()
-    outcome = provider(api).shrink_target(shrink(1, 0))
+    outcome = provider(api).decrease_target(shrink(1, 0))
     assert isinstance(outcome, Failed)
     assert not api.writes()
 
@@ -79,5 +79,5 @@ def test_exoscale_decrease_target_keeps_the_last_of_a_standalone_pool() -> None:
 def test_exoscale_decrease_target_from_another_or_to_no_size_is_refused(start: int, to: int) -> None:
     api = sks(2)
     api.all[A].size = 5
-    assert isinstance(provider(api).shrink_target(shrink(start, to)), Failed)
+    assert isinstance(provider(api).decrease_target(shrink(start, to)), Failed)
     assert not api.writes()

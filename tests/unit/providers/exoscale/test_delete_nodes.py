@@ -50,17 +50,17 @@ def test_exoscale_remove_is_one_eviction_by_the_call_of_the_pool_kind(pool: Fake
 def test_exoscale_remove_below_the_minimum_is_refused_before_any_write() -> None:
     api = sks(3)
     names = api.all[A].members
-    outcome = provider(api, "2:9:web").remove(remove(3, names[0], names[1]))
+    outcome = provider(api, "2:9:web").delete_nodes(remove(3, names[0], names[1]))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, "minimum 2" in outcome.message) == ("InvalidRequest", True)
     assert not api.writes()
-    assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), InProgress)
+    assert isinstance(provider(api, "2:9:web").delete_nodes(remove(3, names[0])), InProgress)
 
 
 def test_exoscale_remove_keeps_one_without_a_spec_and_may_empty_a_nodepool_with_one() -> None:
     api = sks(1)
     (name,) = api.all[A].members
-    assert isinstance(provider(api).remove(remove(1, name)), Failed)
+    assert isinstance(provider(api).delete_nodes(remove(1, name)), Failed)
     assert isinstance(to_the_end(api, remove(1, name), "0:9:web"), Succeeded)
     assert api.all[A].size == 0
 
@@ -68,7 +68,7 @@ def test_exoscale_remove_keeps_one_without_a_spec_and_may_empty_a_nodepool_with_
 def test_exoscale_remove_names_another_groups_machine_before_any_write() -> None:
     api = FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", size=3))
     theirs = api.all[B].members[0]
-    outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
+    outcome = provider(api).delete_nodes(remove(3, api.all[A].members[0], theirs))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert theirs in outcome.message
@@ -80,7 +80,7 @@ def test_exoscale_remove_refuses_a_machine_of_no_pool() -> None:
     api = sks(3)
     name = api.all[A].members.pop()
     api.machines[name] = type(api.machines[name])(name, state="running")
-    outcome = provider(api).remove(remove(3, name))
+    outcome = provider(api).delete_nodes(remove(3, name))
     assert isinstance(outcome, Failed)
     assert name in outcome.message
 
@@ -91,7 +91,7 @@ def test_exoscale_remove_refuses_a_machine_of_no_pool() -> None:
 def test_exoscale_remove_refuses_a_target_that_is_not_a_machine_of_this_cloud(target: RemovalTarget) -> None:
     api = sks()
     asked = new_operation("r", "ours", "exoscale", A, OperationKind.DELETE_NODES, "p", 0.0, 4, 3, (target,))
-    assert isinstance(provider(api).remove(asked), Failed)
+    assert isinstance(provider(api).delete_nodes(asked), Failed)
     assert api.calls == []
 
 
@@ -112,7 +112,7 @@ def test_exoscale_remove_with_all_machines_gone_is_done_without_a_write() -> Non
     api = sks(4)
     asked = remove(4, api.all[A].members[0])
     assert isinstance(to_the_end(api, asked), Succeeded)
-    assert isinstance(provider(api).remove(asked), Succeeded)
+    assert isinstance(provider(api).delete_nodes(asked), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -122,7 +122,7 @@ def test_exoscale_remove_with_a_lost_answer_never_evicts_twice(lag: bool) -> Non
     asked = remove(5, api.all[A].members[1], api.all[A].members[3])
     api.lost.add("evict_nodepool")
     with pytest.raises(Transient):
-        provider(api).remove(asked)
+        provider(api).delete_nodes(asked)
     assert isinstance(to_the_end(api, asked), Succeeded)
     api.step()
     assert len(api.evicted) == 2
@@ -140,12 +140,12 @@ def test_exoscale_remove_repeats_an_eviction_that_did_not_arrive() -> None:
 def test_exoscale_remove_by_two_functions_evicts_once() -> None:
     api = sks(4, steps=3)
     asked = remove(4, api.all[A].members[0])
-    assert isinstance(provider(api).remove(asked), InProgress)
-    assert isinstance(provider(api).remove(asked), Succeeded)  # its deletion has begun
+    assert isinstance(provider(api).delete_nodes(asked), InProgress)
+    assert isinstance(provider(api).delete_nodes(asked), Succeeded)  # its deletion has begun
     api.set_state(api.all[A].members[0], "running")
     for _ in range(2):
         with pytest.raises(Conflict):
-            provider(api).remove(asked)
+            provider(api).delete_nodes(asked)
     assert isinstance(to_the_end(api, asked), Succeeded)
     assert len(api.writes()) == 1
     assert api.all[A].size == 3
@@ -154,9 +154,9 @@ def test_exoscale_remove_by_two_functions_evicts_once() -> None:
 def test_exoscale_concurrent_removals_remove_one_machine_each() -> None:
     api = sks(5)
     one, two = (remove(5, api.all[A].members[at]) for at in (0, 2))
-    assert isinstance(provider(api).remove(one), InProgress)
+    assert isinstance(provider(api).delete_nodes(one), InProgress)
     with pytest.raises(Conflict):
-        provider(api).remove(two)
+        provider(api).delete_nodes(two)
     assert isinstance(to_the_end(api, two), Succeeded)
     assert isinstance(to_the_end(api, one), Succeeded)
     assert (api.all[A].size, len(api.evicted), api.chosen) == (3, 2, [])
@@ -174,17 +174,17 @@ def test_exoscale_remove_from_a_busy_pool_waits_long_enough(refused: bool) -> No
         api.all[A].state = "scaling-down"
     name = api.all[A].members[0]
     with pytest.raises(Conflict) as raised:
-        provider(api).remove(remove(5, name))
+        provider(api).delete_nodes(remove(5, name))
     assert raised.value.retry_after >= 60.0
     with pytest.raises(Conflict) as raised:
-        provider(api, kube=FakeApiKube()).remove(discard(5, name))
+        provider(api, kube=FakeApiKube()).delete_nodes(discard(5, name))
     assert raised.value.retry_after == 0.0
 
 
 def test_exoscale_slow_eviction_costs_one_call_per_message() -> None:
     api = sks(4, steps=50)
     asked = remove(4, api.all[A].members[0])
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.calls.clear()
     for _ in range(3):
         asked = continued(asked, provider(api).poll(asked))
@@ -199,7 +199,7 @@ def test_exoscale_failed_eviction_reports_the_reason_and_the_remaining_machines(
     api = sks(4, lag=True, steps=10_000)
     name, other = api.all[A].members[:2]
     asked = remove(4, name, other)
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "failure", reason, "no")
     api.all[A].members.remove(other)
     outcome = provider(api).poll(asked)
@@ -211,7 +211,7 @@ def test_exoscale_failed_eviction_reports_the_reason_and_the_remaining_machines(
 def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
     api = sks(4, lag=True, steps=10_000)
     asked = remove(4, api.all[A].members[0])
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, InProgress):
@@ -225,12 +225,12 @@ def test_exoscale_remove_counts_machines_of_a_deleted_pool_as_removed() -> None:
     api = sks(2)
     asked = remove(2, *api.all[A].members)
     del api.all[A]
-    outcome = provider(api).remove(asked)
+    outcome = provider(api).delete_nodes(asked)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NotFound"
     api.machines.clear()
-    assert isinstance(provider(api).remove(asked), Succeeded)
-    assert provider(api).release(asked) is False
+    assert isinstance(provider(api).delete_nodes(asked), Succeeded)
+    assert provider(api).cancel_delete(asked) is False
 
 
 # -- deletion of unregistered instances
@@ -239,18 +239,18 @@ def test_exoscale_remove_counts_machines_of_a_deleted_pool_as_removed() -> None:
 def test_exoscale_delete_instances_ignores_the_minimum_and_spares_joined_ones() -> None:
     api = sks(2)
     name, other = api.all[A].members
-    outcome = provider(api, "2:9:web", kube=FakeApiKube(f"exoscale://{other}")).remove(discard(2, name, other))
+    outcome = provider(api, "2:9:web", kube=FakeApiKube(f"exoscale://{other}")).delete_nodes(discard(2, name, other))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, other in outcome.message) == ("Conflict", True)
     assert not api.writes()
-    assert isinstance(provider(api, "2:9:web", kube=FakeApiKube("")).remove(discard(2, name)), InProgress)
+    assert isinstance(provider(api, "2:9:web", kube=FakeApiKube("")).delete_nodes(discard(2, name)), InProgress)
 
 
 def test_exoscale_delete_instances_waits_for_a_silent_cluster() -> None:
     api, kube = sks(2), FakeApiKube()
     kube.down = True
     with pytest.raises(Transient):
-        provider(api, kube=kube).remove(discard(2, api.all[A].members[0]))
+        provider(api, kube=kube).delete_nodes(discard(2, api.all[A].members[0]))
     assert not api.writes()
 
 
@@ -294,7 +294,7 @@ def test_exoscale_delete_instances_reports_a_size_the_vendor_refuses_to_lower() 
     api = sks(2, lag=True, steps=10_000)
     api.all[A].size = 4
     asked = discard(4, f"placeholder-{A}-0", f"placeholder-{A}-1")
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "failure", "forbidden")
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
@@ -305,14 +305,14 @@ def test_exoscale_delete_instances_waits_for_a_pool_in_change() -> None:
     api = sks(2)
     api.all[A].size, api.all[A].state = 4, "scaling-up"
     with pytest.raises(Conflict):
-        provider(api).remove(discard(4, f"placeholder-{A}-0"))
+        provider(api).delete_nodes(discard(4, f"placeholder-{A}-0"))
     assert not api.writes()
 
 
 def test_exoscale_placeholders_of_a_group_grown_meanwhile_are_kept() -> None:
     api = sks(2)
     api.all[A].size = 6
-    outcome = provider(api).remove(discard(5, f"placeholder-{A}-0"))
+    outcome = provider(api).delete_nodes(discard(5, f"placeholder-{A}-0"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert not api.writes()
@@ -320,7 +320,7 @@ def test_exoscale_placeholders_of_a_group_grown_meanwhile_are_kept() -> None:
 
 def test_exoscale_placeholder_of_another_group_is_refused() -> None:
     api = sks(2)
-    assert isinstance(provider(api).remove(discard(2, f"placeholder-{B}-0")), Failed)
+    assert isinstance(provider(api).delete_nodes(discard(2, f"placeholder-{B}-0")), Failed)
     assert api.calls == []
 
 
@@ -330,20 +330,20 @@ def test_exoscale_placeholder_of_another_group_is_refused() -> None:
 def test_exoscale_removal_not_yet_accepted_can_be_rolled_back() -> None:
     api = sks(3)
     asked = remove(3, api.all[A].members[0])
-    assert provider(api).release(asked) is True
+    assert provider(api).cancel_delete(asked) is True
     assert not api.writes()
 
 
 def test_exoscale_accepted_removal_cannot_be_rolled_back_and_is_unknown_meanwhile() -> None:
     api = sks(3, steps=2)
     asked = remove(3, api.all[A].members[0], api.all[A].members[1])
-    provider(api).remove(asked)
-    assert provider(api).release(asked) is False  # both are being destroyed
+    provider(api).delete_nodes(asked)
+    assert provider(api).cancel_delete(asked) is False  # both are being destroyed
     api.set_state(api.all[A].members[0], "running")
     with pytest.raises(Conflict):
-        provider(api).release(asked)
+        provider(api).cancel_delete(asked)
     api.step(2)
-    assert provider(api).release(asked) is False
+    assert provider(api).cancel_delete(asked) is False
 
 
 @each_row(("field", "state"), [("state", "scaling-down"), ("nodepool_state", "scaling")])
@@ -351,19 +351,19 @@ def test_exoscale_rollback_result_is_unknown_while_a_pool_shrinks(field: str, st
     api = sks(3)
     setattr(api.all[A], field, state)
     with pytest.raises(Conflict):
-        provider(api).release(remove(3, api.all[A].members[0]))
+        provider(api).cancel_delete(remove(3, api.all[A].members[0]))
 
 
 def test_exoscale_placeholders_can_be_rolled_back_while_the_size_stands() -> None:
     api = sks(2)
     api.all[A].size = 3
     asked = operation(OperationKind.DELETE_INSTANCES, A, 3, 2, f"placeholder-{A}-0")
-    assert provider(api).release(asked) is True
+    assert provider(api).cancel_delete(asked) is True
     api.all[A].size = 2
-    assert provider(api).release(asked) is False
+    assert provider(api).cancel_delete(asked) is False
 
 
 def test_exoscale_rollback_counts_an_unknown_machine_as_removed() -> None:
     api = sks(3)
-    assert isinstance(provider(api).remove(remove(3, uuid(900, "i"))), Succeeded)
+    assert isinstance(provider(api).delete_nodes(remove(3, uuid(900, "i"))), Succeeded)
     assert not api.writes()

@@ -55,7 +55,7 @@ class _DisorderRandomWalk:
 
     def drive(self, asked: Operation) -> Outcome:
         fresh = asked
-        verb = first = "grow" if asked.spec.kind is OperationKind.SCALE_UP else "remove"
+        verb = first = "scale_up" if asked.spec.kind is OperationKind.SCALE_UP else "delete_nodes"
         for _ in range(150):
             outcome = self.ask(verb, asked)
             if isinstance(outcome, Succeeded | Failed):

@@ -147,6 +147,6 @@ def test_exoscale_restricted_key_looks_up_vanished_targets_one_by_one() -> None:
         api.all[A].members.remove(name)
         del api.machines[name]
     api.all[A].size = 2
-    assert isinstance(provider(api).remove(remove(6, *names[:4])), Succeeded)
+    assert isinstance(provider(api).delete_nodes(remove(6, *names[:4])), Succeeded)
     assert not api.writes()
     assert forbidden().code == "403"

@@ -63,9 +63,9 @@ def asked() -> tuple[FakeExoscaleApi, list[tuple[str, Operation]]]:
     api.all[A].size = 4
     polled = operation(OperationKind.DECREASE_TARGET, A, 4, 3)
     return api, [
-        ("grow", grow(4, 5)),
-        ("remove", remove(4, api.all[A].members[0])),
-        ("shrink_target", polled),
+        ("scale_up", grow(4, 5)),
+        ("delete_nodes", remove(4, api.all[A].members[0])),
+        ("decrease_target", polled),
         ("poll", grow(4, 5)),
         ("poll", polled),
         ("poll", remove(4, api.all[A].members[0])),
@@ -103,7 +103,7 @@ def test_exoscale_provider_operation_on_an_unknown_group_does_not_crash() -> Non
             if each.spec.kind is OperationKind.DELETE_NODES
             else outcome.error_class == "NotFound"
         )
-    assert provider(api).release(remove(3, uuid(1, "i"))) is False
+    assert provider(api).cancel_delete(remove(3, uuid(1, "i"))) is False
 
 
 def test_exoscale_provider_pool_with_invalid_numbers_is_untouched() -> None:

@@ -50,7 +50,7 @@ def test_exoscale_scale_up_from_zero() -> None:
 @each_row(("start", "to"), [(2, 2), (2, 1), (2, 8)])
 def test_exoscale_invalid_or_too_large_scale_up_is_refused_before_any_write(start: int, to: int) -> None:
     api = sks()
-    outcome = provider(api, "1:7:web").grow(grow(start, to))
+    outcome = provider(api, "1:7:web").scale_up(grow(start, to))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
     assert not api.writes()
@@ -62,7 +62,7 @@ def test_exoscale_invalid_or_too_large_scale_up_is_refused_before_any_write(star
 def test_exoscale_scale_up_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
-    outcome = provider(api, unlimitedMax="4").grow(grow(2, 5))
+    outcome = provider(api, unlimitedMax="4").scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == cls
     assert not api.writes()
@@ -71,12 +71,12 @@ def test_exoscale_scale_up_past_the_quota_is_refused_before_any_write(quota: Quo
 def test_exoscale_unreadable_quota_forbids_no_scale_up() -> None:
     api = sks()
     api.trouble["quota"] = [errors.Transient("HTTP 500")]
-    assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
+    assert isinstance(provider(api).scale_up(grow(2, 5)), InProgress)
 
 
 def test_exoscale_scale_up_leaves_a_size_changed_by_others() -> None:
     api = sks(3)
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert not api.writes()
@@ -86,7 +86,7 @@ def test_exoscale_scale_up_reads_the_current_size() -> None:
     """A scale-up planned from a size that holds again is carried out; sizes are absolute and never added."""
     api = sks(2)
     api.all[A].size = 4
-    assert isinstance(provider(api).grow(grow(2, 5)), Failed)
+    assert isinstance(provider(api).scale_up(grow(2, 5)), Failed)
     api.all[A].size = 2
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert api.all[A].size == 5
@@ -95,7 +95,7 @@ def test_exoscale_scale_up_reads_the_current_size() -> None:
 def test_exoscale_repeated_scale_up_buys_nothing_more() -> None:
     api = sks()
     for _ in range(3):
-        assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
+        assert isinstance(provider(api).scale_up(grow(2, 5)), InProgress)
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert len(api.writes()) == 1
@@ -107,14 +107,14 @@ def test_exoscale_scale_up_with_a_lost_answer_never_buys_twice(make: object, lag
     api: FakeExoscaleApi = make(2, lag=lag)  # type: ignore[operator]
     api.lost.add(f"scale_{'nodepool' if api.all[A].cluster else 'pool'}")
     with pytest.raises(errors.Transient):
-        provider(api).grow(grow(2, 5))
+        provider(api).scale_up(grow(2, 5))
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (5, 5, [])
 
 
 def test_exoscale_slow_scale_up_is_polled_without_waiting() -> None:
     api = sks(2, steps=20)
-    asked, outcome = grow(2, 5), provider(api).grow(grow(2, 5))
+    asked, outcome = grow(2, 5), provider(api).scale_up(grow(2, 5))
     waits: list[float] = []
     assert len(api.calls) <= 4
     while isinstance(outcome, InProgress) and len(waits) < 12:
@@ -127,7 +127,7 @@ def test_exoscale_slow_scale_up_is_polled_without_waiting() -> None:
     assert (waits[0], waits[-1]) == (3.0, 60.0)
     assert seen(api)[A].target == 5
     with pytest.raises(errors.Conflict):
-        provider(api).grow(grow(5, 7))
+        provider(api).scale_up(grow(5, 7))
     api.step(20)
     assert isinstance(provider(api).poll(asked), Succeeded)
     assert isinstance(to_the_end(api, grow(5, 7)), Succeeded)
@@ -173,7 +173,7 @@ def test_exoscale_partial_scale_up_reports_its_count_and_lowers_the_rest() -> No
 @each_row("made", [0, 3])
 def test_exoscale_timed_out_operation_is_judged_by_the_pool(made: int) -> None:
     api = sks(2)
-    asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
+    asked = continued(grow(2, 5), provider(api).scale_up(grow(2, 5)))
     api.step()
     if not made:
         for name in api.all[A].members[2:]:
@@ -190,7 +190,7 @@ def test_exoscale_timed_out_operation_is_judged_by_the_pool(made: int) -> None:
 def test_exoscale_success_without_a_size_change_is_a_failure_with_backoff() -> None:
     """A Conflict would cause no backoff and would be planned again forever."""
     api = sks(2, lag=True, steps=10_000)
-    asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
+    asked = continued(grow(2, 4), provider(api).scale_up(grow(2, 4)))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, InProgress):
@@ -213,20 +213,20 @@ def test_exoscale_refusal_with_an_exhausted_quota_is_a_quota_error(quota: Quota,
     api = sks()
     api.limit = quota
     api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
-    outcome = provider(api, "0:9:web").grow(grow(2, 5))
+    outcome = provider(api, "0:9:web").scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.code) == (cls, "400")
     assert "HTTP 400: no" in outcome.message
     api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
     api.trouble["quota"] = [errors.Transient("503")]
-    unread = provider(api, "0:9:web").grow(grow(2, 5))
+    unread = provider(api, "0:9:web").scale_up(grow(2, 5))
     assert isinstance(unread, Failed)
     assert unread.error_class == "InvalidRequest"
 
 
 def test_exoscale_operation_the_vendor_no_longer_knows_is_judged_by_the_pool() -> None:
     api = sks(2)
-    asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
+    asked = continued(grow(2, 5), provider(api).scale_up(grow(2, 5)))
     api.step()
     api.works.clear()
     assert isinstance(provider(api).poll(asked), Succeeded)
@@ -235,7 +235,7 @@ def test_exoscale_operation_the_vendor_no_longer_knows_is_judged_by_the_pool() -
 
 def test_exoscale_pool_still_changing_after_its_operation_is_awaited() -> None:
     api = sks(2)
-    asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
+    asked = continued(grow(2, 4), provider(api).scale_up(grow(2, 4)))
     api.step()
     members, api.all[A].members = api.all[A].members, api.all[A].members[:2]
     api.all[A].state = "scaling-up"
@@ -259,7 +259,7 @@ def test_exoscale_invalid_operation_data_count_as_empty(data: dict[str, str]) ->
 
 def test_exoscale_success_without_new_machines_ends_with_a_note() -> None:
     api = sks(2)
-    asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
+    asked = continued(grow(2, 4), provider(api).scale_up(grow(2, 4)))
     api.step()
     del api.all[A].members[2:]
     outcome = provider(api).poll(asked)
@@ -275,7 +275,7 @@ def test_exoscale_pool_in_change_is_a_conflict_and_no_failure(state: str) -> Non
     api = sks()
     api.all[A].state = state
     with pytest.raises(errors.Conflict):
-        provider(api).grow(grow(2, 5))
+        provider(api).scale_up(grow(2, 5))
     assert not api.writes()
 
 
@@ -283,7 +283,7 @@ def test_exoscale_pool_with_more_machines_than_its_size_loses_none() -> None:
     api = sks(4)
     api.all[A].size = 2
     with pytest.raises(errors.Conflict):
-        provider(api).grow(grow(2, 3))
+        provider(api).scale_up(grow(2, 3))
     assert not api.writes()
 
 
@@ -292,7 +292,7 @@ def test_exoscale_scale_up_raises_temporary_errors(error: Exception) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]  # type: ignore[list-item]
     with pytest.raises(type(error)):
-        provider(api).grow(grow(2, 5))
+        provider(api).scale_up(grow(2, 5))
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
 
 
@@ -300,7 +300,7 @@ def test_exoscale_scale_up_raises_temporary_errors(error: Exception) -> None:
 def test_exoscale_scale_up_permanent_error_fails_with_its_class(error: errors.Unauthorized) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == error.error_class
 
@@ -308,7 +308,7 @@ def test_exoscale_scale_up_permanent_error_fails_with_its_class(error: errors.Un
 def test_exoscale_scale_up_of_a_suspended_pool_is_refused_at_once() -> None:
     api = sks()
     api.all[A].state = "suspended"
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert "suspended" in outcome.message
     assert not api.writes()
@@ -318,7 +318,7 @@ def test_exoscale_sks_pool_of_an_unknown_cluster_is_untouched() -> None:
     api = sks()
     api.all[A].cluster = ""
     api.all[A].more["manager"] = FakeExoscaleApi(FakeApiPool())._pool(FakeApiPool()).manager
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert NP_A in outcome.message
     assert not api.writes()
@@ -327,7 +327,7 @@ def test_exoscale_sks_pool_of_an_unknown_cluster_is_untouched() -> None:
 def test_exoscale_scale_up_of_a_pool_in_deletion_is_not_found() -> None:
     api = sks()
     api.all[A].state = "destroying"
-    outcome = provider(api).grow(grow(2, 5))
+    outcome = provider(api).scale_up(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NotFound"
     assert not api.writes()
@@ -335,6 +335,6 @@ def test_exoscale_scale_up_of_a_pool_in_deletion_is_not_found() -> None:
 
 @each_row("group", [B, "no id at all"])
 def test_exoscale_scale_up_of_an_unknown_group_is_refused(group: str) -> None:
-    outcome = provider(sks()).grow(grow(2, 5, group))
+    outcome = provider(sks()).scale_up(grow(2, 5, group))
     assert isinstance(outcome, Failed)
     assert outcome.error_class in {"NotFound", "InvalidRequest"}

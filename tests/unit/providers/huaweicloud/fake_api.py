@@ -360,7 +360,7 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
 def announced(api: FakeCceApi, asked: Operation, *entries: GroupPolicy) -> Operation:
     """Returns a scale-up after its first call, which sends nothing."""
     before = len(api.writes())
-    outcome = provider(api, *entries).grow(asked)
+    outcome = provider(api, *entries).scale_up(asked)
     assert isinstance(outcome, InProgress), outcome
     assert (outcome.step, len(api.writes())) == ("announce", before)
     return continued(asked, outcome)
@@ -368,8 +368,8 @@ def announced(api: FakeCceApi, asked: Operation, *entries: GroupPolicy) -> Opera
 
 def to_the_end(api: FakeCceApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
     """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
-    verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
-    first = verb = verbs.get(asked.spec.kind, "remove")
+    verbs = {OperationKind.SCALE_UP: "scale_up", OperationKind.DECREASE_TARGET: "decrease_target"}
+    first = verb = verbs.get(asked.spec.kind, "delete_nodes")
     for _ in range(60):
         try:
             outcome: Outcome = getattr(provider(api, *entries, kube=kube), verb)(asked)

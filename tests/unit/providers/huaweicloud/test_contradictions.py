@@ -64,7 +64,7 @@ def looked_at(api: FakeCceApi, size: int = 3, to: int = 4) -> list[Outcome]:
     """Calls a scale-up as long as it waits."""
     asked, found = growth(size, to), list[Outcome]()
     while not found or isinstance(found[-1], InProgress):
-        found.append(provider(api).grow(asked))
+        found.append(provider(api).scale_up(asked))
         if isinstance(found[-1], InProgress):
             asked = continued(asked, found[-1])
         assert len(found) < 20
@@ -92,9 +92,9 @@ def test_CCE_DANGER_1_CCE_18_contradictory_numbers_cause_no_request(said: NodePo
 
 def test_CCE_18_pool_ahead_of_its_groups_is_awaited() -> None:
     api = ContradictionsDeclaration(wire(7, (3, 3), (2, 2)))
-    asked = continued(growth(3, 4), provider(api).grow(growth(3, 4)))
+    asked = continued(growth(3, 4), provider(api).scale_up(growth(3, 4)))
     api.said = wire(5, (3, 3), (2, 2))  # the groups were right
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     assert (asked.status.data["base"], asked.status.data["total"], api.writes()) == ("5", "6", [])
 
 
@@ -104,14 +104,14 @@ def test_CCE_19_contradictory_numbers_cause_no_lower_size() -> None:
     for each in list(api.machines)[:3]:
         del api.machines[each]
     with pytest.raises(Conflict):
-        provider(api).shrink_target(shrinkage(3, 2))
+        provider(api).decrease_target(shrinkage(3, 2))
     assert api.writes() == []
 
 
 def test_huawei_pool_with_consistent_numbers_again_is_scaled_up() -> None:
     api = ContradictionsDeclaration(wire(4, (3, 3), (3, 3)))
-    asked = continued(growth(3, 5), provider(api).grow(growth(3, 5)))
+    asked = continued(growth(3, 5), provider(api).scale_up(growth(3, 5)))
     api.said = wire(5, (3, 3), (2, 2))
-    asked = continued(asked, provider(api).grow(asked))
-    assert continued(asked, provider(api).grow(asked)).status.data["sent"] == "yes"
+    asked = continued(asked, provider(api).scale_up(asked))
+    assert continued(asked, provider(api).scale_up(asked)).status.data["sent"] == "yes"
     assert api.writes() == ["scale 7 default"]

@@ -32,7 +32,7 @@ def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeCceApi:
 
 
 def refused(api: FakeCceApi, from_size: int, to_size: int, group: str = A) -> Failed:
-    outcome = provider(api).shrink_target(shrinkage(from_size, to_size, group))
+    outcome = provider(api).decrease_target(shrinkage(from_size, to_size, group))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == ("InvalidRequest", [])
     return outcome
@@ -75,7 +75,7 @@ def test_huawei_decrease_target_waits_while_groups_and_pool_disagree() -> None:
     api = short()
     api.all[POOL].desired += 1
     with pytest.raises(Conflict):
-        provider(api).shrink_target(shrinkage(5, 3))
+        provider(api).decrease_target(shrinkage(5, 3))
     assert not api.writes()
 
 
@@ -84,17 +84,17 @@ def test_huawei_decrease_target_with_a_lost_answer_is_not_repeated() -> None:
     api.lag = True
     api.lost.add("scale")
     with pytest.raises(Transient):
-        provider(api).shrink_target(shrinkage(5, 4))
+        provider(api).decrease_target(shrinkage(5, 4))
     with pytest.raises(Conflict):  # the group still reports five, and the pool six
-        provider(api).shrink_target(shrinkage(5, 4))
+        provider(api).decrease_target(shrinkage(5, 4))
     assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
     assert api.writes() == ["scale 6 default"]
 
 
 def test_huawei_decrease_target_already_reached_or_changed_by_others() -> None:
     api = short()
-    assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Succeeded)
-    outcome = provider(api).shrink_target(shrinkage(7, 4))
+    assert isinstance(provider(api).decrease_target(shrinkage(6, 5)), Succeeded)
+    outcome = provider(api).decrease_target(shrinkage(7, 4))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
@@ -103,7 +103,7 @@ def test_huawei_decrease_target_accepted_without_effect_fails_after_some_polls()
     api = short()
     api.lag = True
     asked = shrinkage(5, 3)
-    outcome = provider(api).shrink_target(asked)
+    outcome = provider(api).decrease_target(asked)
     for _ in range(5):
         assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
@@ -136,6 +136,6 @@ def test_huawei_decrease_target_waits_for_a_busy_cluster() -> None:
     api = short()
     api.cluster = "Upgrading"
     with pytest.raises(Conflict):
-        provider(api).shrink_target(shrinkage(5, 3))
+        provider(api).decrease_target(shrinkage(5, 3))
     assert not api.writes()
     assert operation(shrinkage(5, 3).spec.kind, A, 5, 3).spec.pool == POOL

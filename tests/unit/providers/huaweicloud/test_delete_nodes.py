@@ -42,7 +42,7 @@ def refused(
     kube: FakeApiKube | None = None,
 ) -> Failed:
     """A removal that sends nothing."""
-    outcome = provider(api, *entries, kube=kube).remove(  # type: ignore[arg-type]
+    outcome = provider(api, *entries, kube=kube).delete_nodes(  # type: ignore[arg-type]
         removal(3, *handles, group=group, kind=kind)
     )
     assert isinstance(outcome, Failed)
@@ -143,13 +143,13 @@ def test_huawei_remove_counts_vanished_and_leaving_nodes_as_removed() -> None:
     api = FakeCceApi(two())
     leaving = api.of(POOL)[0]
     api.change(leaving, phase="Deleting")
-    assert isinstance(provider(api).remove(removal(3, leaving, uid(99))), Succeeded)
+    assert isinstance(provider(api).delete_nodes(removal(3, leaving, uid(99))), Succeeded)
     assert not api.writes()
 
 
 def test_huawei_remove_from_a_deleted_pool_is_done() -> None:
     api = FakeCceApi()
-    assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
+    assert isinstance(provider(api).delete_nodes(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
     api = FakeCceApi(two())
     name = api.of(POOL)[0]
     del api.all[POOL]
@@ -161,7 +161,7 @@ def test_huawei_interrupted_removal_continues_where_it_stopped() -> None:
     names = api.of(POOL)
     api.lost.add("delete_node")
     with pytest.raises(Transient):
-        provider(api).remove(removal(5, *names[:3]))
+        provider(api).delete_nodes(removal(5, *names[:3]))
     assert isinstance(to_the_end(api, removal(5, *names[:3])), Succeeded)
     assert sorted(api.named) == sorted(names[:3])
     assert api.all[POOL].groups[0].desired == 2
@@ -189,7 +189,7 @@ def test_huawei_node_vanishing_between_two_calls_counts_as_removed() -> None:
 def test_huawei_deletion_with_404_for_an_existing_node_is_a_failure() -> None:
     api = FakeCceApi(two())
     api.trouble["delete_node"] = [NotFound("no such thing")]
-    outcome = provider(api).remove(removal(3, api.of(POOL)[0]))
+    outcome = provider(api).delete_nodes(removal(3, api.of(POOL)[0]))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NotFound"
 
@@ -198,7 +198,7 @@ def test_huawei_failed_job_explains_why_a_node_still_exists() -> None:
     api = FakeCceApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.change(name, phase="Active")
     assert isinstance(provider(api).poll(asked), InProgress)
     api.works = {key: CceJob(key, "Failed", "Security group [example] not found") for key in api.works}
@@ -212,7 +212,7 @@ def test_huawei_deletion_accepted_without_effect_fails_after_some_polls() -> Non
     api = FakeCceApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
-    asked = continued(asked, provider(api).remove(asked))
+    asked = continued(asked, provider(api).delete_nodes(asked))
     api.change(name, phase="Active")
     api.works.clear()
     for _ in range(4):
@@ -227,14 +227,14 @@ def test_huawei_remove_raises_temporary_errors(error: Throttled) -> None:
     api = FakeCceApi(two())
     api.trouble["delete_node"] = [error]
     with pytest.raises(type(error)):
-        provider(api).remove(removal(3, api.of(POOL)[0]))
+        provider(api).delete_nodes(removal(3, api.of(POOL)[0]))
 
 
 def test_huawei_busy_cluster_gets_no_deletion() -> None:
     api = FakeCceApi(two())
     api.cluster = "Upgrading"
     with pytest.raises(Conflict):
-        provider(api).remove(removal(3, api.of(POOL)[0]))
+        provider(api).delete_nodes(removal(3, api.of(POOL)[0]))
     assert not api.writes()
 
 
@@ -267,25 +267,25 @@ def test_huawei_placeholders_replaced_by_late_nodes_are_not_removed() -> None:
     api = short()
     api.add(POOL)
     api.add(POOL)
-    outcome = provider(api).remove(removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
+    outcome = provider(api).delete_nodes(removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
     assert isinstance(outcome, Succeeded)
     assert not api.writes()
 
 
 def test_huawei_placeholders_of_a_larger_size_conflict_and_of_a_smaller_are_done() -> None:
-    outcome = provider(short()).remove(removal(3, f"{A}/placeholder-0", kind=DISCARD))
+    outcome = provider(short()).delete_nodes(removal(3, f"{A}/placeholder-0", kind=DISCARD))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
-    assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
+    assert isinstance(provider(short()).delete_nodes(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
 
 
 def test_huawei_release_reports_whether_a_target_still_exists() -> None:
     api = short()
     name = api.of(POOL)[0]
-    assert provider(api).release(removal(4, name))
+    assert provider(api).cancel_delete(removal(4, name))
     api.change(name, phase="Deleting")
-    assert not provider(api).release(removal(4, name))
-    assert provider(api).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
-    assert not provider(api).release(removal(5, f"{A}/placeholder-0", kind=DISCARD))
-    assert not provider(FakeCceApi()).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(api).cancel_delete(removal(4, name))
+    assert provider(api).cancel_delete(removal(4, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(api).cancel_delete(removal(5, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(FakeCceApi()).cancel_delete(removal(4, f"{A}/placeholder-0", kind=DISCARD))
     assert not api.writes()

@@ -73,7 +73,7 @@ def disturb(api: FakeCceApi, event: str) -> None:
 @given(EVENTS)
 def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(events: list[str]) -> None:
     api = FakeCceApi(two(3, 2, autoscaling=WIDE))
-    asked, verb = growth(3, 5), "grow"
+    asked, verb = growth(3, 5), "scale_up"
     bought, waiting = 0, list(events)
     for _ in range(80):
         before = api.all[POOL].groups[0].desired
@@ -89,7 +89,7 @@ def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(eve
         if isinstance(outcome, Succeeded | Failed):
             break
         if isinstance(outcome, InProgress):
-            verb = "grow" if outcome.step == "announce" else "poll"
+            verb = "scale_up" if outcome.step == "announce" else "poll"
             asked = continued(asked, outcome)
         disturb(api, waiting.pop(0) if waiting else "step")
     else:
@@ -104,11 +104,11 @@ def test_CCE_19_decrease_target_with_random_changes_costs_no_node(events: list[s
     api.all[POOL].groups[0].stock = 0
     api.scale(POOL, 7, "default")
     asked = shrinkage(5, goal)
-    verb = "shrink_target"
+    verb = "decrease_target"
     if discard:
         asked, verb = (
             removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=OperationKind.DELETE_INSTANCES),
-            "remove",
+            "delete_nodes",
         )
     for event in [*events, *["step"] * 20]:
         try:

@@ -34,7 +34,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
 
 def refused(api: FakeCceApi, cls: str, *entries: object, size: int = 5, group: str = A) -> Failed:
     """A scale-up from 3 that is refused before anything is sent."""
-    outcome = provider(api, *entries).grow(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
+    outcome = provider(api, *entries).scale_up(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == (cls, [])
     return outcome
@@ -59,7 +59,7 @@ def test_CCE_18_request_that_arrived_despite_a_timeout_is_not_repeated() -> None
     asked = announced(api, growth(3, 5))
     api.lost.add("scale")
     with pytest.raises(Transient):
-        provider(api).grow(asked)
+        provider(api).scale_up(asked)
     assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]
 
@@ -70,8 +70,8 @@ def test_CCE_18_request_is_not_repeated_while_the_groups_number_lags() -> None:
     asked = announced(api, growth(3, 5))
     api.lost.add("scale")
     with pytest.raises(Transient):
-        provider(api).grow(asked)
-    outcome = provider(api).grow(asked)
+        provider(api).scale_up(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, InProgress)
     assert outcome.step == "follow"
     assert isinstance(to_the_end(api, asked), Succeeded)
@@ -83,7 +83,7 @@ def test_huawei_request_that_never_arrived_is_repeated_with_the_same_total() -> 
     asked = announced(api, growth(3, 5))
     api.trouble["scale"] = [Transient("no answer")]
     with pytest.raises(Transient):
-        provider(api).grow(asked)
+        provider(api).scale_up(asked)
     assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default", "scale 7 default"]
 
@@ -92,7 +92,7 @@ def test_CCE_18_change_of_the_pool_by_another_writer_is_never_undone() -> None:
     api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "c7-az2")
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, InProgress)
     assert (outcome.step, outcome.data["total"]) == ("announce", "11")
     assert isinstance(to_the_end(api, asked), Succeeded)
@@ -104,7 +104,7 @@ def test_CCE_18_change_of_the_group_by_another_writer_is_a_conflict() -> None:
     api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "default")
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert api.writes() == ["scale 9 default"]
@@ -115,10 +115,10 @@ def test_CCE_18_contradictory_numbers_are_read_again_and_never_written() -> None
     asked = announced(api, growth(3, 5))
     api.all[POOL].desired = 9  # and no group accounts for it
     for _ in range(4):
-        outcome = provider(api).grow(asked)
+        outcome = provider(api).scale_up(asked)
         assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
@@ -128,10 +128,10 @@ def test_CCE_18_total_is_never_computed_from_the_lower_of_two_numbers() -> None:
     api.all[POOL].desired = 4  # older than the numbers of the groups: 4 + 1 would remove one of five
     asked = growth(3, 4)
     for _ in range(12):
-        outcome = provider(api).grow(asked)
+        outcome = provider(api).scale_up(asked)
         assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == ("Unknown", [])
     api.all[POOL].desired = 5
@@ -142,7 +142,7 @@ def test_huawei_group_lagging_behind_its_pool_is_awaited() -> None:
     api = FakeCceApi(two(3, 2))
     api.lag = True
     asked = announced(api, growth(3, 5))
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     for _ in range(8):
         asked = continued(asked, provider(api).poll(asked))
     assert isinstance(to_the_end(api, asked), Succeeded)
@@ -153,7 +153,7 @@ def test_huawei_increase_reverted_by_others_is_not_bought_again() -> None:
     api = FakeCceApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 7, "default")
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     api.scale(POOL, 5, "default")
     for _ in range(4):
         asked = continued(asked, provider(api).poll(asked))
@@ -177,7 +177,7 @@ def test_huawei_size_already_reached_sends_no_request() -> None:
 
 @each_row(("start", "to"), [(3, 3), (3, 1)])
 def test_huawei_scale_up_without_an_increase_is_refused(start: int, to: int) -> None:
-    outcome = provider(FakeCceApi(two())).grow(growth(start, to))
+    outcome = provider(FakeCceApi(two())).scale_up(growth(start, to))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
@@ -252,7 +252,7 @@ def test_huawei_busy_cluster_is_awaited(phase: str) -> None:
     api = FakeCceApi(two())
     api.cluster = phase
     with pytest.raises(Conflict):
-        provider(api).grow(growth(3, 5))
+        provider(api).scale_up(growth(3, 5))
     assert not api.writes()
 
 
@@ -270,7 +270,7 @@ def test_huawei_key_forbidden_to_read_the_cluster_scales_up_nevertheless() -> No
 
 
 def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> None:
-    outcome = provider(FakeCceApi()).grow(growth(3, 5))
+    outcome = provider(FakeCceApi()).scale_up(growth(3, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == NotFound.__name__
     refused(FakeCceApi(Cce([FakeApiGroup(desired=3)], error="spec is missing")), "Unknown")
@@ -294,7 +294,7 @@ def test_CCE_A9_1_earlier_condition_must_persist_before_it_counts() -> None:
     api = FakeCceApi(two())
     api.all[POOL].groups[0].conditions = (SOLD_OUT,)
     asked = announced(api, growth(3, 4))
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, InProgress)
     assert isinstance(to_the_end(api, continued(asked, outcome)), Succeeded)
@@ -305,7 +305,7 @@ def test_CCE_A9_3_operation_ends_once_a_node_is_listed_and_the_core_waits(phase:
     """A node that installs forever must not shorten the fifteen minutes of the scale-up request."""
     api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     assert isinstance(provider(api).poll(asked), InProgress)
     api.add(POOL, phase=phase)
     outcome = provider(api).poll(asked)
@@ -317,7 +317,7 @@ def test_CCE_A9_1_permanent_condition_does_not_affect_nodes_in_creation() -> Non
     api = FakeCceApi(two())
     api.all[POOL].groups[0].conditions = (true("UnexpectedError"),)
     asked = announced(api, growth(3, 4))
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     api.add(POOL, phase="Build")
     for _ in range(6):
         outcome = provider(api).poll(asked)
@@ -327,7 +327,7 @@ def test_CCE_A9_1_permanent_condition_does_not_affect_nodes_in_creation() -> Non
 def test_CCE_A9_3_operation_ends_after_three_idle_minutes_and_the_core_waits() -> None:
     api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     waited = 0.0
     while isinstance(outcome, InProgress):
         waited += outcome.after
@@ -341,7 +341,7 @@ def test_CCE_A9_3_operation_ends_after_three_idle_minutes_and_the_core_waits() -
 def test_huawei_request_accepted_without_effect_fails() -> None:
     api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
-    asked = continued(asked, provider(api).grow(asked))
+    asked = continued(asked, provider(api).scale_up(asked))
     api.all[POOL].desired, api.all[POOL].groups[0].desired = 5, 3
     for _ in range(4):
         asked = continued(asked, provider(api).poll(asked))
@@ -356,12 +356,12 @@ def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(error: Inv
     api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [error]
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == error.error_class
     api.trouble["scale"] = [error]
     api.all[POOL].groups[0].conditions = (SOLD_OUT,)
-    outcome = provider(api).grow(asked)
+    outcome = provider(api).scale_up(asked)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "OutOfStock"
 
@@ -371,7 +371,7 @@ def test_huawei_locked_pool_is_awaited() -> None:
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [Conflict("locked", code="CCE.01429002")]
     with pytest.raises(Conflict):
-        provider(api).grow(asked)
+        provider(api).scale_up(asked)
     assert isinstance(to_the_end(api, asked), Succeeded)
 
 

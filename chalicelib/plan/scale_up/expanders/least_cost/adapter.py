@@ -35,7 +35,7 @@ def purchases(
     counts: Mapping[int, int],
     candidates: Candidates,
     simulated: SimulatedCluster,
-    ledger: ResourceLimiter,
+    limiter: ResourceLimiter,
     prices: NodePrices | None,
     stop: Stop,
     grown: Mapping[str, int],
@@ -53,7 +53,7 @@ def purchases(
             facts.id,
             candidates.shapes[facts.id].free,
             _price(facts.template.node, prices, facts.group.price),
-            0 if facts.group.options.zero_or_max else ledger.allowance(facts, grown.get(facts.id, 0)).nodes,
+            0 if facts.group.options.zero_or_max else limiter.allowance(facts, grown.get(facts.id, 0)).nodes,
         )
         for facts in able
         if facts.template is not None
