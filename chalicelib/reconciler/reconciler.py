@@ -303,7 +303,7 @@ def _decide_and_save(
     started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
     cluster again.
 
-    While pending pods still arrive, the pass waits for the others (docs/decisions.md "Pending pods") and reads the
+    While pending pods still arrive, the pass waits for the others (docs/reference/scale-up.md "Waiting for more pods") and reads the
     cluster again, but not the vendors. Memory stays as it was read before both.
     """
 

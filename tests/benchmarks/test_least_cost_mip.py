@@ -2,7 +2,8 @@
 
 The plain program has whole numbers of nodes per group and of pods per group and class, and the room of a group's nodes
 as one sum; HiGHS stops at a gap or at a time limit. The answer gives the pods of each group, and not the node of each
-pod. So nodes are filled from it with the same two steps with which the search begins. docs/decisions.md has figures.
+pod. So nodes are filled from it with the same two steps with which the search begins. docs/reference/expanders.md
+has figures.
 """
 
 from __future__ import annotations

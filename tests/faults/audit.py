@@ -179,7 +179,7 @@ class Audit:
 
     def _within_bounds(self, group: str, before: int, after: int, began: float, kind: str) -> None:
         """Bounds in force at any time since the process began are accepted. The minimum does not protect instances that
-        could not be created (docs/reference/node-groups.md "Minimum and dead machines")."""
+        could not be created (docs/reference/node-groups.md "Repairs")."""
         history = self.bounds.get(group, [])
         current = [
             each for index, each in enumerate(history) if index + 1 == len(history) or history[index + 1].since >= began

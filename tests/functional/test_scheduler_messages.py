@@ -30,7 +30,7 @@ from chalicelib.reasons.text import text
 from tests.reference_data import SHARED, needs_shared
 
 BUSY = SHARED / "data" / "captures" / "shop-busy"
-DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference/scheduling.md"
 _MESSAGE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<counts>.*?)\.(?: |$)")
 _ROW = re.compile(r"^\| (\d+) `([\w/-]+)` \| ([^|]+) \|$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (.+)")
@@ -105,7 +105,7 @@ def test_every_rejected_pod_of_the_capture_is_compared() -> None:
 @needs_shared
 @pytest.mark.shared
 def test_documented_table_of_reasons_equals_the_computed_one() -> None:
-    section = DECISIONS.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
     reported = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
     groups: dict[str, list[Counts]] = {}
     for pod, (_, counts) in refused().items():

@@ -1,4 +1,4 @@
-"""The worked headroom and schedule examples of docs/decisions.md are planned, and the limits equal the code's."""
+"""The worked headroom and schedule examples of docs/reference are planned, and the limits equal the code's."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from chalicelib.providers.huaweicloud import write_requests
 from chalicelib.schedules import overlap
 from tests.builders import NOW, cluster, growth
 from tests.unit.plan.headroom_builder import GIB, SPARE, busy, gone, plan, said
-from tests.unit.test_docs import DECISIONS, ROOT
+from tests.unit.test_docs import HEADROOM, ROOT, SCHEDULES
 
 LIMITS = (ROOT / "docs" / "limits.md").read_text("utf-8")
-TEXT = DECISIONS.read_text("utf-8")
+TEXT = " ".join(word for page in (HEADROOM, SCHEDULES) for word in page.read_text("utf-8").split())
 
 
 # -- headroom

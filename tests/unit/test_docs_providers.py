@@ -36,7 +36,7 @@ from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import instance_states, operation_polling, zone_state
 from chalicelib.providers.exoscale import settings as exo
 from chalicelib.providers.http import VendorResponse
-from tests.unit.test_docs import DECISIONS, ROOT, rows
+from tests.unit.test_docs import EXPANDERS_PAGE, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
 EXO, CHERRY = ROOT / "docs/providers/exoscale.md", ROOT / "docs/providers/cherryservers.md"
@@ -263,6 +263,6 @@ def test_docs_cherryservers_price_example() -> None:
     assert priced(4, 16, 0.0, None) is None
     rates = NodePrices(cpu=0.03, memory=0.004)
     assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [pytest.approx(0.736), pytest.approx(0.184)]
-    text = DECISIONS.read_text("utf-8")
+    text = " ".join(EXPANDERS_PAGE.read_text("utf-8").split())
     assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text
     assert "*metal* at 0.736 and *web* at 0.184" in text

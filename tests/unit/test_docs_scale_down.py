@@ -1,4 +1,4 @@
-"""The worked removal examples of docs/decisions.md: their numbers equal the planner's. The table of checks is in code
+"""The worked removal examples of docs/reference: their numbers equal the planner's. The table of checks is in code
 order."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
 from tests.unit.plan.instances_builder import world_of
 from tests.unit.plan.selection_builder import SelectionBuilderPool, goes, why
-from tests.unit.test_docs import DECISIONS, rows
+from tests.unit.test_docs import NODE_GROUPS, SCALE_DOWN, rows
 
-TEXT = DECISIONS.read_text("utf-8")
+TEXT = NODE_GROUPS.read_text("utf-8")
 MINUTE = 60.0
 
 
 def test_docs_eligibility_lists_every_node_reason_code() -> None:
-    codes = [code for row in rows(DECISIONS, "Removal selection") for code in re.findall(r"`(\w+)`", row[2])]
+    codes = [code for row in rows(SCALE_DOWN, "Removal selection") for code in re.findall(r"`(\w+)`", row[2])]
     assert [ReasonCode(code) for code in codes] == [
         ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
         ReasonCode.NOT_UNREADY_LONG_ENOUGH,
@@ -50,7 +50,7 @@ def test_docs_eligibility_lists_every_node_reason_code() -> None:
 
 
 def test_docs_repairs_are_listed_in_code_order() -> None:
-    assert [ReasonCode(row[0].strip("`")) for row in rows(DECISIONS, "Repairs")] == [
+    assert [ReasonCode(row[0].strip("`")) for row in rows(NODE_GROUPS, "Repairs")] == [
         ReasonCode.CREATION_FAILED,
         ReasonCode.LONG_UNREGISTERED,
         ReasonCode.SCALE_UP_TIMED_OUT,

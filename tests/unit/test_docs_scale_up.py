@@ -1,4 +1,4 @@
-"""The worked scale-up examples of docs/decisions.md are planned, and their numbers equal the planner's."""
+"""The worked scale-up examples of docs/reference are planned, and their numbers equal the planner's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chalicelib.model.storage import Claim, PersistentVolume, Storage
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, near, node, verdict
 
-DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions.md"
+RULES = Path(__file__).resolve().parents[2] / "docs"
 
 
 def _example() -> ClusterBuilder:
@@ -109,7 +109,8 @@ _WISHES: tuple[tuple[str, dict[str, Any], ReasonCode], ...] = (
 
 @pytest.mark.parametrize("first", range(len(_WISHES)), ids=[name for name, _, _ in _WISHES])
 def test_docs_first_failing_predicate_is_the_first_listed(first: int) -> None:
-    table = DECISIONS.read_text("utf-8").partition("\n## Predicates\n")[2].partition("\n## ")[0]
+    text = (RULES / "reference/scheduling.md").read_text("utf-8")
+    table = text.partition("\n## Predicates\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| \d+ \| `(\w+)` \|", table, re.MULTILINE)
     assert [name for name in listed if name in {name for name, _, _ in _WISHES}] == [name for name, _, _ in _WISHES]
     wishes: dict[str, Any] = {"cpu": "600m", "memory": "1Gi", "owner": "web"}
@@ -132,7 +133,7 @@ def _lopsided() -> ClusterBuilder:
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
-    table = DECISIONS.read_text("utf-8").partition("### least-cost\n")[2].partition("\n### ")[0]
+    table = (RULES / "reference/expanders.md").read_text("utf-8").partition("## least-cost\n")[2].partition("\n## ")[0]
     [reported] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
     policy = Policy(
         name="shop",

@@ -149,7 +149,7 @@ def test_every_link_of_a_page_has_a_target() -> None:
     [
         "as in no-such-page.md",
         'docs/reference/scale-up.md "No Such Heading"',
-        "decisions.md#no-such-anchor",
+        "policy.md#no-such-anchor",
         "(see\n# providers/no-such-vendor.md)",
     ],
 )
@@ -160,10 +160,10 @@ def test_citation_without_a_target_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "docs/decisions.md",
+        "docs/policy.md",
         "see README.md",
         'docs/reference/scale-up.md "Estimator"',
-        "decisions.md#estimator",
+        "reference/scale-up.md#estimator",
         'reference/scale-up.md\n    "Pending pods"',
         "https://example.org/no-such-page.md",
     ],
@@ -185,5 +185,5 @@ def test_version_is_not_a_private_rule_number(text: str) -> None:
 
 
 def test_link_without_a_target_is_found() -> None:
-    assert list(lost_links("[here](no-such-page.md)", "docs/decisions.md")) == ["no-such-page.md"]
-    assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/decisions.md")) == ["#no-such-anchor"]
+    assert list(lost_links("[here](no-such-page.md)", "docs/policy.md")) == ["no-such-page.md"]
+    assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/policy.md")) == ["#no-such-anchor"]

@@ -82,7 +82,7 @@ def test_registration_deadline_is_the_instance_groups_own(ago: float, *, goes: b
 
 
 # At the minimum, dead instances are replaced and running ones are not touched (docs/reference/node-groups.md
-# "Minimum and dead machines").
+# "Repairs").
 def test_group_at_its_minimum_deletes_dead_instances_and_scales_up_again() -> None:
     build, known = late(2, build=filled(anchored(), "g", 1), min=3, template=node("t"))
     plan = build.plan(known, enforce_node_group_min_size=True)

@@ -56,7 +56,7 @@ def test_CCE_4_calculated_nodes_match_the_documented_table(
 
 
 def test_CCE_A3_6_documented_table_matches_the_planner() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "decisions.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs" / "reference/scaling-rules.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+)m \| (\d+)m \| (\d+) \| (\d+) \| ([\d.]+) % \| (\d+) \| ([\d.]+) % \|$", page, re.M)
     assert [tuple(int(row[at]) for at in (0, 1, 2, 3, 5)) for row in rows] == [row for row in TABLE if row[4]]
     for asked, each, above, count, now, add, after in rows:

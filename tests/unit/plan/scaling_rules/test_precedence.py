@@ -1,5 +1,5 @@
 """Precedence and waiting between pods, metric rules and cron rules that scale up the same pool
-(docs/reference/scaling-rules.md "Rule precedence")."""
+(docs/reference/scaling-rules.md "Automatic increase")."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Sources of the rules in force: the policy and HorizontalNodeAutoscaler objects, their limits, and invalid objects
-(docs/reference/scaling-rules.md "Rule sources")."""
+(docs/reference/scaling-rules.md "Rules in force")."""
 
 from __future__ import annotations
 
