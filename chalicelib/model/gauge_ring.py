@@ -34,15 +34,15 @@ def added(points: Iterable[GaugePoint], at: float, nodes: int, pending: int) -> 
     """Return the points of the 24 hours up to `at`, with a new one; another one of the same five minutes is
     replaced."""
     slot = int(at // EVERY)
-    kept = {int(each.at // EVERY): each for each in points if slot - POINTS < each.at // EVERY < slot}
-    kept[slot] = GaugePoint(slot * EVERY, min(max(nodes, 0), _MOST), min(max(pending, 0), _MOST))
-    return tuple(kept[each] for each in sorted(kept))
+    by_slot = {int(point.at // EVERY): point for point in points if slot - POINTS < point.at // EVERY < slot}
+    by_slot[slot] = GaugePoint(slot * EVERY, min(max(nodes, 0), _MOST), min(max(pending, 0), _MOST))
+    return tuple(by_slot[point] for point in sorted(by_slot))
 
 
 def packed(points: Iterable[GaugePoint]) -> bytes:
     """Return the form that is stored."""
     return zlib.compress(
-        b"".join(_POINT.pack(int(each.at // EVERY), each.nodes, each.pending) for each in list(points)[-POINTS:]), 9
+        b"".join(_POINT.pack(int(point.at // EVERY), point.nodes, point.pending) for point in list(points)[-POINTS:]), 9
     )
 
 

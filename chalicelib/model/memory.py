@@ -81,9 +81,9 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
 class BreakerState(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"tripped_at": "pulled", "removals": "taken"}
 ):
-    """The circuit breaker's state. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
-    removals are blocked because a plan exceeded the share that the policy allows; 0.0: not tripped. wanted: how many
-    nodes that plan would have removed."""
+    """The circuit breaker's state. removals: (instant, nodes, pods) of the plans of the last hour. tripped_at: since
+    when removals are blocked because a plan exceeded the share that the policy allows, 0.0 if not tripped. wanted: how
+    many nodes that plan would have removed."""
 
     removals: tuple[tuple[float, int, int], ...] = ()
     tripped_at: float = 0.0
@@ -101,10 +101,10 @@ class RuleMemory(
         "last_occurrence": "handled",
     },
 ):
-    """A rule on one pool. handled: the last handled occurrence, or the instant from which occurrences count. cron: its
-    expression at that time; a changed one starts anew. kept: a pending occurrence (0.0: none), and why: the reason.
-    goal: the pool size that the last occurrence requires and has not reached, 0: none. acted: when the rule last
-    added nodes.
+    """A rule on one pool. last_occurrence: the last handled one, or the instant from which occurrences count. cron: its
+    expression at that time; a changed one starts anew. pending_occurrence: 0.0 without one. why: the reason for its
+    wait. target_size: the pool size that the last occurrence requires and has not reached, 0 if it has.
+    last_scaled_at: when the rule last added nodes.
     """
 
     last_occurrence: float = 0.0

@@ -50,8 +50,8 @@ class Notifications(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     @property
     def destinations(self) -> tuple[str, ...]:
         """Return the names of the destinations that are set."""
-        found = (("topic", self.topic), ("chatTopic", self.chat_topic), ("webhook", self.webhook))
-        return tuple(name for name, value in found if value)
+        settings = (("topic", self.topic), ("chatTopic", self.chat_topic), ("webhook", self.webhook))
+        return tuple(name for name, value in settings if value)
 
 
 NOTICE_TYPES = (

@@ -27,8 +27,8 @@ class InProgress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The operation has failed. cls: the provider error class that determines the back-off; code and message are the
-    vendor's, without secrets. retry_after: seconds that the vendor asked us to wait, 0 if unspecified."""
+    """The operation has failed. error_class: the provider error class that determines the back-off; code and message
+    are the vendor's, without secrets. retry_after: seconds that the vendor asked us to wait, 0 if unspecified."""
 
     error_class: str
     message: str

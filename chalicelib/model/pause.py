@@ -44,24 +44,26 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def in_force(pauses: Iterable[Pause], now: float) -> tuple[Pause, ...]:
     """Return the pauses that have not ended at `now`, the one that ends last first."""
-    return tuple(sorted((each for each in pauses if each.until > now), key=lambda each: (-each.until, each.scope)))
+    return tuple(
+        sorted((pause for pause in pauses if pause.until > now), key=lambda pause: (-pause.until, pause.scope))
+    )
 
 
 def whole(pauses: Iterable[Pause]) -> Pause | None:
     """Return the pause of the whole cluster that ends last; None where there is none."""
-    return _last(each for each in pauses if each.part is PausedPart.ALL and not each.group)
+    return _last(pause for pause in pauses if pause.part is PausedPart.ALL and not pause.group)
 
 
 def of_growth(pauses: Iterable[Pause], group: str = "") -> Pause | None:
     """Return the pause that keeps a group from being scaled up; None where there is none. A pause of the whole cluster
     is no such pause: the plan shows what would be done without it."""
-    return _last(each for each in pauses if _concerns(each, PausedPart.GROWTH, group))
+    return _last(pause for pause in pauses if _concerns(pause, PausedPart.GROWTH, group))
 
 
 def of_removals(pauses: Iterable[Pause], group: str = "") -> Pause | None:
     """Return the pause that keeps a group's nodes from being removed. group "": the one of all groups. See
     of_growth."""
-    return _last(each for each in pauses if _concerns(each, PausedPart.REMOVALS, group))
+    return _last(pause for pause in pauses if _concerns(pause, PausedPart.REMOVALS, group))
 
 
 def _concerns(pause: Pause, part: PausedPart, group: str) -> bool:

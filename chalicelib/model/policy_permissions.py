@@ -57,8 +57,8 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
     files: whether settings may name local files, which only a command may permit.
     """
     named = prefix_of(environment)
-    given = environment.get(SECRET_PREFIX, secret_prefix(named) if named else None)
-    prefix = DEFAULT_PREFIX if given is None else given
+    configured_prefix = environment.get(SECRET_PREFIX, secret_prefix(named) if named else None)
+    prefix = DEFAULT_PREFIX if configured_prefix is None else configured_prefix
     if not _PREFIX.match(prefix) or ".." in prefix:
         raise BadInput(
             f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret", f"write it like {DEFAULT_PREFIX}"
@@ -69,7 +69,7 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
         endpoints=_listed(environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"),
         loopback=not environment.get(IN_LAMBDA),
         files=files,
-        prefix_known=given is not None,
+        prefix_known=configured_prefix is not None,
     )
 
 

@@ -53,9 +53,9 @@ def prefix_for(stage: str) -> str:
 
 def state_table(environment: Mapping[str, str]) -> str:
     """Return the name of the state table, "" if the environment does not give it."""
-    given = environment.get(TABLE, "")
-    if given:
-        return given
+    table = environment.get(TABLE, "")
+    if table:
+        return table
     prefix = prefix_of(environment)
     return state_table_of(prefix) if prefix else ""
 

@@ -63,8 +63,8 @@ class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A window that opens when `cron` matches in time_zone and lasts `duration` seconds, and the settings within it.
 
-    groups: the groups whose min and max it sets; empty: every group. mode: of the whole cluster (groups is empty then).
-    headroom: percentage that replaces that of the headroom entries of the same scope; None: they stay unchanged.
+    groups: the groups whose min and max it sets, every group if empty. mode: of the whole cluster (groups is empty
+    then). headroom: percentage that replaces that of the headroom entries of the same scope; None: they stay unchanged.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Spare capacity, as virtual pods or as a percentage of the pods' requests.
 
-    groups: where it must be, in total over all of them; empty: anywhere in the cluster. Either pods > 0 with cpu
+    groups: where it must be, in total over all of them; anywhere in the cluster if empty. Either pods > 0 with cpu
     (millicores) and memory (bytes) each, or percent > 0 (of the requests of the pods in scope).
     """
 

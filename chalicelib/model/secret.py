@@ -70,28 +70,28 @@ class Secret:
 def one_line(text: str) -> str:
     """Return the text in one line; each control character, line separator and invisible formatting character becomes a
     blank."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def _spellings(text: str) -> list[str]:
     """Return the text itself and its usual encodings, the longest first, because one may be the beginning of
     another."""
     escaped = json.dumps(text)[1:-1]
-    kept = ("", "/", ":/", "!*'()")  # used by quote, by browsers and by other languages' libraries
-    percent = {quote(text, safe=safe, errors=_ODD) for safe in kept} | {quote_plus(text, errors=_ODD)}
-    found = percent | {re.sub("%..", lambda match: match.group().lower(), each) for each in percent}
-    found |= {quote(each, safe="") for each in percent}  # encoded twice
-    found |= {escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
-    found |= {html.escape(text), html.escape(text, quote=False)}
+    safe_characters = ("", "/", ":/", "!*'()")  # used by quote, by browsers and by other languages' libraries
+    percent = {quote(text, safe=safe, errors=_ODD) for safe in safe_characters} | {quote_plus(text, errors=_ODD)}
+    spellings = percent | {re.sub("%..", lambda match: match.group().lower(), spelling) for spelling in percent}
+    spellings |= {quote(spelling, safe="") for spelling in percent}  # encoded twice
+    spellings |= {escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
+    spellings |= {html.escape(text), html.escape(text, quote=False)}
     data = text.encode("utf-8", _ODD)
-    found |= {data.hex(), data.hex().upper()}
+    spellings |= {data.hex(), data.hex().upper()}
     for before in range(3):  # base64 of a text in which other bytes precede the secret
         whole = base64.b64encode(b"\0" * before + data).decode()
         begin, end = _ALONE[before], len(whole) - _ALONE[-(before + len(data)) % 3]
         cores = {whole[begin:end]} if before else {whole[:end], whole, whole.rstrip("=")}
-        found |= cores | {core.translate(_URL_SAFE) for core in cores}
-    usable = {each for each in found if len(each) >= _SHORTEST_SPELLING} | {text}
-    return sorted(usable, key=lambda each: (-len(each), each))
+        spellings |= cores | {core.translate(_URL_SAFE) for core in cores}
+    usable = {spelling for spelling in spellings if len(spelling) >= _SHORTEST_SPELLING} | {text}
+    return sorted(usable, key=lambda spelling: (-len(spelling), spelling))
 
 
 _ODD = "surrogatepass"  # how surrogates, which no text should contain, are encoded
@@ -102,14 +102,14 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 def _decoded(text: str) -> list[str]:
     """Return possible decodings of the text: percent-decoded up to three times, unescaped, or both."""
-    found = []
+    decodings = []
     for start in (text, _ESCAPED.sub(_unescaped, text), html.unescape(text)):
         plain = start
         for _ in range(3):
-            found += [plain, unquote_plus(plain)]
+            decodings += [plain, unquote_plus(plain)]
             plain = unquote(plain)
-        found.append(plain)
-    return found
+        decodings.append(plain)
+    return decodings
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ ALL_CAPI_GROUPS = "every Cluster API node group"
 
 
 class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}):
-    """Data that could not be read. weakens: the verdicts that are less certain without it.
+    """Data that could not be read. affected_decisions: the verdicts that are less certain without it.
 
     kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind. name:
     namespace/name of one malformed object, empty for a whole kind. node: the node to which a malformed pod is bound, or

@@ -113,10 +113,10 @@ _NOT_PLAIN = "is not a plain https address: small letters, no user, no escapes, 
 def refused(vendor: str, url: str, deployment: Deployment) -> str:
     """Return why a vendor's calls may not go to this address, "" if they may. url: its root, optionally with a path.
     vendor: a provider's name, or METADATA_SERVICE."""
-    found = _ADDRESS.match(url)
-    if found is None or ".." in url or not 0 < int(found["port"] or 443) < 65536:
+    address = _ADDRESS.match(url)
+    if address is None or ".." in url or not 0 < int(address["port"] or 443) < 65536:
         return _NOT_PLAIN
-    scheme, host, port = found["scheme"], found["host"], int(found["port"] or 0)
+    scheme, host, port = address["scheme"], address["host"], int(address["port"] or 0)
     here, tls = host in _LOOPBACK, scheme == "https"
     named = f"{host}:{port}" if port else host
     if vendor == METADATA_SERVICE and url.rstrip("/") == METADATA:

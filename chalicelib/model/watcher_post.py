@@ -47,16 +47,16 @@ class WatcherPost(msgspec.Struct, frozen=True):
 
 def read_post(body: bytes) -> WatcherPost:
     """Return the post in a body. Raises BadInput."""
-    found = _HEAD.match(body[:_LONGEST_HEAD])
-    if found is None or int(found["number"]) not in _NUMBERS[found["kind"]]:
+    post = _HEAD.match(body[:_LONGEST_HEAD])
+    if post is None or int(post["number"]) not in _NUMBERS[post["kind"]]:
         raise BadInput("body", "is not a valid post of outscaler-watcher/1", "run the watcher of the deployed release")
     try:
-        data = base64.b64decode(body[found.end() :], validate=True)
+        data = base64.b64decode(body[post.end() :], validate=True)
     except ValueError:
         raise BadInput("body", "is not base64 after its first line", "post it again") from None
-    kind, base = found["kind"].decode(), found["base"].decode()
-    wake = None if found["wake"] == b"-" else float(found["wake"])
-    return WatcherPost(kind, base, int(found["number"]), data, wake)
+    kind, base = post["kind"].decode(), post["base"].decode()
+    wake = None if post["wake"] == b"-" else float(post["wake"])
+    return WatcherPost(kind, base, int(post["number"]), data, wake)
 
 
 def parts_of(data: bytes) -> list[bytes]:

@@ -303,9 +303,8 @@ def _decide_and_save(
     started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
     cluster again.
 
-    While pending pods still arrive, the pass waits for the others (docs/reference/scale-up.md "Waiting for more pods") and reads the
-    cluster again, but not the vendors. Memory stays as it was read before both.
-    """
+    While pending pods still arrive, the pass waits for the others (docs/reference/scale-up.md "Waiting for more pods")
+    and reads the cluster again, but not the vendors. Memory stays as it was read before both."""
 
     def now_decide(snapshot: Snapshot, old_memory: Memory) -> tuple[Plan, Memory]:
         with recorder.timed("autoscaling"), runtime.tracing.part("plan", cluster=policy.name):

@@ -21,8 +21,8 @@ from chalicelib.model.snapshot import Snapshot
 def apply_schedules(policy: Policy, now: float) -> Policy:
     """Return the policy with the settings of the schedules that are open at `now` (epoch seconds): the mode, the
     headroom, and wider bounds in spec.nodeGroups, which providers enforce when nodes are requested. Idempotent."""
-    for each in _open(policy.schedules, now):
-        policy = _applied(policy, each)
+    for schedule in _open(policy.schedules, now):
+        policy = _applied(policy, schedule)
     return policy
 
 
@@ -36,14 +36,16 @@ def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Sn
     nodeGroups gives some. The planner must not plan what the provider would refuse, because pods would then miss nodes
     that they could have had.
     """
-    here = [each for each in _open(policy.schedules, now) if each.min is not None or each.max is not None]
-    if not here:
+    bounding = [
+        schedule for schedule in _open(policy.schedules, now) if schedule.min is not None or schedule.max is not None
+    ]
+    if not bounding:
         return snapshot
     shared = Counter(group.pool.id for group in snapshot.groups if group.pool is not None)
     groups = tuple(
         _bounded(
             group,
-            here,
+            bounding,
             together=group.pool is not None and shared[group.pool.id] > 1,
             own=group.provider in policy.providers,
         )
@@ -54,12 +56,16 @@ def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Sn
 
 def _open(schedules: Iterable[Schedule], now: float) -> list[Schedule]:
     """Return the open schedules. Cron and time zones are evaluated only if there are schedules."""
-    found = list(schedules)
-    if not found:
-        return found
+    candidates = list(schedules)
+    if not candidates:
+        return candidates
     from chalicelib.schedules.maintenance_windows import is_open
 
-    return [each for each in found if is_open(Window(each.cron, each.duration, time_zone=each.time_zone), now)]
+    return [
+        schedule
+        for schedule in candidates
+        if is_open(Window(schedule.cron, schedule.duration, time_zone=schedule.time_zone), now)
+    ]
 
 
 def _applied(policy: Policy, schedule: Schedule) -> Policy:
@@ -73,8 +79,8 @@ def _applied(policy: Policy, schedule: Schedule) -> Policy:
         policy = msgspec.structs.replace(
             policy,
             node_groups=tuple(
-                _with_bounds(each, schedule) if not schedule.groups or each.id in schedule.groups else each
-                for each in policy.node_groups
+                _with_bounds(group, schedule) if not schedule.groups or group.id in schedule.groups else group
+                for group in policy.node_groups
             ),
         )
     return policy
@@ -85,12 +91,11 @@ def _replaced(entries: tuple[Headroom, ...], schedule: Schedule) -> tuple[Headro
     groups if it has none. If no entry has this scope, the schedule adds its own. 0 percent: none."""
     percent = schedule.headroom or 0
     names = frozenset(schedule.groups)
-    mine = [each for each in entries if (names.intersection(each.groups) if names else not each.groups)]
-    if not mine:
-        made = Headroom(schedule.name, groups=schedule.groups, percent=percent)
-        return (*entries, made) if percent else entries
-    changed = {each.name: Headroom(each.name, groups=each.groups, percent=percent) for each in mine}
-    return tuple(changed.get(each.name, each) for each in entries)
+    same_scope = [entry for entry in entries if (names.intersection(entry.groups) if names else not entry.groups)]
+    if not same_scope:
+        return (*entries, Headroom(schedule.name, groups=schedule.groups, percent=percent)) if percent else entries
+    changed = {entry.name: Headroom(entry.name, groups=entry.groups, percent=percent) for entry in same_scope}
+    return tuple(changed.get(entry.name, entry) for entry in entries)
 
 
 def _with_bounds(group_policy: GroupPolicy, schedule: Schedule) -> GroupPolicy:
@@ -115,20 +120,20 @@ def _with_bounds(group_policy: GroupPolicy, schedule: Schedule) -> GroupPolicy:
 def _bounded(group: NodeGroup, schedules: Iterable[Schedule], *, together: bool, own: bool) -> NodeGroup:
     """together: other groups share its pool. own: its provider enforces the bounds that it reported for the group."""
     read = group
-    for each in schedules:
-        names, pool = frozenset(each.groups), group.pool
+    for schedule in schedules:
+        names, pool = frozenset(schedule.groups), group.pool
         as_pool = pool is not None and (not names or not names.isdisjoint({pool.id, pool.name} - {""}))
         itself = not names.isdisjoint((group.id, *group.aliases))
         if not (as_pool or itself or not names):
             continue
         if pool is not None and read.pool is not None and (as_pool or not together):
             within = (read.pool.min, read.pool.max) if own else None
-            least, most = _range((pool.min, pool.max), each, within)
+            least, most = _range((pool.min, pool.max), schedule, within)
             group = msgspec.structs.replace(group, pool=msgspec.structs.replace(pool, min=least, max=most))
         if not (as_pool and together) or group.id in names:
-            least, most = _range((group.min, group.max), each, (read.min, read.max) if own else None)
+            least, most = _range((group.min, group.max), schedule, (read.min, read.max) if own else None)
             group = msgspec.structs.replace(group, min=least, max=most)
-        if each.min is not None:
+        if schedule.min is not None:
             group = msgspec.structs.replace(group, options=msgspec.structs.replace(group.options, enforce_min=True))
     return group
 

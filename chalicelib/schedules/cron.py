@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -38,10 +39,10 @@ class LocalClock:
     def times(self, cron: str, zone: str) -> CronTimes:
         """Return the times of a five-field cron expression in a time zone. An invalid expression or zone is reported in
         `problem`, never as an exception."""
-        found = self._known.get((cron, zone))
-        if found is None:
-            found = self._known[cron, zone] = self._find(cron, zone)
-        return found
+        times = self._known.get((cron, zone))
+        if times is None:
+            times = self._known[cron, zone] = self._find(cron, zone)
+        return times
 
     def _find(self, cron: str, zone: str) -> CronTimes:
         try:
@@ -54,14 +55,14 @@ class LocalClock:
 def _latest(cron: str, zone: ZoneInfo, now: float) -> float:
     """Search backwards by the local clock. Where the clock was set back a short while ago, it shows an earlier time
     again, and occurrences in between would be missed; there, the last hours are searched forwards."""
-    back = next(_instants(cron, zone, math.floor(now) + 1.0, reverse=True), 0.0)
+    back = next(occurrences(cron, zone, math.floor(now) + 1.0, reverse=True), 0.0)
     if _shown(zone, now).utcoffset() == _shown(zone, now - _CHANGE).utcoffset():
         return back
-    return max([back, *_until(_instants(cron, zone, now - _CHANGE), now)])
+    return max([back, *takewhile(lambda at: at <= now, occurrences(cron, zone, now - _CHANGE))])
 
 
 def _following(cron: str, zone: ZoneInfo, now: float) -> float:
-    ahead = _instants(cron, zone, now)
+    ahead = occurrences(cron, zone, now)
     for _ in range(_FEW):
         at = next(ahead, 0.0)
         if at == 0.0 or at > now:
@@ -69,15 +70,9 @@ def _following(cron: str, zone: ZoneInfo, now: float) -> float:
     return 0.0
 
 
-def _until(instants: Iterator[float], last: float) -> Iterator[float]:
-    for at in instants:
-        if at > last:
-            return
-        yield at
-
-
-def _instants(cron: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    return (each.timestamp() for each in CronSim(cron, _shown(zone, at), reverse=reverse))
+def occurrences(cron: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
+    """Yield the instants of a validated expression strictly after `at`; reverse: strictly before, the latest first."""
+    return (time.timestamp() for time in CronSim(cron, _shown(zone, at), reverse=reverse))
 
 
 def _shown(zone: ZoneInfo, at: float) -> datetime:

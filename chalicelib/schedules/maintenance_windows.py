@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -22,6 +22,7 @@ from cronsim import CronSim, CronSimError
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Window
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.schedules.cron import occurrences
 
 _YEAR = 366 * 86400.0
 _AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is set back
@@ -37,11 +38,11 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
     window: the one that forbids, otherwise all that would allow; until: when removals are allowed next, absent if that
     is unknown or over a year away.
     """
-    forbidding = next((each for each in windows if not each.removals and _closes(each, now) is not None), None)
-    allowing = [each for each in windows if each.removals]
-    if forbidding is None and (not allowing or any(_closes(each, now) is not None for each in allowing)):
+    forbidding = next((window for window in windows if not window.removals and _closes(window, now) is not None), None)
+    allowing = [window for window in windows if window.removals]
+    if forbidding is None and (not allowing or any(_closes(window, now) is not None for window in allowing)):
         return None
-    name = called(forbidding) if forbidding is not None else ", ".join(called(each) for each in allowing)
+    name = called(forbidding) if forbidding is not None else ", ".join(called(window) for window in allowing)
     until = next_allowed(windows, now)
     return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
 
@@ -73,17 +74,17 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
     """Return the first instant from now on at which removals are allowed. inf: not within a year; None: not found
     within the search limit."""
     at = now
-    allowing = [each for each in windows if each.removals]
+    allowing = [window for window in windows if window.removals]
     for _ in range(steps // max(1, len(windows))):
         if at > now + _YEAR:
             return math.inf
-        ends = [end for each in windows if not each.removals and (end := _closes(each, at)) is not None]
+        ends = [end for window in windows if not window.removals and (end := _closes(window, at)) is not None]
         if ends:
             at = max(ends)
-        elif not allowing or any(_closes(each, at) is not None for each in allowing):
+        elif not allowing or any(_closes(window, at) is not None for window in allowing):
             return at
         else:
-            starts = [start for each in allowing if (start := next(_openings(each, at), None)) is not None]
+            starts = [start for window in allowing if (start := next(_openings(window, at), None)) is not None]
             if not starts:
                 return math.inf
             at = min(starts)
@@ -118,7 +119,8 @@ def check_zone(name: str) -> None:
 def shortest_gap(cron: str) -> float:
     """Return the shortest time in seconds between openings, on a clock that never changes. cron: a validated
     expression."""
-    soon = _until((start.timestamp() for start in CronSim(cron, _SOME_DAY)), _SOME_DAY.timestamp() + 5 * _YEAR)
+    begin = _SOME_DAY.timestamp()
+    soon = takewhile(lambda at: at <= begin + 5 * _YEAR, occurrences(cron, ZoneInfo("UTC"), begin))
     starts = list(islice(soon, _SAMPLE))
     return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
@@ -129,20 +131,11 @@ def _closes(window: Window, now: float) -> float | None:
     A backward search from now may miss an opening of the last hours if the clock was set back meanwhile: cronsim
     compares local times, and an earlier time is shown again. The last hours are therefore searched forwards.
     """
-    start = next(_openings(window, math.floor(now) + 1, back=True), -math.inf)
+    start = next(_openings(window, math.floor(now) + 1, reverse=True), -math.inf)
     if start + window.duration <= now:
-        start = max(_until(_openings(window, now - _AMBIGUOUS), now), default=start)
+        start = max(takewhile(lambda at: at <= now, _openings(window, now - _AMBIGUOUS)), default=start)
     return start + window.duration if start + window.duration > now else None
 
 
-def _until(instants: Iterator[float], last: float) -> Iterator[float]:
-    for at in instants:
-        if at > last:
-            return
-        yield at
-
-
-def _openings(window: Window, at: float, *, back: bool = False) -> Iterator[float]:
-    """Yield instants at which it opens, strictly after (or before) the given one."""
-    clock = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(window.time_zone))
-    return (start.timestamp() for start in CronSim(window.cron, clock, reverse=back))
+def _openings(window: Window, at: float, *, reverse: bool = False) -> Iterator[float]:
+    return occurrences(window.cron, ZoneInfo(window.time_zone), at, reverse=reverse)

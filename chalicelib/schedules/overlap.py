@@ -8,14 +8,14 @@ openings of the one that opens less often are checked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim
+
+from chalicelib.schedules.cron import occurrences
 
 _FIRST = date(2023, 12, 1)  # a month before the leap year 2024, to include what is open when it begins
 _LAST = date(2025, 2, 1)
@@ -32,35 +32,35 @@ class Span(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def both_open(one: Span, other_span: Span) -> float | None:
+def both_open(first_span: Span, second_span: Span) -> float | None:
     """Return an instant (epoch seconds) at which both are open, the first that is found; None if there is none.
 
     Crons and zones have been validated (schedules/maintenance_windows.py). An instant at which one ends and the other
     begins does not count.
     """
-    rare, dense = sorted((one, other_span), key=lambda span: len(starts(span.cron, span.time_zone)))
-    known, length = starts(dense.cron, dense.time_zone), rare.duration
-    many, before = len(known), dense.duration
+    rare, dense = sorted((first_span, second_span), key=lambda span: len(starts(span.cron, span.time_zone)))
+    openings, length = starts(dense.cron, dense.time_zone), rare.duration
+    many, before = len(openings), dense.duration
     for start in starts(rare.cron, rare.time_zone):  # in one loop: fifty dense crons have a thousand pairs
-        found = bisect_right(known, start - before)
-        if found < many:
-            after = known[found]
+        place = bisect_right(openings, start - before)
+        if place < many:
+            after = openings[place]
         elif many < _STEPS:  # all openings are known
             break
         else:
-            after = next(_openings(dense.cron, dense.time_zone, start - before), start + length)
+            after = next(occurrences(dense.cron, ZoneInfo(dense.time_zone), start - before), start + length)
         if after < start + length:
             return max(start, after)
     return None
 
 
-def by_change_of_clock(one: Span, other_span: Span) -> bool:
+def by_change_of_clock(first_span: Span, second_span: Span) -> bool:
     """Return whether two spans of one zone that overlap would not overlap on a clock that never changes. For example,
     of day and night schedules that begin when the other ends, the night ends an hour late when the clock is set
     forward, because its duration does not change."""
-    if one.time_zone != other_span.time_zone:
+    if first_span.time_zone != second_span.time_zone:
         return False
-    steady = (Span(span.cron, "UTC", span.duration) for span in (one, other_span))
+    steady = (Span(span.cron, "UTC", span.duration) for span in (first_span, second_span))
     return both_open(*steady) is None
 
 
@@ -73,17 +73,20 @@ def starts(cron: str, time_zone: str) -> tuple[float, ...]:
     """
     sim = CronSim(cron, datetime(_FIRST.year, _FIRST.month, _FIRST.day, tzinfo=UTC))
     minutes = [hour * 3600.0 + minute * 60.0 for hour in sorted(sim.hours) for minute in sorted(sim.minutes)]
-    found: list[float] = []
+    instants: list[float] = []
     for day, midnight, length in _days(time_zone):
-        if len(found) >= _STEPS:
+        if len(instants) >= _STEPS:
             break
         if day.month not in sim.months or not sim.match_day(day):
             continue
         if length == _DAY:
-            found += [midnight + seconds for seconds in minutes]
+            instants += [midnight + seconds for seconds in minutes]
         else:
-            found += _until(_openings(cron, time_zone, midnight - 1), midnight + length)
-    return tuple(sorted(found)[:_STEPS])
+            for at in occurrences(cron, ZoneInfo(time_zone), midnight - 1):
+                if at >= midnight + length:
+                    break
+                instants.append(at)
+    return tuple(sorted(instants)[:_STEPS])
 
 
 @lru_cache(maxsize=64)
@@ -93,13 +96,3 @@ def _days(time_zone: str) -> tuple[tuple[date, float, float], ...]:
     days = [_FIRST + timedelta(days=number) for number in range((_LAST - _FIRST).days + 1)]
     instants = [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in days]
     return tuple((day, at, after - at) for day, at, after in zip(days, instants, instants[1:], strict=False))
-
-
-def _until(instants: Iterator[float], end: float) -> Iterator[float]:
-    return takewhile(lambda at: at < end, instants)
-
-
-def _openings(cron: str, time_zone: str, at: float) -> Iterator[float]:
-    """Yield openings strictly after an instant, as schedules/maintenance_windows.py defines them."""
-    clock = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(time_zone))
-    return (start.timestamp() for start in CronSim(cron, clock))

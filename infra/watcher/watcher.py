@@ -128,7 +128,8 @@ class ClusterWatcher:
             return
         wake = None
         if not waiting <= self._waiting:
-            wake = 0.0  # a pass waits itself while such pods still arrive (docs/reference/scale-up.md "Waiting for more pods")
+            # A pass waits itself while such pods still arrive (docs/reference/scale-up.md "Waiting for more pods").
+            wake = 0.0
         if changes.digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
             return
         self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake))
