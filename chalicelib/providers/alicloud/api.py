@@ -1,39 +1,269 @@
-"""The vendor calls that this provider makes; the decisions behind them are in other modules."""
+"""TODO"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from chalicelib.providers.alicloud.models import (
+from chalicelib.model.secret import Secret
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, AlicloudCredentialSource
+from chalicelib.providers.alicloud.decoding import (
     Accepted,
+    ActivitiesPage,
+    ConfigurationsPage,
+    GroupsPage,
+    InstancesPage,
     InstanceType,
     LaunchTemplateData,
     ScalingActivity,
     ScalingConfiguration,
     ScalingGroup,
     ScalingInstance,
-)
-from chalicelib.providers.alicloud.pagination import SIZE, pages_of, read_all, read_named
-from chalicelib.providers.alicloud.responses import (
-    ActivitiesPage,
-    ConfigurationsPage,
-    GroupsPage,
-    InstancesPage,
     TypesAnswer,
     Version,
     VersionsPage,
+    decode,
     read_each,
     read_groups,
 )
-from chalicelib.providers.alicloud.rpc_client import Line
+from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
+from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.errors import InvalidRequest, NotFound
-from chalicelib.providers.services import Cache
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import Cache, ProviderServices
+
+ALGORITHM = "ACS3-HMAC-SHA256"
+_UNRESERVED = "-_.~"
+
+
+def canonical_query(params: Mapping[str, str]) -> str:
+    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20).
+
+    The signed text is also the one that is sent, so no library can encode it differently."""
+    return "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(params.items()))
+
+
+def timestamp(now: float) -> str:
+    """Return epoch seconds as `2026-01-15T08:30:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+
+
+def unsigned_headers(
+    *, host: str, action: str, version: str, now: float, nonce: str, body: bytes = b""
+) -> dict[str, str]:
+    """Return the headers of every call, signed or not."""
+    return {
+        "host": host,
+        "x-acs-action": action,
+        "x-acs-content-sha256": hashlib.sha256(body).hexdigest(),
+        "x-acs-date": timestamp(now),
+        "x-acs-signature-nonce": nonce,
+        "x-acs-version": version,
+    }
+
+
+def signed_headers(
+    headers: Mapping[str, str],
+    query: str,
+    *,
+    key_id: str,
+    key_secret: Secret,
+    secret: Secret | None = None,
+    method: str = "POST",
+) -> dict[str, str]:
+    """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
+
+    query: canonical_query of what is sent. Every given header is signed, because the vendor requires it of each
+    `x-acs-*`, of host and of content-type.
+    """
+    signed = dict(headers)
+    if secret:
+        signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": secret.reveal()}
+    names = ";".join(sorted(signed))
+    digest = hashlib.sha256(canonical_request(signed, query, method).encode()).hexdigest()
+    wanted = hmac.new(key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()
+    return signed | {"authorization": f"{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={wanted}"}
+
+
+def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body."""
+    lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
+    return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe=_UNRESERVED)
+
 
 T = TypeVar("T")
+
+VENDOR = "alicloud"
+LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
+_RENEWABLE = frozenset({Sense.KEY, Sense.SESSION})
+
+
+def new_nonce() -> str:
+    """Return 32 random hex digits."""
+    return uuid.uuid4().hex
+
+
+@dataclass
+class Line:
+    """url: the service's root. budget: None for calls that are too rare to count (STS)."""
+
+    service: Service
+    url: str
+    source: AlicloudCredentialSource
+    means: ProviderServices
+    now: Callable[[], float]
+    budget: CallBudget | None = None
+    new_nonce: Callable[[], str] = new_nonce
+    _http: Http | None = field(default=None, init=False, repr=False)
+    _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
+    _looked_again: bool = field(default=False, init=False, repr=False)  # hint for a credential that lacks a permission
+
+    def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
+        """Return the response to one action. Raises ProviderError whose message begins with the action."""
+        call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+        try:
+            try:
+                return self._once(call, kind)
+            except ProviderError as error:
+                if not self._worth_another(error):
+                    raise
+                return self._once(call, kind)
+        except ProviderError as error:
+            raise self._told(error, action) from None
+
+    def expect(self, calls: int) -> None:
+        """Announce the number of calls that will follow soon (rate_limit.py)."""
+        if self.budget is not None:
+            self.budget.expect(calls)
+
+    def _once(self, request: VendorRequest, kind: type[T]) -> T:
+        self.source.current()  # this client retries, not the transport, because every attempt needs a new signature
+        if self.budget is not None:
+            self.budget.take()
+        if self._http is None:
+            self._http = Http(
+                vendor=VENDOR,
+                deployment=self.means.deployment,
+                sleep=self.means.sleep,
+                chance=self.means.chance,
+                clock=self.now,
+                sign=self._signed,
+                explain=self._explained,
+                limits=LIMITS,
+            )
+        try:
+            answer = self._http.send(request)
+        except Throttled as error:
+            if self.budget is not None:
+                self.budget.refused(error.retry_after)
+            raise
+        return decode(answer, kind)
+
+    def _signed(self, request: VendorRequest) -> VendorRequest:
+        """Return the request with the query in its URL exactly as signed.
+
+        A library in between may encode `*` or a space differently. The name of the call is taken from the original URL.
+        """
+        credential = self._used = self.source.current()
+        query = canonical_query(request.params)
+        headers = unsigned_headers(
+            host=urlsplit(self.url).netloc,
+            action=request.headers["x-acs-action"],
+            version=VERSIONS[self.service],
+            now=self.now(),
+            nonce=self.new_nonce(),
+        ) | {"accept": "application/json"}
+        signed = signed_headers(
+            headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, secret=credential.token
+        )
+        return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
+
+    def _explained(self, response: VendorResponse) -> ProviderError | None:
+        """Return the vendor's error. A pause that it names applies to all functions; the transport also sleeps if it is
+        short."""
+        error = error_for(response)
+        if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
+            self.budget.refused(error.retry_after)
+        return self._clean(error, error.message) if error is not None else None
+
+    def _worth_another(self, error: ProviderError) -> bool:
+        """Whether another attempt may succeed, with a different key or with a new time and nonce."""
+        sense = sense_of(error.code)
+        lacks_a_right = sense is Sense.DENIED and not self._looked_again
+        if (sense in _RENEWABLE or lacks_a_right) and self._used is not None:
+            self._looked_again = self._looked_again or lacks_a_right
+            return self.source.renewed(self._used) is not None
+        return sense is Sense.CLOCK
+
+    def _told(self, error: ProviderError, action: str) -> ProviderError:
+        """Return the same error with the action in its message."""
+        named = error.message.startswith(f"{action}: ")
+        return self._clean(error, error.message if named else f"{action}: {error.message}")
+
+    def _clean(self, error: ProviderError, message: str) -> ProviderError:
+        """Return the same error with this message and without any part of the credential."""
+        code, request_id = error.code, error.request_id
+        if self._used is not None:
+            message, code, request_id = (self._used.hidden_in(text) for text in (message, code, request_id))
+        return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)
+
+
+SIZE = 50  # maximum page size of ESS and ECS lists
+MOVED = "ListMoved"  # code for a list that changes while it is read
+_MOST_PAGES = 400  # 20,000 items; a scaling group has at most 2,000
+
+Page = tuple[int, list[T]]  # (TotalCount, items on this page)
+
+
+def pages_of(things: int) -> int:
+    """Return the number of pages of a list; an empty list has one."""
+    return max(1, -(-things // SIZE))
+
+
+def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:
+    """Return all items, each once, in the vendor's order. page: number from 1 -> TotalCount and the items on that page.
+
+    Raises what `page` raises, and Transient for an inconsistent list.
+    """
+    for _ in range(2):
+        totals, found = _pages(page, identity)
+        if len(totals) == 1 and len(found) >= min(totals):
+            return found
+    raise Transient(f"{what}: {len(found)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+
+
+def read_named(page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:
+    """Return the found ones of items requested by id, each once.
+
+    If the vendor counts more items than it returns (inactive groups), it is not called again."""
+    return _pages(page, identity)[1]
+
+
+def _pages(page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> tuple[set[int], list[T]]:
+    found: dict[str, T] = {}
+    totals: set[int] = set()
+    for number in range(1, _MOST_PAGES + 1):
+        total, things = page(number)
+        totals.add(total)
+        found.update((identity(thing), thing) for thing in things)
+        if number * SIZE >= total or not things:
+            break
+    return totals, list(found.values())
+
 
 IDS = 20  # ids of groups, activities or instances per call
 _TYPES = 10  # names of instance types per call

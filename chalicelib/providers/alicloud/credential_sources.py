@@ -1,38 +1,226 @@
-"""Determines the credentials from a cluster's settings and its secret, and renews them.
-
-The secret may supply roles that the settings leave out, because upstream's Kubernetes Secret holds them too; the
-settings take precedence. Every problem here becomes an error of a call and does not end a pass: a configuration error
-is Unauthorized, an unavailable AWS service is Transient.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, place_of
-from chalicelib.model.vendor_hosts import FILE_PROBLEM
-from chalicelib.providers.alicloud.credential_mode import Access, Way, way_of
+from chalicelib.model.timestamps import parse_time
+from chalicelib.model.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
+from chalicelib.providers.alicloud.api import LIMITS, VENDOR, Line, canonical_query, new_nonce, timestamp
 from chalicelib.providers.alicloud.credentials import (
+    LIFETIME,
+    LONGEST_OIDC_TOKEN,
+    Access,
     AlicloudAccessKeys,
     AlicloudCredential,
     AlicloudCredentialSource,
+    SecretText,
     Session,
     Sessions,
+    Way,
     made_from,
+    parse_oidc_token,
+    parse_secret,
+    refused_for_good,
+    way_of,
 )
-from chalicelib.providers.alicloud.endpoints import Service
-from chalicelib.providers.alicloud.instance_metadata import ENDPOINT, InstanceRole
-from chalicelib.providers.alicloud.secret_format import LONGEST_OIDC_TOKEN, SecretText, parse_oidc_token, parse_secret
+from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
+from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.alicloud.sts import Sts
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.services import ProviderServices
+
+
+class Granted(msgspec.Struct, frozen=True, rename="pascal"):
+    """A temporary credential in the format of STS and the metadata service."""
+
+    access_key_id: str = ""
+    access_key_secret: str = ""
+    security_token: str = ""
+    expiration: str = ""
+
+    def __repr__(self) -> str:
+        return "Granted(***)"
+
+
+class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """The response to AssumeRole and AssumeRoleWithOIDC."""
+
+    credentials: Granted | None = None
+
+
+class Sts(msgspec.Struct, frozen=True):
+    """url: the service's root, with scheme."""
+
+    url: str
+    means: ProviderServices
+    now: Callable[[], float]
+    new_nonce: Callable[[], str] = new_nonce
+
+    def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRole, signed with that key. Raises ProviderError."""
+        line = Line(Service.STS, self.url, source, self.means, self.now, new_nonce=self.new_nonce)
+        params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
+        try:
+            return credential_of(line.call("AssumeRole", params, StsAnswer).credentials, self.now(), "AssumeRole")
+        except ProviderError as error:
+            raise _for_a_person(error) from None
+
+    def by_oidc(self, secret: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+        action = "AssumeRoleWithOIDC"
+        form = {
+            "RoleArn": role_arn,
+            "OIDCProviderArn": provider_arn,
+            "OIDCToken": secret.reveal(),
+            "DurationSeconds": f"{LIFETIME:.0f}",
+        }
+        call = VendorRequest(
+            "POST",
+            f"{self.url}/",
+            {"content-type": "application/x-www-form-urlencoded"},
+            {"Action": action, "RoleSessionName": session_name},
+            urlencode(form).encode(),
+            safe=True,
+        )
+        http = Http(
+            vendor=VENDOR,
+            deployment=self.means.deployment,
+            sleep=self.means.sleep,
+            chance=self.means.chance,
+            clock=self.now,
+            secrets=(secret,),
+            explain=error_for,
+            sign=self._dated,
+            limits=LIMITS,
+        )
+        try:
+            return credential_of(_read(http.send(call)), self.now(), action)
+        except ProviderError as error:
+            message = secret.hidden_in(f"{action}: {error.message}")
+            raise _for_a_person(
+                type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)
+            ) from None
+        finally:
+            http.close()
+
+    def _dated(self, request: VendorRequest) -> VendorRequest:
+        params = request.params | {
+            "Version": VERSIONS[Service.STS],
+            "Format": "JSON",
+            "Timestamp": timestamp(self.now()),
+            "SignatureNonce": self.new_nonce(),
+        }
+        return VendorRequest(
+            request.method, f"{request.url}?{canonical_query(params)}", request.headers, {}, request.body, request.safe
+        )
+
+
+def credential_of(granted: Granted | None, now: float, asked: str) -> AlicloudCredential:
+    """Return the granted credential; raises Unauthorized if something is missing.
+
+    An unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor refuses
+    it."""
+    if granted is None or not (granted.access_key_id and granted.access_key_secret and granted.security_token):
+        raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
+    try:
+        expires = parse_time(granted.expiration)
+    except BadInput:
+        expires = now + LIFETIME
+    return AlicloudCredential(
+        Secret(granted.access_key_id),
+        Secret(granted.access_key_secret),
+        Secret(granted.security_token),
+        obtained=now,
+        expires=expires,
+    )
+
+
+def _read(response: VendorResponse) -> Granted | None:
+    return decode(response, StsAnswer).credentials
+
+
+def _for_a_person(error: ProviderError) -> ProviderError:
+    if isinstance(error, Unauthorized) or not refused_for_good(error):
+        return error
+    return Unauthorized(error.message, code=error.code, request_id=error.request_id)
+
+
+ENDPOINT = METADATA
+_LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
+_TOKEN_SECONDS = "300"  # noqa: S105 - how long the token lives
+_ROLES = "/latest/meta-data/ram/security-credentials/"
+
+
+class InstanceRole(msgspec.Struct, frozen=True):
+    """url: the service's root. role: empty for the instance's own role."""
+
+    url: str
+    role: str
+    means: ProviderServices
+    now: Callable[[], float]
+
+    def credential(self) -> AlicloudCredential:
+        """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
+        http = Http(
+            vendor=METADATA_SERVICE,
+            deployment=self.means.deployment,
+            sleep=self.means.sleep,
+            chance=self.means.chance,
+            clock=self.now,
+            limits=_LIMITS,
+        )
+        try:
+            return self._ask(http)
+        except BadInput as error:
+            raise Unauthorized(f"instance metadata: {error}", code="MetadataAddress") from None
+        except ProviderError as error:
+            kept = type(error) if isinstance(error, Unauthorized | Transient | Throttled) else Unauthorized
+            raise kept(f"instance metadata: {error.message}", code=error.code) from None
+        finally:
+            http.close()
+
+    def _ask(self, http: Http) -> AlicloudCredential:
+        headers = self._token(http)
+        role = self.role or self._text(http, _ROLES, headers).splitlines()[0].strip()
+        if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
+            raise Unauthorized("the instance has no role", code="NoRole")
+        answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        try:
+            granted = msgspec.json.decode(answer.body, type=Granted)
+        except msgspec.MsgspecError:
+            raise Transient("the answer is not a credential") from None
+        return credential_of(granted, self.now(), f"role {role}")
+
+    def _token(self, http: Http) -> dict[str, str]:
+        """Return the header of the protected mode; none if the service reports that it does not support that mode."""
+        headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
+        try:
+            answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+        except Transient as error:
+            if not error.code:
+                raise  # no service responds: another attempt would only take longer
+            return {}
+        except ProviderError:
+            return {}
+        text = answer.body.decode("ascii", "replace").strip()
+        return {"X-aliyun-ecs-metadata-token": text} if re.fullmatch(r"[!-~]{1,4096}", text) else {}
+
+    def _text(self, http: Http, path: str, headers: dict[str, str]) -> str:
+        answer = http.send(VendorRequest("GET", f"{self.url}{path}", dict(headers), safe=True))
+        return answer.body.decode("utf-8", "replace").strip() or "\n"
+
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
 

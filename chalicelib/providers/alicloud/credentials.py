@@ -1,23 +1,113 @@
-"""Sources of the signing key, and its replacement when the vendor refuses it.
-
-An access key may be rotated and a session may expire during a pass. In both cases the source is read once more and the
-call is tried once more; a second refusal is final (Unauthorized). Sessions are kept in this process's memory only,
-never in the table. They are looked up by what they were made from, so a changed key or role never gets a session of the
-old one.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+import configparser
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 
-from chalicelib.model.secret import Secret
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
 from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
+from chalicelib.providers.secret_fields import json_fields
+
+PLACE = "providers.alicloud"
+
+
+class Way(StrEnum):
+    """How credentials are obtained."""
+
+    KEY = "access key"
+    ROLE = "role, by access key"
+    OIDC = "role, by OIDC token"
+    METADATA = "role of an ECS instance"
+
+
+class Access(msgspec.Struct, frozen=True):
+    """The credential settings. They hold names of secrets, never secrets. An empty text means "not given"."""
+
+    credentials_secret: str = ""
+    role_arn: str = ""
+    session_name: str = ""
+    oidc_provider_arn: str = ""
+    oidc_token_secret: str = ""
+    oidc_token_file: str = ""
+    metadata_endpoint: str = ""
+    ram_role: str = ""
+
+    @property
+    def by_oidc(self) -> bool:
+        """Whether any OIDC setting is given."""
+        return bool(self.oidc_provider_arn or self.oidc_token_secret or self.oidc_token_file)
+
+    @property
+    def by_metadata(self) -> bool:
+        """Whether the settings request the metadata service."""
+        return bool(self.metadata_endpoint or self.ram_role)
+
+
+def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
+    """Return the one method that is configured. key_id, key_secret, token: contents of the secret.
+
+    Raises BadInput naming what is missing, or if two methods are configured.
+    """
+    by_key = key_id or key_secret or token
+    given = [
+        name
+        for name, there in (
+            ("an access key", by_key),
+            ("OIDC", access.by_oidc),
+            ("instance metadata", access.by_metadata),
+        )
+        if there
+    ]
+    if len(given) > 1:
+        raise BadInput(f"{PLACE}", f"names two ways to credentials: {' and '.join(given)}", "keep one of them")
+    if access.by_oidc:
+        return _oidc(access)
+    if access.by_metadata:
+        return Way.METADATA
+    secret = place_of(access.credentials_secret) if access.credentials_secret else f"{PLACE}.credentialsSecret"
+    if not by_key:
+        what = "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named"
+        raise BadInput(
+            secret,
+            what,
+            "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
+        )
+    for there, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
+        if not there:
+            raise BadInput(secret, f"{field} is missing", f"add {field} to it")
+    return Way.ROLE if access.role_arn else Way.KEY
+
+
+def check_access(access: Access) -> None:
+    """Run the checks that are possible before the secret is read. Raises BadInput."""
+    if access.oidc_token_secret and access.oidc_token_file:
+        raise BadInput(f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two")
+    if not access.credentials_secret:
+        way_of(access, key_id=False, key_secret=False, token=False)
+
+
+def _oidc(access: Access) -> Way:
+    for field, value in (("oidcProviderArn", access.oidc_provider_arn), ("roleArn", access.role_arn)):
+        if not value:
+            raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", f"add {field}")
+    if not (access.oidc_token_secret or access.oidc_token_file):
+        raise BadInput(
+            f"{PLACE}.oidcTokenSecret",
+            "is missing, and credentials by OIDC need it",
+            "name the secret that holds the token (or oidcTokenFile, a file of this machine)",
+        )
+    return Way.OIDC
+
 
 LIFETIME = 3600.0  # requested session lifetime in seconds; every role allows an hour
 _EARLY = 900.0  # seconds before the end at which a session is renewed, as in the vendor's own client …
@@ -195,3 +285,91 @@ def _same(credential: AlicloudCredential, other_credential: AlicloudCredential) 
         other_credential.key_secret,
         other_credential.token,
     )
+
+
+_PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
+# A field's letters in lower case, without dashes and underscores -> our field.
+_FIELDS = {
+    "accesskeyid": "key_id",
+    "accesskeysecret": "key_secret",
+    "securitytoken": "token",
+    "regionid": "region",
+    "region": "region",
+    "rolearn": "role_arn",
+    "rolesessionname": "session_name",
+    "sessionname": "session_name",
+    "oidcproviderarn": "oidc_provider_arn",
+    "oidctokenfile": "oidc_token_file",
+    "oidctokenfilepath": "oidc_token_file",
+}
+_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> maximum length
+LONGEST_OIDC_TOKEN = 20_000
+"""Characters of an OIDC token at most."""
+# The characters of a signed JSON Web Token.
+_OIDC_TOKEN = re.compile(rf"[A-Za-z0-9_.-]{{4,{LONGEST_OIDC_TOKEN}}}\Z")
+_FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
+_KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
+
+
+class SecretText(msgspec.Struct, frozen=True):
+    """The contents of a secret. Its region is not used; the policy's region applies."""
+
+    key_id: Secret = Secret("")
+    key_secret: Secret = Secret("")
+    token: Secret = Secret("")
+    region: str = ""
+    role_arn: str = ""
+    session_name: str = ""
+    oidc_provider_arn: str = ""
+    oidc_token_file: str = ""
+
+
+def parse_secret(text: str, place: str) -> SecretText:
+    """Parse JSON or an INI with a section [global]; raises BadInput naming the field, never its value."""
+    pairs = json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _ini(text, place)
+    found: dict[str, str] = {}
+    for name, written in pairs:
+        field = _FIELDS.get(_PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower())
+        if field is None:
+            # A user may have written the key in place of its name, so only text that looks like a name is shown.
+            shown = name if re.fullmatch(r"[A-Za-z_-]{1,40}", name) else "a field"
+            raise BadInput(place, f"{shown} is not known", f"the fields are {_KNOWN}")
+        value = written.strip()
+        if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
+            raise BadInput(place, f"{name} contains spaces or special characters", "write it without them")
+        if value and field in _SENT and not is_sendable(value, _SENT[field]):
+            raise BadInput(
+                place,
+                f"{name} is not a key or token: it is too long or contains invalid characters",
+                "write it as the vendor gave it",
+            )
+        if value and found.setdefault(field, value) != value:
+            raise BadInput(place, f"{name} is given twice with different values", "keep one of the two")
+    secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
+    return SecretText(**secrets, **found)  # type: ignore[arg-type]
+
+
+def parse_oidc_token(text: str, place: str) -> Secret:
+    """Return an OIDC token. Raises BadInput, which contains no part of it."""
+    token = text.strip()
+    if not _OIDC_TOKEN.match(token):
+        problem = "holds no OIDC token" if token else "is empty"
+        raise BadInput(place, problem, "put the token there, and nothing else")
+    return Secret(token)
+
+
+def _ini(text: str, place: str) -> Iterable[tuple[str, str]]:
+    parser = configparser.RawConfigParser(delimiters=("=",), interpolation=None, default_section="")
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        raise BadInput(place, "is neither JSON nor an INI with a section [global]", _FORM) from None
+    sections = {name.strip().lower(): name for name in parser.sections()}
+    others = [name for name in sections if name != "global"]
+    if others or not sections:
+        raise BadInput(
+            place,
+            "has another section than [global]" if others else "has no section [global]",
+            "put the fields under [global]",
+        )
+    return [(name, value.strip().strip('"')) for name, value in parser.items(sections["global"])]

@@ -1,49 +1,142 @@
-"""Removes instances by id, twenty at a time, with a result for each.
-
-Every call first reads the group's instances and continues from that state, so it may be repeated or interrupted at any
-point:
-
-    placeholders among the targets             lower the desired capacity, never below what exists
-    absent, or Removing                        removed
-    protected, or attached by a user           not requested; the others are, and these are reported as failed
-    requested, its activity is running         poll again
-    requested, its activity has failed         failed, with the activity's class
-    alive                                      requested, if the group stays at or above its minimum
-
-A user may have lowered the desired capacity below the number of instances, and ESS will then remove the surplus. The
-instances removed here are part of that surplus. The capacity is not lowered for them again, because ESS would then
-remove instances that were not selected.
-
-ESS accepts one request at a time per group, so the second twenty wait for the first. Its response names instances that
-it does not remove (IgnoredInstances); an instance that is already gone is not a failure.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.delete_failed import take_back
+from chalicelib.providers.alicloud.decoding import Accepted, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import is_busy, is_gone
-from chalicelib.providers.alicloud.instances import unremovable
-from chalicelib.providers.alicloud.models import Accepted, ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.scale_up import ACTIVITY, growing_wait
-from chalicelib.providers.alicloud.scaling_activities import failed, failure, running
-from chalicelib.providers.alicloud.size_bounds import held, range_of, surplus, target_of
-from chalicelib.providers.alicloud.targets import (
-    AlicloudTargets,
-    check_membership,
-    check_nodes,
-    listed_in,
-    lives,
-    read_targets,
-    spare_the_joined,
+from chalicelib.providers.alicloud.node_groups import (
+    LEAVING,
+    failed,
+    failure,
+    held,
+    occupied,
+    range_of,
+    running,
+    surplus,
+    target_of,
+    unremovable,
+)
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify, is_placeholder, placeholder_group
+from chalicelib.providers.alicloud.scale_up import (
+    ACTIVITY,
+    AlicloudContext,
+    client_token,
+    growing_wait,
+    lower,
+    other_size,
 )
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+
+
+class AlicloudTargets(msgspec.Struct, frozen=True):
+    """The targets of a removal: instance ids and placeholders."""
+
+    instances: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> AlicloudTargets:
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for another group's
+    placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.spec.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no ECS instance is known for it")
+        handles[handle] = None
+    for handle in handles:
+        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
+    return AlicloudTargets(
+        tuple(each for each in handles if not is_placeholder(each)),
+        tuple(each for each in handles if is_placeholder(each)),
+    )
+
+
+def listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+    """Return the group's instances by id, or only those named; raises ProviderError."""
+    try:
+        return {each.instance_id: each for each in context.api.instances(group, ids)}
+    except NotFound:
+        return {}  # a deleted group has no instances
+
+
+def lives(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
+    """Whether the instance exists and is not being removed."""
+    return name in listed and listed[name].lifecycle_state not in LEAVING
+
+
+def check_membership(
+    context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
+) -> None:
+    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not.
+
+    An instance unknown to ESS counts as gone."""
+    context.bounds(operation.spec.group)
+    absent = [each for each in targets.instances if each not in listed]
+    if not absent:
+        return
+    elsewhere = {
+        each.instance_id: each.scaling_group_id
+        for each in context.api.instances("", absent)
+        if each.scaling_group_id not in {"", operation.spec.group}
+    }
+    if elsewhere:
+        groups = ", ".join(sorted(set(elsewhere.values())))
+        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.spec.group}")
+
+
+def spare_the_joined(context: AlicloudContext, instances: Iterable[str]) -> None:
+    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
+    checked: the caller has looked by name."""
+    if context.joined is None:
+        return
+    refuse_joined(joined_of(instances, identify(context.joined(), context.settings.region)))
+
+
+def check_nodes(context: AlicloudContext, operation: Operation, instances: Collection[str]) -> None:
+    """Raises PermanentConflict if one of the instances is not, or not for certain, the node that was planned.
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes, context.settings.region)
+
+    def among(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in instances else None
+
+    refuse_changed(operation.spec.targets, among, identity, nodes)
+
+
+def take_back(
+    context: AlicloudContext,
+    operation: Operation,
+    group: ScalingGroup,
+    listed: Mapping[str, ScalingInstance],
+    targets: AlicloudTargets,
+) -> Failed | None:
+    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased.
+
+    The new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
+    desired = group.desired_capacity
+    if not group.enable_desired_capacity:
+        return None  # instances that were not created are not part of such a group's size
+    if desired > operation.spec.from_size:
+        return other_size(operation, desired)
+    least = max(occupied(group, listed.values()), group.min_size)
+    goal = max(least, operation.spec.from_size - len(targets.placeholders))
+    if goal < desired:
+        lower(context, operation, group, goal)
+    return None
+
 
 LOT = 20
 STEP, SPARE = "remove", "spare"

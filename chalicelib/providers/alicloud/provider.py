@@ -1,26 +1,58 @@
-"""The Provider protocol over ESS scaling groups: connects the modules of this package.
-
-A running scaling activity does not count as a failed scale-up (outcomes.py)."""
+"""TODO"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.client_factory import open_api
-from chalicelib.providers.alicloud.context import AlicloudContext
-from chalicelib.providers.alicloud.decrease_target import decrease_target
+from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
+from chalicelib.providers.alicloud.credential_sources import Finder
+from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.alicloud.scale_up import has_requested, poll_growth, scale_up
+from chalicelib.providers.alicloud.endpoints import Service
+from chalicelib.providers.alicloud.scale_up import (
+    AlicloudContext,
+    decrease_target,
+    has_requested,
+    poll_growth,
+    scale_up,
+)
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+
+
+def open_api(
+    connection: Connection,
+    settings: AlicloudSettings,
+    *,
+    sessions: Sessions | None = None,
+    nonce: Callable[[], str] = new_nonce,
+) -> AlicloudApi:
+    """Return the vendor's API for one pass. sessions: store of temporary credentials, by default that of this process.
+
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or its
+    contents are unusable (Unauthorized).
+    """
+    means, now, patience = connection.means, connection.now, WaitLimit()
+    access = Finder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
+    source = ChosenCredentialSource(access.source)
+
+    def key(of: str) -> str:
+        return f"alicloud/{access.account(source)}/{settings.region}/{of}"
+
+    def line(service: Service) -> Line:
+        budget = CallBudget(means, lambda: key(service), settings.calls_per_second, patience)
+        return Line(service, settings.endpoints.url(service), source, means, now, budget, nonce)
+
+    return AlicloudApi(settings.region, line(Service.ESS), line(Service.ECS), cache=means.cache, key=key, now=now)
+
 
 _STEPS = ProviderActions(
     scale_up=scale_up,

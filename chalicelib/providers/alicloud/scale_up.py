@@ -1,39 +1,139 @@
-"""Changes a group's size: one request with a token, whose activity is polled until it ends.
-
-    own activity found ──────────────────────────────► poll it    (an earlier attempt reached ESS)
-    target == to_size  ──────────────────────────────► done
-    target neither from_size nor to_size ────────────► conflict, nothing is written
-    target == from_size ─► check ─► write, with token ─► poll
-
-    the activity is    then
-    running            poll again with growing delay; after ten minutes the scale-up request's own timer takes over
-    Successful         done; not if the group's maximum was lowered meanwhile and ESS has created fewer
-    Failed, Rejected   failed, with the class of its code: missing stock or quota is known within a minute
-    Warning            the same, with the instances that were created
-
-For groups with a desired capacity the request is an absolute number. A failure leaves it in place, and placeholders
-show the difference until the planner lowers it. For groups without one the request is the difference, so no count of
-ours can reduce such a group.
-
-A key with the rights that Cluster Autoscaler's documentation lists may not call ScaleWithAdjustment. The desired
-capacity is then set by ModifyScalingGroup, which starts an activity without metadata: it is recognised as the first one
-after the newest that existed before the change. As no later pass can recognise it, a failure takes the number back
-here. A group without a desired capacity cannot grow with such a key.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from itertools import takewhile
+
+import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.decrease_target import TOTAL_CAPACITY, lower, other_size, succeeded
+from chalicelib.providers.alicloud.api import AlicloudApi
+from chalicelib.providers.alicloud.decoding import ScalingActivity, ScalingGroup
 from chalicelib.providers.alicloud.error_mapping import is_denied, is_no_change
-from chalicelib.providers.alicloud.models import ScalingActivity, ScalingGroup
-from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation, running
-from chalicelib.providers.alicloud.size_bounds import occupied, off, present, target_of
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Unauthorized
+from chalicelib.providers.alicloud.node_groups import (
+    created,
+    failed,
+    failure,
+    metadata,
+    occupied,
+    of_operation,
+    off,
+    present,
+    running,
+    target_of,
+)
+from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSettings
+from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized, Unknown
+
+_TOKEN = 48  # digits; ESS accepts 64 characters
+
+
+class AlicloudContext(msgspec.Struct, frozen=True):
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+
+    api: AlicloudApi
+    settings: AlicloudSettings
+    joined: Callable[[], tuple[Seen, ...]] | None = None
+
+    def bounds(self, group: str) -> AlicloudBounds:
+        """Return the policy's bounds of a group.
+
+        Raises InvalidRequest for a group that the policy does not name, which must not be changed."""
+        for each in self.settings.groups:
+            if each.id == group:
+                return each
+        raise InvalidRequest(f"the policy names no scaling group {group}")
+
+    def group(self, group: str) -> ScalingGroup:
+        """Return the current scaling group; raises NotFound, and Unknown for a group that cannot be decoded."""
+        found = self.api.groups([group]).get(group)
+        if found is None:
+            raise NotFound(f"there is no scaling group {group} in {self.settings.region}")
+        if found.problem:
+            raise Unknown(f"scaling group {group} {found.problem}")
+        return found
+
+    def check_idle(self, group: str) -> None:
+        """Raise Conflict while an activity of the group is running, because the data just read may already be
+        outdated."""
+        if running(self.api.activities(group)):
+            raise Conflict(f"{group}: a scaling activity is under way", code="ScalingActivityInProgress")
+
+
+def client_token(operation: Operation, *parts: str) -> str:
+    """Return the ClientToken of a request. It is stable per operation and request, so ESS executes the request once."""
+    text = msgspec.json.encode([operation.spec.id, *parts])
+    return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"
+
+
+TOTAL_CAPACITY = "TotalCapacity"
+
+
+def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
+    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
+
+    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
+    """
+    if operation.spec.to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
+    context.bounds(operation.spec.group)
+    group = context.group(operation.spec.group)
+    size = target_of(group)
+    if size <= operation.spec.to_size:
+        return succeeded(operation)
+    if not group.enable_desired_capacity:
+        raise InvalidRequest(f"{operation.spec.group} has no desired capacity: its size is the {size} instances it has")
+    if size != operation.spec.from_size:
+        return other_size(operation, size)
+    there = occupied(group, context.api.instances(operation.spec.group))
+    if operation.spec.to_size < there:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {operation.spec.to_size} is below the {there} instances that exist"
+        )
+    if operation.spec.to_size < group.min_size:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {operation.spec.to_size} is below the group's MinSize {group.min_size}"
+        )
+    lower(context, operation, group, operation.spec.to_size)
+    return succeeded(operation)
+
+
+def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
+    """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
+    holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
+    ProviderError, Conflict while something is."""
+    if size > group.max_size:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
+            "which ESS would shrink it; raise MaxSize"
+        )
+    context.check_idle(operation.spec.group)
+    token = client_token(operation, TOTAL_CAPACITY, str(size))
+    try:
+        context.api.scale(
+            operation.spec.group, TOTAL_CAPACITY, size, token=token, at_once=False, metadata=metadata(operation.spec.id)
+        )
+    except ProviderError as error:
+        if is_denied(error):
+            context.api.set_desired(operation.spec.group, size)
+        elif not is_no_change(error):
+            raise
+
+
+def other_size(operation: Operation, size: int) -> Failed:
+    """Somebody else's number stands."""
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{operation.spec.group} has the size {size}, but {planned} was planned")
+
+
+def succeeded(operation: Operation) -> Succeeded:
+    """The outcome of an operation whose size is reached."""
+    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
+
 
 ACTIVITY, POLLS = "activity", "polls"
 BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none

@@ -13,7 +13,14 @@ import msgspec
 
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale.credentials import ExoscaleCredential
 from chalicelib.providers.exoscale.decoding import (
+    ExoscaleInstance,
+    InstancePool,
+    InstanceType,
+    Quota,
+    SksCluster,
+    Work,
     read_change,
     read_clusters,
     read_instances,
@@ -21,9 +28,7 @@ from chalicelib.providers.exoscale.decoding import (
     read_pools,
     read_quota,
 )
-from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
-from chalicelib.providers.exoscale.signing import ExoscaleCredential
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache

@@ -23,7 +23,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 

@@ -1,43 +1,149 @@
-"""Scales up: one request with the absolute size, then polls of the vendor's operation.
-
-    size == to_size    ─────────────────► poll    (an earlier attempt succeeded, or a user set the same size)
-    size == from_size  ─► check ─► write ─► poll
-    any other size     ─────────────────► conflict, nothing is written
-
-    the operation is   then
-    pending            poll again with growing delay; after ten minutes the scale-up request's own timer takes over.
-                       A scale-up that is given up at its deadline (model/timeouts.py) would back the group off while
-                       its nodes arrive
-    failure            failed, with the class of its reason: missing stock or quota is known in the next message
-    success, timeout   read the pool until the machines exist or the vendor has stopped creating them; failed if the
-                       size is unchanged
-
-The size is absolute, so repeating a request after a lost response adds nothing. A failure leaves it in place, and
-placeholders show the missing machines until the planner lowers it.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import InvalidRequest, ProviderError, QuotaExceeded
-from chalicelib.providers.exoscale.context import ExoscaleContext, other_size
-from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.exoscale.operation_polling import (
-    ENOUGH_LOOKS,
-    LOOKS,
-    STEP,
-    WORK,
-    begun,
-    counted,
-    failure,
-    has_failed,
-    is_pending,
-    known_work,
-    pause,
-)
-from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
+from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import Work
+from chalicelib.providers.exoscale.error_mapping import why
+from chalicelib.providers.exoscale.node_groups import NO_LIMIT
+from chalicelib.providers.exoscale.provider_ids import is_id
+from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
+from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+
+
+class ExoscaleContext(msgspec.Struct, frozen=True):
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+
+    api: ExoscaleApi
+    settings: ExoscaleSettings
+    joined: Callable[[], tuple[Seen, ...]] | None = None
+
+    def site(self, group: str) -> ExoscalePool:
+        """Return the current pool with its Nodepool.
+
+        Raises NotFound also for one that is being deleted, Unknown for one whose numbers cannot be decoded."""
+        pool = self.api.pool(group)
+        site = ExoscalePool(pool)
+        if site.is_sks:
+            site = make_pools([pool], self.api.clusters())[0]
+        if site.unread:
+            raise Unknown(site.unread, code="Shape")
+        if site.ending:
+            raise NotFound(f"{site.title} is being deleted")
+        return site
+
+    def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
+        """Return the policy's bounds of a pool.
+
+        The pass has verified that a bare name means this pool. If it were another cluster's, no change would have been
+        planned."""
+        exact = (each for each in self.settings.groups if each.name in pool.exact)
+        return next(exact, None) or next((each for each in self.settings.groups if each.name == pool.name), None)
+
+    def check_idle(self, pool: ExoscalePool) -> None:
+        """Raise Conflict while the vendor is changing the pool.
+
+        The data just read may already be outdated, and the pool accepts no second change (it would refuse it as busy).
+        """
+        if pool.restless:
+            raise Conflict(pool.restless, code="busy")
+
+    def scale(self, pool: ExoscalePool, size: int) -> Work:
+        """Set the size with the call for its kind of pool; raises ProviderError."""
+        if not pool.is_sks:
+            return self.api.scale_pool(pool.id, size)
+        return self.api.scale_nodepool(*self._owner(pool), size)
+
+    def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
+        """Remove these members with the call for its kind of pool; raises ProviderError."""
+        if not pool.is_sks:
+            return self.api.evict_pool(pool.id, instances)
+        return self.api.evict_nodepool(*self._owner(pool), instances)
+
+    def _owner(self, pool: ExoscalePool) -> tuple[str, str]:
+        if pool.cluster is None or pool.nodepool is None:
+            raise InvalidRequest(pool.off)
+        return pool.cluster.id, pool.nodepool.id
+
+
+def other_size(operation: Operation, pool: ExoscalePool) -> Failed:
+    """Return the failure for a size that was changed outside this operation."""
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{pool.title} has the size {pool.target}, but {planned} was planned")
+
+
+WORK, POLLS, LOOKS = "work", "polls", "looks"
+STEP = "follow"
+FIRST, LONGEST, PATIENCE = 3.0, 60.0, 600.0
+_GROWS = 1.5
+ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, because they may lag behind
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """after: seconds; data: with this poll counted; enough: the limit of polls is reached."""
+
+    after: float
+    data: dict[str, str]
+    enough: bool
+
+
+def pause(operation: Operation, data: Mapping[str, str] | None = None) -> Pause:
+    """Return the pause before the next poll: 3 s at first, then growing up to a minute, as in the vendor's own clients.
+
+    Polls are counted because clocks of different functions may differ."""
+    now = operation.status.data if data is None else data
+    polls = counted(now, POLLS)
+    waits = [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(polls + 1)]
+    return Pause(round(waits[-1], 1), {**now, POLLS: str(polls + 1)}, sum(waits[:-1]) >= PATIENCE)
+
+
+def counted(data: Mapping[str, str], key: str) -> int:
+    """Return a count in the data; 0 if it cannot be read."""
+    text = data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+
+
+def begun(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
+    """Return the Pending outcome of a change that the vendor has accepted."""
+    return InProgress(FIRST, STEP, {**(data or {}), WORK: work.id})
+
+
+def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
+    """Return the state of the change that was started; None if there is none or the vendor no longer knows it.
+
+    Raises ProviderError."""
+    name = operation.status.data.get(WORK, "")
+    if not is_id(name):
+        return None
+    try:
+        return context.api.work(name)
+    except NotFound:
+        return None
+
+
+def is_pending(work: Work | None) -> bool:
+    """Whether the operation is not over; an unknown state counts as not over."""
+    return work is not None and work.state not in {"success", "failure", "timeout"}
+
+
+def has_failed(work: Work | None) -> bool:
+    """Whether the vendor reports a failure. A timeout means that the vendor stopped waiting, not that the change
+    ended."""
+    return work is not None and work.state == "failure"
+
+
+def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
+    """Return the vendor's reason, with the error class that selects the backoff."""
+    error = why(work)
+    return Failed(error.error_class, f"{title}: {error.message}", error.code, facts=dict(facts))
 
 
 def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:

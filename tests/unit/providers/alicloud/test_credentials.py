@@ -12,8 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process
-from chalicelib.providers.alicloud.secret_format import parse_secret
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process, parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
 from infra.emulators.policy_permissions import FILES
 from tests.cases import each_row

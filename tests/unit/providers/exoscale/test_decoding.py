@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from chalicelib.providers.errors import ProviderError, Transient
 from chalicelib.providers.exoscale.decoding import (
+    InstancePool,
+    InstanceType,
+    Work,
     read_change,
     read_clusters,
     read_instances,
@@ -19,7 +22,6 @@ from chalicelib.providers.exoscale.decoding import (
     read_quota,
 )
 from chalicelib.providers.exoscale.error_mapping import error_for, why
-from chalicelib.providers.exoscale.models import InstancePool, InstanceType, Work
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK

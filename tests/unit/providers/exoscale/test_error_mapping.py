@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from chalicelib.providers import errors
+from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, why
-from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 

@@ -1,19 +1,61 @@
-"""Parses a secret with an API key in three formats: Outscaler's, upstream's Kubernetes Secret, or an environment file.
-
-All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret also names
-the zone, which the policy defines here. A trailing newline would break the signature and is removed. No error contains
-a value.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
-from chalicelib.providers.exoscale.signing import ExoscaleCredential
+from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.secret_fields import json_fields
+
+ALGORITHM = "EXO2-HMAC-SHA256"
+VALID = 600  # seconds that a signature is valid
+
+
+class ExoscaleCredential(msgspec.Struct, frozen=True):
+    """An API key and its secret; neither is ever shown."""
+
+    key: Secret
+    secret: Secret
+
+
+def message(method: str, path: str, body: bytes, params: Mapping[str, str], expires: int) -> bytes:
+    """Return the text to sign, in five parts. path: escaped, with the version; expires: epoch seconds."""
+    values = "".join(params[name] for name in sorted(params))
+    return b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
+
+
+def authorization(
+    credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
+) -> str:
+    """Return the header's value."""
+    text = message(method, path, body, params, expires)
+    digest = hmac.new(credential.secret.reveal().encode(), text, hashlib.sha256).digest()
+    names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
+    return (
+        f"{ALGORITHM} credential={credential.key.reveal()},{names}expires={expires},"
+        f"signature={base64.b64encode(digest).decode()}"
+    )
+
+
+def signed(request: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters."""
+    params = {name: value for name, value in request.params.items() if value}
+    header = authorization(
+        credential, request.method, urlsplit(request.url).path, request.body or b"", params, int(now) + VALID
+    )
+    return VendorRequest(
+        request.method, request.url, {**request.headers, "Authorization": header}, params, request.body, request.safe
+    )
+
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
 _NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)

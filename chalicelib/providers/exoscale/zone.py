@@ -1,29 +1,197 @@
-"""Reads the state of a zone for one pass: complete lists, or single items if the key may not read lists.
-
-Instance pools are read first, then instances (so that instances created in between are included), then SKS clusters if
-a pool needs them.
-
-A key with upstream's list of operations gets 403 for the first two. The pools are then found through the Nodepools that
-the nodes name, and through one machine of each pool, which reveals the pool's other members. The number of calls
-depends on the pools, not on the nodes. Any other failure of the instance or cluster list only reduces what is known.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 
+from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, InstancePool, Nodepool, SksCluster
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
-from chalicelib.providers.exoscale.instance_states import is_leaving
-from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, SksCluster
-from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
 from chalicelib.providers.exoscale.settings import ExoscaleSettings
+
+ERROR = "error"
+INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
+    {
+        "starting": InstanceState.CREATING,
+        "running": InstanceState.RUNNING,
+        "migrating": InstanceState.RUNNING,
+        "stopped": InstanceState.RUNNING,  # a node that is not ready is judged by the planner
+        "stopping": InstanceState.DELETING,
+        "destroying": InstanceState.DELETING,
+        "destroyed": InstanceState.DELETING,
+        "expunging": InstanceState.DELETING,
+        ERROR: InstanceState.CREATING,
+    }
+)
+POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
+NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
+OTHERS = frozenset({"creating", "updating", "renewing-token"})
+"""The states above that no request of Outscaler causes. Their duration is unknown, so the group is skipped."""
+SETTLED = frozenset({"running", "degraded", "suspended", "error"})
+"""Pools and Nodepools that create and delete nothing: missing instances do not appear."""
+ENDING = frozenset({"destroying", "deleting"})
+SUSPENDED = "suspended"
+# States of a pool in which evicted members may still be listed while they are being deleted.
+SHRINKING = frozenset({"scaling-down", "updating", "destroying", "scaling", "deleting"})
+
+
+def is_leaving(state: str) -> bool:
+    """Whether a machine in that state is gone or being deleted."""
+    return INSTANCE_STATES.get(state) is InstanceState.DELETING
+
+
+_SKS = "sks-nodepool"
+
+
+class ExoscalePool(msgspec.Struct, frozen=True):
+    """cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that was read."""
+
+    pool: InstancePool
+    cluster: SksCluster | None = None
+    nodepool: Nodepool | None = None
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return self.pool.id
+
+    @property
+    def is_sks(self) -> bool:
+        """Whether SKS owns the pool, which is then changed only through its Nodepool."""
+        return self.pool.manager is not None and self.pool.manager.type == _SKS
+
+    @property
+    def owner(self) -> str:
+        """The Nodepool's id; "" for a standalone pool."""
+        return self.pool.manager.id.lower() if self.is_sks and self.pool.manager is not None else ""
+
+    @property
+    def name(self) -> str:
+        """The name that users see: the Nodepool's, because the name of the pool behind it is generated."""
+        if not self.is_sks:
+            return self.pool.name
+        return self.nodepool.name if self.nodepool is not None else ""
+
+    @property
+    def title(self) -> str:
+        """The pool's description for messages."""
+        if self.nodepool is not None and self.cluster is not None:
+            return f"Nodepool {self.nodepool.name} of {self.cluster.name} (pool {self.id})"
+        return f"instance pool {self.pool.name or self.id} ({self.id})"
+
+    @property
+    def target(self) -> int:
+        """The size that the vendor works towards."""
+        return self.nodepool.size if self.nodepool is not None else self.pool.size
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The machines that the pool lists."""
+        return frozenset(each.id.lower() for each in self.pool.instances if each.id)
+
+    @property
+    def least(self) -> int:
+        """The smallest size that the vendor accepts: 0 is confirmed for SKS only."""
+        return max(self.pool.min_available, 0 if self.is_sks else 1)
+
+    @property
+    def states(self) -> str:
+        """The states of pool and Nodepool for messages."""
+        return f"{self.pool.state}, Nodepool {self.nodepool.state}" if self.nodepool is not None else self.pool.state
+
+    @property
+    def busy(self) -> bool:
+        """Whether the vendor is changing the pool, which then accepts no other change."""
+        return self.pool.state in POOL_BUSY or (self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY)
+
+    @property
+    def restless(self) -> str:
+        """Why the pool's numbers are not final: it is being changed, or has more members than its size; "" if they
+        are."""
+        if self.busy:
+            return f"{self.title} is being changed ({self.states})"
+        surplus = len(self.members) > self.target
+        return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
+
+    @property
+    def unread(self) -> str:
+        """Why the pool cannot be used at all; "" if it was decoded."""
+        return (
+            f"{self.title} is described by the vendor in a way that cannot be understood"
+            if NO_SIZE in {self.pool.size, self.target}
+            else ""
+        )
+
+    @property
+    def skipped(self) -> str:
+        """Why a pass skips the pool: pods assigned to it would wait until another party's change ends; "" if it is not
+        skipped."""
+        nodepool = self.nodepool.state if self.nodepool is not None else ""
+        return (
+            f"{self.title} is being changed ({self.states}), which this program did not ask for"
+            if {self.pool.state, nodepool} & OTHERS
+            else ""
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is being created or deleted, as far as is known.
+
+        In an unknown state the pool is neither busy nor settled: a change may be requested, and missing machines prove
+        nothing."""
+        return self.pool.state in SETTLED and (self.nodepool is None or self.nodepool.state in SETTLED)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the pool is being deleted and is therefore not a group."""
+        return self.pool.state in ENDING or (self.nodepool is not None and self.nodepool.state in ENDING)
+
+    @property
+    def off(self) -> str:
+        """Why the pool cannot be scaled up; "" if it can."""
+        if self.unread:
+            return self.unread
+        if self.pool.state == SUSPENDED:
+            return f"{self.title} is suspended by the vendor; see why in the portal, fix the cause and resume the pool"
+        if self.is_sks and self.nodepool is None:
+            return (
+                f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster that could be "
+                "read; allow list-sks-clusters to the API key"
+            )
+        return ""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The names that users may write instead of its id."""
+        return tuple(sorted({*self.exact, self.name} - {"", self.id}))
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """The names that cannot match another cluster's group: ids in lower case, and cluster/name."""
+        names = {self.id.lower(), self.owner}
+        if self.cluster is not None and self.nodepool is not None:
+            names |= {f"{self.cluster.name}/{self.nodepool.name}", f"{self.cluster.id}/{self.nodepool.name}"}
+        return frozenset(names - {""})
+
+
+def make_pools(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[ExoscalePool, ...]:
+    """Return every pool with its Nodepool, matched by the pool's manager and not by names."""
+    owners = {nodepool.id.lower(): (cluster, nodepool) for cluster in clusters for nodepool in cluster.nodepools}
+    sites = []
+    for pool in pools:
+        site = ExoscalePool(pool)
+        cluster, nodepool = owners.get(site.owner, (None, None))
+        sites.append(ExoscalePool(pool, cluster, nodepool))
+    return tuple(sites)
+
 
 T = TypeVar("T")
 
