@@ -1,4 +1,9 @@
-"""TODO"""
+"""The API key: the formats of its secret, and EXO2-HMAC-SHA256, the vendor's only authentication.
+
+The signed text is what is sent: the path as in the URL and the bytes of the body, without the host. The vendor's own
+clients disagree about parameters without a value and parameters with several values. The former are neither sent nor
+signed here, and a VendorRequest cannot express the latter.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +42,9 @@ def authorization(
     credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
 ) -> str:
     """Return the header's value."""
-    text = message(method, path, body, params, expires)
-    digest = hmac.new(credential.secret.reveal().encode(), text, hashlib.sha256).digest()
+    digest = hmac.new(
+        credential.secret.reveal().encode(), message(method, path, body, params, expires), hashlib.sha256
+    ).digest()
     names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
     return (
         f"{ALGORITHM} credential={credential.key.reveal()},{names}expires={expires},"
@@ -66,25 +72,29 @@ _FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 
 def parse_secret(text: str, place: str) -> ExoscaleCredential:
-    """Parse JSON, or lines of name=value; raises BadInput naming the field, never its value."""
-    found: dict[str, Secret] = {}
-    for name, written in json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _lines(text, place):
+    """Parse JSON, an environment file, or upstream's Kubernetes Secret; raises BadInput naming the field, never its
+    value.
+
+    All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret also
+    names the zone, which the policy defines here. A trailing newline would break the signature and is removed."""
+    secrets: dict[str, Secret] = {}
+    for name, text_value in json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _lines(text, place):
         letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()
         # A user may have written the key in place of its name, so only text that looks like a name is shown.
         shown = name.strip() if _NAME.match(name.strip()) else "a field"
         if letters not in _FIELDS:
             raise BadInput(place, f"{shown} is not known", "the fields are apiKey and apiSecret")
-        field, value = _FIELDS[letters], written.strip()
+        field, value = _FIELDS[letters], text_value.strip()
         if field is None or not value:
             continue
         if not is_sendable(value, LONGEST_KEY):
             raise BadInput(place, f"{shown} contains spaces, commas or special characters", "write it without them")
-        if found.setdefault(field, Secret(value)) != Secret(value):
+        if secrets.setdefault(field, Secret(value)) != Secret(value):
             raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
     for field, written in _WRITTEN.items():
-        if field not in found:
+        if field not in secrets:
             raise BadInput(place, f"{written} is missing", _FORM)
-    return ExoscaleCredential(found["key"], found["secret"])
+    return ExoscaleCredential(secrets["key"], secrets["secret"])
 
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:

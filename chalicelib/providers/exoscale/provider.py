@@ -1,4 +1,6 @@
-"""TODO"""
+"""Exoscale as a provider: connects the modules of this package.
+
+A pool that is being changed does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ from chalicelib.providers.rest_client import RestClient
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
     """Return the vendor's API for one pass.
 
-    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or its
-    contents are unusable (Unauthorized).
-    """
-    means, now = connection.means, connection.now
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS is unavailable. Every
+    call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are unusable
+    (Unauthorized)."""
+    services, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 
-    def key(of: str) -> str:
-        return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{of}"
+    def cache_key(kind: str) -> str:
+        return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{kind}"
 
     rest = RestClient(
         PROVIDER,
@@ -41,11 +43,11 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         sign=lambda call, credential: signed(call, credential, now()),
         secrets=lambda credential: (credential.secret, credential.key),
         explain=error_for,
-        budget=CallBudget(means, lambda: key("api"), settings.calls_per_second, WaitLimit()),
-        services=means,
+        budget=CallBudget(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
+        services=services,
         now=now,
     )
-    return ExoscaleApi(settings.zone, settings.root, rest, cache=means.cache, key=key, now=now)
+    return ExoscaleApi(settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now)
 
 
 _STEPS = ProviderActions(
@@ -72,8 +74,8 @@ class Exoscale(BaseProvider[ExoscaleContext]):
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""
-        quota = self._context.api.quota_now()
-        return None if quota.limit < 0 else max(0, quota.limit - quota.usage)
+        left = self._context.api.quota_now().left
+        return None if left is None else max(0, left)
 
 
 def build(connection: Connection) -> Exoscale:

@@ -1,4 +1,11 @@
-"""TODO"""
+"""The zone as the vendor reports it: pools with their Nodepools, their states and their machines, read once per pass.
+
+Instance pools are read first, then instances (so that instances created in between are included), then SKS clusters if
+a pool needs them. A key with upstream's list of operations gets 403 for the first two. The pools are then found through
+the Nodepools that the nodes name, and through one machine of each pool, which reveals the pool's other members. The
+number of calls depends on the pools, not on the nodes. Any other failure of the instance or cluster list only reduces
+what is known.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +24,12 @@ from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
 from chalicelib.providers.exoscale.settings import ExoscaleSettings
 
+T = TypeVar("T")
+
+# -- states. Upstream maps most machine states to nothing, so its core never sees them. It does not know `updating`, and
+# waits ten minutes for a suspended pool at every call. An unknown state blocks nothing here: the machine is judged by
+# its node, and a change of the pool is attempted, which the vendor may refuse.
+
 ERROR = "error"
 INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
     {
@@ -33,14 +46,14 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
 )
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
-OTHERS = frozenset({"creating", "updating", "renewing-token"})
-"""The states above that no request of Outscaler causes. Their duration is unknown, so the group is skipped."""
-SETTLED = frozenset({"running", "degraded", "suspended", "error"})
-"""Pools and Nodepools that create and delete nothing: missing instances do not appear."""
-ENDING = frozenset({"destroying", "deleting"})
 SUSPENDED = "suspended"
+# Busy states that no request of Outscaler causes. Their duration is unknown, so the group is skipped.
+_FOREIGN_CHANGES = frozenset({"creating", "updating", "renewing-token"})
+# Pools and Nodepools that create and delete nothing: missing instances do not appear.
+_SETTLED = frozenset({"running", "degraded", SUSPENDED, ERROR})
+_ENDING = frozenset({"destroying", "deleting"})
 # States of a pool in which evicted members may still be listed while they are being deleted.
-SHRINKING = frozenset({"scaling-down", "updating", "destroying", "scaling", "deleting"})
+_SHRINKING = frozenset({"scaling-down", "updating", "destroying", "scaling", "deleting"})
 
 
 def is_leaving(state: str) -> bool:
@@ -48,11 +61,15 @@ def is_leaving(state: str) -> bool:
     return INSTANCE_STATES.get(state) is InstanceState.DELETING
 
 
-_SKS = "sks-nodepool"
+# -- pools
 
 
 class ExoscalePool(msgspec.Struct, frozen=True):
-    """cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that was read."""
+    """An Instance Pool with the Nodepool that owns it, if SKS created it: one type for both kinds of group.
+
+    cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that was read. The id is
+    that of the Instance Pool for both kinds, as in upstream; users may write the Nodepool's id, its name, or
+    cluster/name. Names are not unique, so they are resolved where all pools are known (node_groups.py)."""
 
     pool: InstancePool
     cluster: SksCluster | None = None
@@ -66,7 +83,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     @property
     def is_sks(self) -> bool:
         """Whether SKS owns the pool, which is then changed only through its Nodepool."""
-        return self.pool.manager is not None and self.pool.manager.type == _SKS
+        return self.pool.manager is not None and self.pool.manager.type == "sks-nodepool"
 
     @property
     def owner(self) -> str:
@@ -95,12 +112,16 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     @property
     def members(self) -> frozenset[str]:
         """The machines that the pool lists."""
-        return frozenset(each.id.lower() for each in self.pool.instances if each.id)
+        return frozenset(member.id.lower() for member in self.pool.instances if member.id)
 
     @property
     def least(self) -> int:
         """The smallest size that the vendor accepts: 0 is confirmed for SKS only."""
         return max(self.pool.min_available, 0 if self.is_sks else 1)
+
+    @property
+    def _states(self) -> frozenset[str]:
+        return frozenset({self.pool.state} | ({self.nodepool.state} if self.nodepool is not None else set()))
 
     @property
     def states(self) -> str:
@@ -113,7 +134,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
         return self.pool.state in POOL_BUSY or (self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY)
 
     @property
-    def restless(self) -> str:
+    def unsettled(self) -> str:
         """Why the pool's numbers are not final: it is being changed, or has more members than its size; "" if they
         are."""
         if self.busy:
@@ -122,24 +143,22 @@ class ExoscalePool(msgspec.Struct, frozen=True):
         return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
 
     @property
-    def unread(self) -> str:
+    def shrinking(self) -> bool:
+        """Whether it is unknown which members will stay: evicted ones may still be listed."""
+        return bool(self._states & _SHRINKING) or len(self.members) > self.target
+
+    @property
+    def unreadable(self) -> str:
         """Why the pool cannot be used at all; "" if it was decoded."""
-        return (
-            f"{self.title} is described by the vendor in a way that cannot be understood"
-            if NO_SIZE in {self.pool.size, self.target}
-            else ""
-        )
+        unknown = NO_SIZE in {self.pool.size, self.target}
+        return f"{self.title} is described by the vendor in a way that cannot be understood" if unknown else ""
 
     @property
     def skipped(self) -> str:
         """Why a pass skips the pool: pods assigned to it would wait until another party's change ends; "" if it is not
         skipped."""
-        nodepool = self.nodepool.state if self.nodepool is not None else ""
-        return (
-            f"{self.title} is being changed ({self.states}), which this program did not ask for"
-            if {self.pool.state, nodepool} & OTHERS
-            else ""
-        )
+        foreign = bool(self._states & _FOREIGN_CHANGES)
+        return f"{self.title} is being changed ({self.states}), which this program did not ask for" if foreign else ""
 
     @property
     def settled(self) -> bool:
@@ -147,18 +166,18 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
         In an unknown state the pool is neither busy nor settled: a change may be requested, and missing machines prove
         nothing."""
-        return self.pool.state in SETTLED and (self.nodepool is None or self.nodepool.state in SETTLED)
+        return self._states <= _SETTLED
 
     @property
     def ending(self) -> bool:
         """Whether the pool is being deleted and is therefore not a group."""
-        return self.pool.state in ENDING or (self.nodepool is not None and self.nodepool.state in ENDING)
+        return bool(self._states & _ENDING)
 
     @property
-    def off(self) -> str:
+    def no_scale_up(self) -> str:
         """Why the pool cannot be scaled up; "" if it can."""
-        if self.unread:
-            return self.unread
+        if self.unreadable:
+            return self.unreadable
         if self.pool.state == SUSPENDED:
             return f"{self.title} is suspended by the vendor; see why in the portal, fix the cause and resume the pool"
         if self.is_sks and self.nodepool is None:
@@ -171,10 +190,10 @@ class ExoscalePool(msgspec.Struct, frozen=True):
     @property
     def aliases(self) -> tuple[str, ...]:
         """The names that users may write instead of its id."""
-        return tuple(sorted({*self.exact, self.name} - {"", self.id}))
+        return tuple(sorted({*self.exact_names, self.name} - {"", self.id}))
 
     @property
-    def exact(self) -> frozenset[str]:
+    def exact_names(self) -> frozenset[str]:
         """The names that cannot match another cluster's group: ids in lower case, and cluster/name."""
         names = {self.id.lower(), self.owner}
         if self.cluster is not None and self.nodepool is not None:
@@ -185,18 +204,13 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 def make_pools(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[ExoscalePool, ...]:
     """Return every pool with its Nodepool, matched by the pool's manager and not by names."""
     owners = {nodepool.id.lower(): (cluster, nodepool) for cluster in clusters for nodepool in cluster.nodepools}
-    sites = []
-    for pool in pools:
-        site = ExoscalePool(pool)
-        cluster, nodepool = owners.get(site.owner, (None, None))
-        sites.append(ExoscalePool(pool, cluster, nodepool))
-    return tuple(sites)
+    return tuple(ExoscalePool(pool, *owners.get(ExoscalePool(pool).owner, (None, None))) for pool in pools)
 
 
-T = TypeVar("T")
+# -- the zone
 
 _LISTS = 4
-_IN_A_ROW = 2  # consecutive refusals after which no further requests are sent
+_REFUSALS = 2  # consecutive refusals after which no further requests are sent
 _MOST_ASKED = 100  # maximum machines read one by one in a pass, with a key that may not read lists
 
 
@@ -205,7 +219,7 @@ class Zone(msgspec.Struct, frozen=True):
     read, and no_clusters is the reason if they were needed. unread: pools that could not be read, with the reason.
     doubts: warnings about reduced certainty. unsure: pools with a machine whose description cannot be decoded."""
 
-    sites: tuple[ExoscalePool, ...]
+    pools: tuple[ExoscalePool, ...]
     instances: dict[str, ExoscaleInstance]
     listed: dict[str, list[ExoscaleInstance]]
     clusters: tuple[SksCluster, ...] | None
@@ -215,61 +229,81 @@ class Zone(msgspec.Struct, frozen=True):
     unsure: frozenset[str] = frozenset()
 
     @property
-    def called(self) -> dict[str, str]:
+    def ids_by_name(self) -> dict[str, str]:
         """Return names of machines -> their ids, for names that identify one machine."""
-        times = Counter(each.name for each in self.instances.values())
-        return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
+        times = Counter(machine.name for machine in self.instances.values())
+        return {
+            machine.name: name for name, machine in self.instances.items() if machine.name and times[machine.name] == 1
+        }
 
     def machines(self, pool: ExoscalePool) -> frozenset[str]:
         """Return the remaining machines of a pool: those that name it, and those that it lists and that are in no
         other."""
-        said = {each.id.lower() for each in self.listed.get(pool.id, ())}
-        for name in pool.members - said:
-            each = self.instances.get(name)
-            if each is None or each.manager is None or each.manager.id == pool.id:
-                said.add(name)
+        names = {machine.id.lower() for machine in self.listed.get(pool.id, ())}
+        for name in pool.members - names:
+            machine = self.instances.get(name)
+            if machine is None or machine.manager is None or machine.manager.id == pool.id:
+                names.add(name)
         return frozenset(
-            name for name in said if name not in self.instances or not is_leaving(self.instances[name].state)
+            name for name in names if name not in self.instances or not is_leaving(self.instances[name].state)
         )
 
-    def ours(self, names: ExoscaleGroupNames) -> dict[str, int]:
+    def nodes_by_pool(self, names: ExoscaleGroupNames) -> dict[str, int]:
         """Return pool -> number of its machines that are certainly nodes of the cluster; pools without any are left
         out."""
-        managers = {name: each.manager.id for name, each in self.instances.items() if each.manager is not None}
-        for site in self.sites:
-            for member in site.members:
-                managers.setdefault(member, site.id)
-        return dict(Counter(managers[name] for name in names if name in managers))
+        pools = {name: machine.manager.id for name, machine in self.instances.items() if machine.manager is not None}
+        for pool in self.pools:
+            for member in pool.members:
+                pools.setdefault(member, pool.id)
+        return dict(Counter(pools[name] for name in names if name in pools))
 
 
 def read_zone(api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> Zone:
     """Read everything that a pass needs; raises ProviderError if nothing could be read."""
     api.expect(_LISTS)
-    reader = _ExoscaleReader(api, settings, names)
-    reader.read()
-    return reader.zone()
+    return _ZoneReader(api, settings, names).read()
 
 
-class _ExoscaleReader:
+class _ZoneReader:
     def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._pools: dict[str, InstancePool] = {}
         self._members: set[str] = set()  # of the pools read one by one
         self._instances: dict[str, ExoscaleInstance] = {}
-        self._odd: list[ExoscaleInstance] = []
+        self._undecoded: list[ExoscaleInstance] = []
         self._clusters: tuple[SksCluster, ...] | None = None
         self._no_clusters = ""
         self._unread: dict[str, str] = {}
         self._doubts: list[str] = []
         self._stopped: ProviderError | None = None
-        self._row = 0
+        self._refusals = 0
 
-    def zone(self) -> Zone:
-        """The zone as read so far."""
+    def read(self) -> Zone:
+        """Read the lists; single items if the key may not read lists."""
+        forbidden = self._read_pools()
+        single_machines = self._read_instances()
+        if forbidden is not None:
+            self._read_one_by_one(forbidden)
+        elif self._needs_clusters():
+            self._read_clusters()
+        if single_machines:
+            self._read_unjoined_machines()
+        return self._zone()
+
+    def _zone(self) -> Zone:
+        """Return the zone as read so far."""
         listed: dict[str, list[ExoscaleInstance]] = {}
-        for each in self._instances.values():
-            if each.manager is not None:
-                listed.setdefault(each.manager.id, []).append(each)
+        for machine in self._instances.values():
+            if machine.manager is not None:
+                listed.setdefault(machine.manager.id, []).append(machine)
+        unsure: set[str] = set()
+        if self._undecoded:  # affects the pools that such machines name, and those with an unlisted member
+            unsure |= {machine.manager.id.lower() for machine in self._undecoded if machine.manager is not None}
+            unsure |= {
+                name
+                for name, pool in self._pools.items()
+                if any(member.id.lower() not in self._instances for member in pool.instances)
+            }
         return Zone(
             make_pools(self._pools.values(), self._clusters or ()),
             self._instances,
@@ -278,34 +312,11 @@ class _ExoscaleReader:
             self._no_clusters,
             self._unread,
             tuple(self._doubts),
-            self._unsure(),
+            frozenset(unsure),
         )
 
-    def _unsure(self) -> frozenset[str]:
-        """Return the pools affected by undecodable machines: those that such machines name, and those with an unlisted
-        member."""
-        if not self._odd:
-            return frozenset()
-        short = {
-            name
-            for name, pool in self._pools.items()
-            if any(member.id.lower() not in self._instances for member in pool.instances)
-        }
-        return frozenset(short | {each.manager.id.lower() for each in self._odd if each.manager is not None})
-
-    def read(self) -> None:
-        """Read the lists; single items if the key may not read lists."""
-        denied = self._read_pools()
-        listed = self._read_instances()
-        if denied is None:
-            if self._needs_clusters():
-                self._read_clusters()
-        else:
-            self._one_by_one(denied)
-        if listed is False:
-            self._ask_for_machines()
-
     def _read_pools(self) -> ProviderError | None:
+        """Read the list of pools; return the refusal if the key may not read it. Raises any other ProviderError."""
         try:
             self._pools = {pool.id.lower(): pool for pool in self._api.pools()}
         except ProviderError as error:
@@ -318,23 +329,24 @@ class _ExoscaleReader:
             return error
         return None
 
-    def _read_instances(self) -> bool | None:
-        """Return whether the instances are known; None if they cannot be read now and single reads would fail as
-        well."""
+    def _read_instances(self) -> bool:
+        """Read the list of instances; return whether machines can be read one by one instead.
+
+        False as well if the list cannot be read now, because single reads would fail too."""
         try:
-            found = self._api.instances()
+            machines = self._api.instances()
         except ProviderError as error:
             text = f"the states of machines could not be read: {error.error_class}: {error.message}"
             forbidden = is_forbidden(error)
             self._doubts.append(
                 "the API key may not list-instances, so machines are asked for one by one" if forbidden else text
             )
-            return False if forbidden else None
-        self._instances = {each.id.lower(): each for each in found if each.id}
-        self._odd = [each for each in found if not each.id]
-        if self._odd:
-            self._doubts.append(f"{len(self._odd)} of the machines that the vendor lists cannot be understood")
-        return True
+            return forbidden
+        self._instances = {machine.id.lower(): machine for machine in machines if machine.id}
+        self._undecoded = [machine for machine in machines if not machine.id]
+        if self._undecoded:
+            self._doubts.append(f"{len(self._undecoded)} of the machines that the vendor lists cannot be understood")
+        return False
 
     def _read_clusters(self) -> None:
         try:
@@ -347,104 +359,95 @@ class _ExoscaleReader:
         has.
 
         A key for Instance Pools alone may not list clusters, so they are read only if needed."""
-        sites = make_pools(self._pools.values(), ())
-        sks = [site for site in sites if site.is_sks]
-        if self._settings.sks_cluster:
-            return True
-        if not sks:
-            return False
-        owners = self.zone().ours(self._names)
-        plain = {name for site in sites if not site.is_sks for name in (site.name, *site.exact)}
-        return any(each.name not in plain for each in self._settings.groups) or any(site.id in owners for site in sks)
+        zone = self._zone()
+        sks = [pool for pool in zone.pools if pool.is_sks]
+        if self._settings.sks_cluster or not sks:
+            return bool(self._settings.sks_cluster)
+        counts = zone.nodes_by_pool(self._names)
+        standalone = {name for pool in zone.pools if not pool.is_sks for name in (pool.name, *pool.exact_names)}
+        return any(entry.name not in standalone for entry in self._settings.groups) or any(
+            pool.id in counts for pool in sks
+        )
 
     # -- single items
 
-    def _one_by_one(self, error: ProviderError) -> None:
-        self._by_nodepools()
-        wanted = [
-            each.manager.id
-            for name, each in self._instances.items()
-            if self._names.node_of(name) is not None and each.manager is not None
+    def _read_one_by_one(self, forbidden: ProviderError) -> None:
+        self._read_pools_of_clusters()
+        nodepools = {nodepool.id.lower() for cluster in self._clusters or () for nodepool in cluster.nodepools}
+        of_nodes = [
+            machine.manager.id
+            for name, machine in self._instances.items()
+            if self._names.node_of(name) is not None and machine.manager is not None
         ]
-        named = [each.name for each in self._settings.groups if is_id(each.name)]
-        for pool in dict.fromkeys([*wanted, *(each for each in named if not self._is_nodepool(each))]):
-            self._pool(pool)
+        named = [entry.name for entry in self._settings.groups if is_id(entry.name) and entry.name not in nodepools]
+        for pool in dict.fromkeys([*of_nodes, *named]):
+            self._read_pool(pool)
         for name in self._names:
             if name not in self._instances and name not in self._members:
-                self._machine(name)
-        if any(site.is_sks for site in make_pools(self._pools.values(), ())) and self._unasked():
+                machine = self._read_machine(name)
+                if machine is not None and machine.manager is not None:
+                    self._read_pool(machine.manager.id)  # its other members then need no request of their own
+        not_asked = self._clusters is None and not self._no_clusters
+        if not_asked and any(ExoscalePool(pool).is_sks for pool in self._pools.values()):
             self._read_clusters()
         if not self._pools and self._clusters is None:
-            raise self._stopped if self._stopped is not None else error
+            raise self._stopped if self._stopped is not None else forbidden
 
-    def _unasked(self) -> bool:
-        return self._clusters is None and not self._no_clusters
-
-    def _is_nodepool(self, name: str) -> bool:
-        return any(nodepool.id.lower() == name for cluster in self._clusters or () for nodepool in cluster.nodepools)
-
-    def _by_nodepools(self) -> None:
+    def _read_pools_of_clusters(self) -> None:
         """Read the pools of the SKS clusters that the nodes or the policy name."""
-        named, ours = {each.name for each in self._settings.groups}, self._names.nodepools()
-        if not (ours or self._settings.sks_cluster or named):
+        named, of_nodes = {entry.name for entry in self._settings.groups}, self._names.nodepools()
+        if not (of_nodes or self._settings.sks_cluster or named):
             return
         self._read_clusters()
         for cluster in self._clusters or ():
             home = self._settings.sks_cluster in {cluster.id, cluster.name} or any(
-                nodepool.id.lower() in ours for nodepool in cluster.nodepools
+                nodepool.id.lower() in of_nodes for nodepool in cluster.nodepools
             )
             for nodepool in cluster.nodepools:
-                called = {
+                names = {
                     nodepool.id.lower(),
                     nodepool.instance_pool.id.lower(),
                     nodepool.name,
                     f"{cluster.name}/{nodepool.name}",
                     f"{cluster.id}/{nodepool.name}",
                 }
-                if (home or called & named) and nodepool.instance_pool.id:
-                    self._pool(nodepool.instance_pool.id)
+                if (home or names & named) and nodepool.instance_pool.id:
+                    self._read_pool(nodepool.instance_pool.id)
 
-    def _pool(self, pool: str) -> None:
+    def _read_pool(self, pool: str) -> None:
         name = pool.lower()
         if name in self._pools or name in self._unread:
             return
-        found = self._try(lambda: self._api.pool(pool), name)
-        if found is not None:
-            self._pools[name] = found
-            self._members |= {member.id.lower() for member in found.instances}
+        answer = self._try(lambda: self._api.pool(pool), name)
+        if answer is not None:
+            self._pools[name] = answer
+            self._members |= {member.id.lower() for member in answer.instances}
 
-    def _machine(self, name: str) -> None:
-        """Read one machine and its pool, whose other members then need no separate request."""
-        instance = self._try(lambda: self._api.instance(name))
-        if instance is not None:
-            self._instances[name] = instance
-            if instance.manager is not None:
-                self._pool(instance.manager.id)
+    def _read_machine(self, name: str) -> ExoscaleInstance | None:
+        machine = self._try(lambda: self._api.instance(name))
+        if machine is not None:
+            self._instances[name] = machine
+        return machine
 
-    def _ask_for_machines(self) -> None:
+    def _read_unjoined_machines(self) -> None:
         """Read the members that are not nodes, whose state is known only to the vendor. Nodes count as running."""
-        waiting = [
-            name
-            for name in dict.fromkeys(member.id.lower() for pool in self._pools.values() for member in pool.instances)
-            if name not in self._instances and self._names.node_of(name) is None
-        ]
-        for name in waiting[:_MOST_ASKED]:
-            instance = self._try(lambda name=name: self._api.instance(name))  # type: ignore[misc]
-            if instance is not None:
-                self._instances[name] = instance
+        members = dict.fromkeys(member.id.lower() for pool in self._pools.values() for member in pool.instances)
+        unknown = [name for name in members if name not in self._instances and self._names.node_of(name) is None]
+        for name in unknown[:_MOST_ASKED]:
+            self._read_machine(name)
 
-    def _try(self, question: Callable[[], T], pool: str = "") -> T | None:
+    def _try(self, request: Callable[[], T], pool: str = "") -> T | None:
         """Return the response; None if there is none. After two consecutive refusals no further requests are sent."""
         try:
             if self._stopped is not None:
                 raise self._stopped
-            answer = question()
+            answer = request()
         except NotFound:
             return None
         except ProviderError as error:
-            self._row += 1
+            self._refusals += 1
             if (
-                self._row >= _IN_A_ROW
+                self._refusals >= _REFUSALS
                 or isinstance(error, Throttled)
                 or (isinstance(error, Unauthorized) and not is_forbidden(error))
             ):
@@ -455,10 +458,5 @@ class _ExoscaleReader:
             elif (doubt := f"some machines {text}") not in self._doubts:
                 self._doubts.append(doubt)
             return None
-        self._row = 0
+        self._refusals = 0
         return answer
-
-
-def living(instances: list[ExoscaleInstance]) -> list[ExoscaleInstance]:
-    """Return the machines that are neither gone nor leaving."""
-    return [each for each in instances if not is_leaving(each.state)]
