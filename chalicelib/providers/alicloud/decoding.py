@@ -1,4 +1,10 @@
-"""TODO"""
+"""The used fields of ESS 2022-02-22 and ECS 2014-05-26, as in the vendor's API reference, and their lenient decoding.
+
+Older API versions wrap lists (`InstanceTypes.InstanceType[]`), as ECS still does; newer ones do not. Numbers and
+booleans may be text, and empty values may be null, an empty text or missing. All of it is normalised in `decode`, so
+the types need not handle it; everything has a default. Only total_count has none: a response without it must not be
+read as an empty list, which would look like a group without machines.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +19,48 @@ from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]  # maximum of cores, GPUs or GiB of one machine
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]  # GiB
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+_LONGEST = 300  # maximum length of a problem text, in characters
+
+
+def decode(response: VendorResponse, kind: type[T]) -> T:
+    """Decode the response as that type.
+
+    Raises Transient for a truncated body, Unknown for an unexpected structure, and the mapped error if a success status
+    carries an error code."""
+    try:
+        body = read_json(response.body, _normalised)
+        if isinstance(body, dict) and body.get("Code"):
+            raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
+        return msgspec.convert(body, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise Unknown(f"{response.call}: the answer has another shape than expected: {error}") from None
+    except msgspec.DecodeError:
+        raise Transient(f"{response.call}: the answer is not complete JSON") from None
+
+
+def _normalised(value: Any, name: str = "") -> Any:
+    """Return the value without empty members and with lists unwrapped."""
+    if isinstance(value, list):
+        return [member for item in value if (member := _normalised(item)) not in (None, "")]
+    if not isinstance(value, dict):
+        return value
+    if name.endswith("s") and len(value) == 1:
+        (inner,) = value.values()
+        if isinstance(inner, list):
+            return _normalised(inner)
+    return {key: member for key, item in value.items() if (member := _normalised(item, key)) not in (None, "", {})}
+
+
+# -- types
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -155,7 +198,7 @@ class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """The contents of a launch template. api.py unwraps the tags."""
+    """The contents of a launch template."""
 
     instance_type: Name = ""
     system_disk_size: Whole = 0
@@ -174,79 +217,39 @@ class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     ignored_instances: list[CodeAndMessage] | None = None
 
 
-S = TypeVar("S", bound=msgspec.Struct)
-
-_LONGEST = 300  # maximum length of a problem text, in characters
+# -- responses. Groups, types and configurations are decoded one by one, so one malformed item does not hide the others.
 
 
 class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
-    """DescribeScalingGroups. Each group is decoded separately, so one malformed group does not hide the others."""
+    """DescribeScalingGroups."""
 
     total_count: int
-    scaling_groups: list[Any] = []
-
-
-def read_groups(said: Sequence[Any]) -> list[ScalingGroup]:
-    """Decode the groups. A group that cannot be decoded, or whose id occurs twice, has its `problem` set. A missing id
-    is ""."""
-    found = [_group(each) for each in said]
-    times = Counter(each.scaling_group_id for each in found)
-    return [
-        each
-        if times[each.scaling_group_id] == 1
-        else ScalingGroup(each.scaling_group_id, problem="is described by the vendor more than once")
-        for each in found
-    ]
-
-
-def _group(said: Any) -> ScalingGroup:
-    try:
-        return msgspec.convert(said, ScalingGroup, strict=False)
-    except msgspec.ValidationError as error:
-        name = said.get("ScalingGroupId") if isinstance(said, dict) else ""
-        return ScalingGroup(name if isinstance(name, str) else "", problem=f"cannot be understood: {error}"[:_LONGEST])
-
-
-def read_each(said: Sequence[Any], kind: type[S], name_of: Callable[[S], str]) -> list[S]:
-    """Decode items that were requested by name.
-
-    An item that cannot be decoded is left out, as are two different items of one name. The caller sees that they are
-    missing."""
-    found: dict[str, list[S]] = {}
-    for each in said:
-        try:
-            thing = msgspec.convert(each, kind, strict=False)
-        except (msgspec.ValidationError, OverflowError):
-            continue
-        alike = found.setdefault(name_of(thing), [])
-        if thing not in alike:
-            alike.append(thing)
-    return [alike[0] for alike in found.values() if len(alike) == 1]
+    items: list[Any] = msgspec.field(default_factory=list, name="ScalingGroups")
 
 
 class InstancesPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeScalingInstances."""
 
     total_count: int
-    scaling_instances: list[ScalingInstance] = []
+    items: list[ScalingInstance] = msgspec.field(default_factory=list, name="ScalingInstances")
 
 
 class ConfigurationsPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeScalingConfigurations."""
 
     total_count: int
-    scaling_configurations: list[Any] = []
+    items: list[Any] = msgspec.field(default_factory=list, name="ScalingConfigurations")
 
 
 class ActivitiesPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeScalingActivities."""
 
     total_count: int
-    scaling_activities: list[ScalingActivity] = []
+    items: list[ScalingActivity] = msgspec.field(default_factory=list, name="ScalingActivities")
 
 
 class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
-    """DescribeInstanceTypes. Each type is decoded separately, like each scaling configuration."""
+    """DescribeInstanceTypes."""
 
     instance_types: list[Any]
 
@@ -258,7 +261,7 @@ class SystemDisk(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class TemplateData(LaunchTemplateData, frozen=True, rename="pascal"):
-    """A template's contents as ECS returns them."""
+    """A template's contents as ECS returns them: the disk size is flat or nested."""
 
     system_disk: SystemDisk = SystemDisk()
 
@@ -272,47 +275,49 @@ class Version(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def launch_template_data(self) -> LaunchTemplateData:
-        """Return the data with the disk size from either form, flat or nested in SystemDisk."""
-        data = self.data
-        return LaunchTemplateData(
-            data.instance_type, data.system_disk_size or data.system_disk.size, data.spot_strategy, data.tags
-        )
+        """Return the data with the disk size from either form."""
+        size = self.data.system_disk_size or self.data.system_disk.size
+        return LaunchTemplateData(self.data.instance_type, size, self.data.spot_strategy, self.data.tags)
 
 
 class VersionsPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeLaunchTemplateVersions."""
 
     total_count: int
-    launch_template_version_sets: list[Version] = []
+    items: list[Version] = msgspec.field(default_factory=list, name="LaunchTemplateVersionSets")
 
 
-T = TypeVar("T")
+def read_groups(items: Sequence[Any]) -> list[ScalingGroup]:
+    """Decode the groups. A group that cannot be decoded, or whose id occurs twice, has its `problem` set. A missing id
+    is ""."""
+    groups = []
+    for item in items:
+        try:
+            groups.append(msgspec.convert(item, ScalingGroup, strict=False))
+        except msgspec.ValidationError as error:
+            name = item.get("ScalingGroupId") if isinstance(item, dict) else ""
+            problem = f"cannot be understood: {error}"[:_LONGEST]
+            groups.append(ScalingGroup(name if isinstance(name, str) else "", problem=problem))
+    times = Counter(group.scaling_group_id for group in groups)
+    twice = "is described by the vendor more than once"
+    return [
+        group if times[group.scaling_group_id] == 1 else ScalingGroup(group.scaling_group_id, problem=twice)
+        for group in groups
+    ]
 
 
-def decode(response: VendorResponse, kind: type[T]) -> T:
-    """Decode the response as that type.
+def read_each(items: Sequence[Any], kind: type[S], name_of: Callable[[S], str]) -> list[S]:
+    """Decode items that were requested by name.
 
-    Raises Transient for a truncated body, Unknown for an unexpected structure, and the mapped error if a success status
-    carries an error code."""
-    try:
-        body = read_json(response.body, _even)
-        if isinstance(body, dict) and body.get("Code"):
-            raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
-        return msgspec.convert(body, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise Unknown(f"{response.call}: the answer has another shape than expected: {error}") from None
-    except msgspec.DecodeError:
-        raise Transient(f"{response.call}: the answer is not complete JSON") from None
-
-
-def _even(value: Any, name: str = "") -> Any:
-    """Return the value without empty members and with lists unwrapped."""
-    if isinstance(value, list):
-        return [even for each in value if (even := _even(each)) not in (None, "")]
-    if not isinstance(value, dict):
-        return value
-    if name.endswith("s") and len(value) == 1:
-        (inner,) = value.values()
-        if isinstance(inner, list):
-            return _even(inner)
-    return {key: even for key, each in value.items() if (even := _even(each, key)) not in (None, "", {})}
+    An item that cannot be decoded is left out, as are two different items of one name. The caller sees that they are
+    missing."""
+    by_name: dict[str, list[S]] = {}
+    for item in items:
+        try:
+            thing = msgspec.convert(item, kind, strict=False)
+        except (msgspec.ValidationError, OverflowError):
+            continue
+        namesakes = by_name.setdefault(name_of(thing), [])
+        if thing not in namesakes:
+            namesakes.append(thing)
+    return [namesakes[0] for namesakes in by_name.values() if len(namesakes) == 1]

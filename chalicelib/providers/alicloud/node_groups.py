@@ -1,4 +1,10 @@
-"""TODO"""
+"""Builds the policy's node groups from ESS responses: sizes and bounds, activities, instances, groups.
+
+An idle pass reads the groups, twenty per call, and each group's instances, fifty per call, or the instances of the
+whole account if that takes fewer calls. Activities are read only where machines are missing. A group that cannot be
+read carries its error and does not affect the others. After throttling or a refusal the remaining requests are not
+sent: an API that does not respond is not called five hundred times, each with its retries and timeouts.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +27,15 @@ from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudBounds, Ali
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 
+T = TypeVar("T")
+
+_SHOWN = 5
+
+# -- sizes. Upstream left some kinds of instances out of its count and then wrote the result as an absolute number, so a
+# scale-up became a scale-in. Here every kind of instance that occupies capacity is counted in one place.
+
 LEAVING = frozenset({"Removing", "Removing:Wait"})
-STOPPED = "Stopped"
-_OUT, _IN = frozenset({"ScaleOut", "scale-out"}), frozenset({"ScaleIn", "scale-in"})
+_STOPPED = "Stopped"
 
 
 class AlicloudRange(msgspec.Struct, frozen=True):
@@ -62,11 +74,11 @@ def occupied(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> int:
 
     The larger of the list and the group's own count is used, because the two are not read at one instant. Stopped
     instances count: ESS could remove a running one instead of them."""
-    listed = sum(each.lifecycle_state not in LEAVING for each in instances)
+    listed = sum(instance.lifecycle_state not in LEAVING for instance in instances)
     return max(listed, present(group) + group.stopped_capacity)
 
 
-def off(group: ScalingGroup) -> str:
+def no_scale_up(group: ScalingGroup) -> str:
     """Return why the group can neither scale up nor remove now; empty if it can."""
     suspended = frozenset(group.suspended_processes or ())
     rows = (
@@ -76,23 +88,23 @@ def off(group: ScalingGroup) -> str:
         (group.lifecycle_state not in {"", "Active"}, f"is {group.lifecycle_state}; enable it in Auto Scaling"),
         (group.system_suspended, "was suspended by Auto Scaling after many failures; fix the cause and resume it"),
         (
-            any(each.weighted_capacity > 1 for each in group.launch_template_overrides or ()),
+            any(override.weighted_capacity > 1 for override in group.launch_template_overrides or ()),
             "counts its instance types with weights, so its capacity is not a number of nodes; remove the weights",
         ),
-        (bool(suspended & _OUT), "has its process ScaleOut suspended; resume it"),
+        (bool(suspended & {"ScaleOut", "scale-out"}), "has its process ScaleOut suspended; resume it"),
     )
     text = next((text for applies, text in rows if applies), "")
     return f"scaling group {group.scaling_group_id} {text}" if text else ""
 
 
-def held(group: ScalingGroup) -> str:
+def no_removal(group: ScalingGroup) -> str:
     """Return why nothing may be removed from the group; empty if removal is allowed."""
-    if frozenset(group.suspended_processes or ()) & _IN:
+    if frozenset(group.suspended_processes or ()) & {"ScaleIn", "scale-in"}:
         return f"scaling group {group.scaling_group_id} has its process ScaleIn suspended; resume it"
     return ""
 
 
-def range_of(bounds: AlicloudBounds, group: ScalingGroup) -> AlicloudRange:
+def size_range(bounds: AlicloudBounds, group: ScalingGroup) -> AlicloudRange:
     """Return the policy's bounds limited to the group's own bounds, which ESS enforces without an error."""
     least, most = max(bounds.min, group.min_size), min(bounds.max, group.max_size)
     if least > most:
@@ -104,27 +116,30 @@ def range_of(bounds: AlicloudBounds, group: ScalingGroup) -> AlicloudRange:
                 f"{bounds.min} to {bounds.max}, which have no size in common; change one of the two"
             ),
         )
-    differ = [
-        f"{word} {ours} is {theirs} there"
-        for word, ours, theirs in (("min", bounds.min, least), ("max", bounds.max, most))
+    narrower = [
+        f"{name} {ours} is {theirs} there"
+        for name, ours, theirs in (("min", bounds.min, least), ("max", bounds.max, most))
         if ours != theirs
     ]
-    doubt = f"the scaling group's own bounds are narrower: {', '.join(differ)}; change one of the two" if differ else ""
-    return AlicloudRange(least, most, doubt)
+    text = f"the scaling group's own bounds are narrower: {', '.join(narrower)}; change one of the two"
+    return AlicloudRange(least, most, text if narrower else "")
 
 
-OPERATION = "outscaler/operation"
-MANAGED: Mapping[str, str] = MappingProxyType({"cluster-autoscaler/alicloud/managed": "true"})
-_BAD = frozenset({"Failed", "Rejected", "Warning"})
+# -- activities. ESS accepts a request long before it knows whether there is stock, and upstream never checks the
+# result. Outscaler's own activities are identified by metadata in each request, so a call that is repeated after a
+# crash finds its own activity.
+
+_OPERATION = "outscaler/operation"
+_MANAGED = "cluster-autoscaler/alicloud/managed"  # upstream's
 _UNKNOWN, _LONGEST = "Unknown", 300
 
 
 def metadata(operation: str) -> dict[str, str]:
-    """Return the metadata of this operation's requests. The second pair is upstream's."""
-    return {OPERATION: operation, **MANAGED}
+    """Return the metadata of this operation's requests, and the mark of upstream's."""
+    return {_OPERATION: operation, _MANAGED: "true"}
 
 
-def _read(activity: ScalingActivity) -> Mapping[str, object]:
+def _metadata_of(activity: ScalingActivity) -> Mapping[str, object]:
     """Return the metadata of an activity; empty if it has none or if it is not a JSON object."""
     try:
         return msgspec.json.decode(activity.activity_metadata or "{}", type=dict[str, object])
@@ -134,23 +149,23 @@ def _read(activity: ScalingActivity) -> Mapping[str, object]:
 
 def is_own(activity: ScalingActivity) -> bool:
     """Whether an autoscaler requested the activity: Outscaler, or upstream before it."""
-    known = _read(activity)
-    return OPERATION in known or any(known.get(key) == value for key, value in MANAGED.items())
+    known = _metadata_of(activity)
+    return _OPERATION in known or known.get(_MANAGED) == "true"
 
 
 def of_operation(activities: Iterable[ScalingActivity], operation: str) -> ScalingActivity | None:
     """Return the activity that an operation started."""
-    return next((each for each in activities if _read(each).get(OPERATION) == operation), None)
+    return next((activity for activity in activities if _metadata_of(activity).get(_OPERATION) == operation), None)
 
 
 def running(activities: Iterable[ScalingActivity]) -> bool:
     """Whether any activity is unfinished. ESS accepts no other request in that time."""
-    return any(not each.over for each in activities)
+    return any(not activity.over for activity in activities)
 
 
 def failed(activity: ScalingActivity) -> bool:
     """Whether the activity ended without complete success."""
-    return activity.status_code in _BAD
+    return activity.status_code in {"Failed", "Rejected", "Warning"}
 
 
 def created(activity: ScalingActivity) -> int:
@@ -164,10 +179,10 @@ def failure(activity: ScalingActivity) -> InstanceError:
     An activity over several instance types may fail differently for each type. The first reason with a known error
     class is used."""
     reasons = [(activity.error_code, activity.error_message)]
-    reasons += [(each.code, each.message) for each in activity.error_messages or ()]
-    named = [reason for reason in reasons if reason[0]]
-    telling = [reason for reason in named if activity_class(reason[0]) != _UNKNOWN]
-    code, message = next(iter(telling or named), (activity.status_code, activity.error_message))
+    reasons += [(reason.code, reason.message) for reason in activity.error_messages or ()]
+    named = [(code, message) for code, message in reasons if code]
+    classified = [(code, message) for code, message in named if activity_class(code) != _UNKNOWN]
+    code, message = next(iter(classified or named), (activity.status_code, activity.error_message))
     text = message or activity.status_message or f"scaling activity {activity.scaling_activity_id} failed"
     cls = "Conflict" if is_busy(ProviderError("", code=code)) else activity_class(code)
     return InstanceError(cls, code, text[:_LONGEST])
@@ -178,13 +193,15 @@ def last_failure(activities: Sequence[ScalingActivity]) -> InstanceError | None:
 
     None while that activity is running, if it succeeded, or if ESS itself has created instances since. activities:
     newest first."""
-    for each in activities:
-        if is_own(each):
-            return failure(each) if failed(each) else None
-        if each.over and created(each) > 0:
+    for activity in activities:
+        if is_own(activity):
+            return failure(activity) if failed(activity) else None
+        if activity.over and created(activity) > 0:
             return None
     return None
 
+
+# -- instances
 
 _STATES: Mapping[str, InstanceState] = MappingProxyType(
     {
@@ -197,22 +214,23 @@ _STATES: Mapping[str, InstanceState] = MappingProxyType(
         "Removing:Wait": InstanceState.DELETING,
     }
 )
-MOST_PLACEHOLDERS = 1000
-"""Maximum instances that ESS creates in one step; a larger number does not belong to an instance."""
+_MOST_PLACEHOLDERS = 1000  # maximum instances that ESS creates in one step
 
 
-def classify(instances: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
-    """Return all instances except the stopped ones, each once, by id.
+def _instances(listed: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
+    """Return all instances except the stopped ones, each once, by id."""
+    by_id = {
+        instance.instance_id: instance
+        for instance in listed
+        if instance.instance_id and instance.lifecycle_state != _STOPPED
+    }
+    return tuple(_instance(instance, names) for _, instance in sorted(by_id.items()))
 
-    An instance in an unknown state is running if it is a node, otherwise it is being created."""
-    found = {each.instance_id: each for each in instances if each.instance_id and each.lifecycle_state != STOPPED}
-    return tuple(_one(each, names) for _, each in sorted(found.items()))
 
-
-def _one(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
+def _instance(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
+    """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created."""
     node = names.node_of(instance.instance_id)
-    unheard = InstanceState.RUNNING if node is not None else InstanceState.CREATING
-    state = _STATES.get(instance.lifecycle_state, unheard)
+    state = _STATES.get(instance.lifecycle_state, InstanceState.CREATING)
     if node is not None and state is InstanceState.CREATING:
         state = InstanceState.RUNNING  # a pending life-cycle hook does not prevent the kubelet from joining
     return Instance(
@@ -223,19 +241,6 @@ def _one(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
         held=unremovable(instance),
         created=instant(instance.created_time),
         claimants=names.claimants(instance.instance_id),
-    )
-
-
-def placeholders(region: str, group: str, missing: int, error: InstanceError) -> tuple[Instance, ...]:
-    """Return one placeholder per missing machine. The planner considers only those in state CREATING with an error."""
-    return tuple(
-        Instance(
-            placeholder_id(region, group, number),
-            InstanceState.CREATING,
-            error,
-            handle=placeholder_handle(group, number),
-        )
-        for number in range(min(missing, MOST_PLACEHOLDERS))
     )
 
 
@@ -253,39 +258,47 @@ def unremovable(instance: ScalingInstance) -> str:
     return ""
 
 
-T = TypeVar("T")
+# -- reading in bulk
 
-_ANY_NUMBER = 0
-_WORTH = 20  # calls; above this number, one list of the whole account is tried instead of one call per group
+_BULK = 20  # calls; above this number, one list of the whole account is tried instead of one call per group
 
 
-class Asking:
-    """The requests of one pass, with a count of consecutive failures."""
+class _RequestGuard:
+    """Sends the requests of one pass, and stops after consecutive failures that the next request would also meet."""
 
     def __init__(self) -> None:
         self._stopped: ProviderError | None = None
-        self._row = 0
+        self._failures = 0
 
-    def ask(self, question: Callable[[], T]) -> T:
-        """Return the response; raises ProviderError.
-
-        After enough consecutive failures that the next request would also meet, raises without sending it."""
+    def send(self, request: Callable[[], T]) -> T:
+        """Return the response; raises ProviderError, without a request after enough failures."""
         if self._stopped is not None:
             raise self._stopped
         try:
-            answer = question()
+            answer = request()
         except ProviderError as error:
-            most = _most(error)
-            self._row = self._row + 1 if most else 0
-            if most and self._row >= most:
+            most = _most_failures(error)
+            self._failures = self._failures + 1 if most else 0
+            if most and self._failures >= most:
                 self._stopped = error
             raise
-        self._row = 0
+        self._failures = 0
         return answer
 
 
-def read_groups(
-    api: AlicloudApi, asking: Asking, ids: Sequence[str], pages: int
+def _most_failures(error: ProviderError) -> int:
+    """Return how many consecutive failures of this kind stop the remaining requests; 0 for any number.
+
+    Permissions may be granted per group, and one inconsistent list does not predict the next."""
+    if is_denied(error):
+        return 5
+    if isinstance(error, Throttled | Unauthorized):
+        return 1
+    return 3 if isinstance(error, Transient) and error.code != MOVED else 0
+
+
+def _read_groups(
+    api: AlicloudApi, guard: _RequestGuard, ids: Sequence[str], pages: int
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
     """Return the groups by id, and the reason for each that could not be read. Raises ProviderError if none could be
     read.
@@ -293,44 +306,44 @@ def read_groups(
     pages: expected pages of instances, from the number of nodes, so that one reservation (rate_limit.py) covers the
     whole pass."""
     lots = [ids[at : at + IDS] for at in range(0, len(ids), IDS)]
-    api.expect(len(lots) + min(len(ids), _WORTH) + pages)
-    found: dict[str, ScalingGroup] = {}
+    api.expect(len(lots) + min(len(ids), _BULK) + pages)
+    groups: dict[str, ScalingGroup] = {}
     unread: dict[str, str] = {}
     for lot in lots:
         try:
-            found |= asking.ask(lambda lot=lot: api.groups(lot))  # type: ignore[misc]
+            groups |= guard.send(lambda lot=lot: api.groups(lot))  # type: ignore[misc]
         except ProviderError as error:
             unread |= dict.fromkeys(lot, f"could not be read: {error.error_class}: {error.message}")
             if len(unread) == len(ids):
                 raise
-    return found, unread
+    return groups, unread
 
 
-def read_instances(
-    api: AlicloudApi, asking: Asking, groups: Sequence[ScalingGroup]
+def _read_all_instances(
+    api: AlicloudApi, guard: _RequestGuard, groups: Sequence[ScalingGroup]
 ) -> dict[str, list[ScalingInstance]]:
     """Return the instances of many small groups from one list of the whole account, if that takes fewer calls.
 
     Contains only groups for which the list agrees with the group's own count; the caller reads the others one by one.
     Never raises: an error here recurs, and is reported, when the groups are read one by one.
     """
-    one_by_one = sum(pages_of(each.total_capacity) for each in groups)
-    if one_by_one <= _WORTH:
+    one_by_one = sum(pages_of(group.total_capacity) for group in groups)
+    if one_by_one <= _BULK:
         return {}
     try:
-        listed = asking.ask(lambda: api.all_instances(one_by_one // 2))
+        listed = guard.send(lambda: api.all_instances(one_by_one // 2))
     except ProviderError:
         listed = None
-    found: dict[str, list[ScalingInstance]] = {each.scaling_group_id: [] for each in groups}
+    by_group: dict[str, list[ScalingInstance]] = {group.scaling_group_id: [] for group in groups}
     for instance in listed or ():
-        if instance.scaling_group_id in found:
-            found[instance.scaling_group_id].append(instance)
+        if instance.scaling_group_id in by_group:
+            by_group[instance.scaling_group_id].append(instance)
     agreed = {
-        each.scaling_group_id: found[each.scaling_group_id]
-        for each in groups
-        if listed is not None and _agrees(each, found[each.scaling_group_id])
+        group.scaling_group_id: by_group[group.scaling_group_id]
+        for group in groups
+        if listed is not None and _agrees(group, by_group[group.scaling_group_id])
     }
-    api.expect(sum(pages_of(each.total_capacity) for each in groups if each.scaling_group_id not in agreed))
+    api.expect(sum(pages_of(group.total_capacity) for group in groups if group.scaling_group_id not in agreed))
     return agreed
 
 
@@ -339,39 +352,29 @@ def _agrees(group: ScalingGroup, instances: Sequence[ScalingInstance]) -> bool:
 
     They differ if instances appear or disappear between the two responses, or if the group reports no count. Whether
     TotalCapacity includes stopped instances is not documented."""
-    stopped = sum(each.lifecycle_state == STOPPED for each in instances)
+    stopped = sum(instance.lifecycle_state == _STOPPED for instance in instances)
     return stopped == group.stopped_capacity and len(instances) - group.total_capacity in {0, stopped}
 
 
-def _most(error: ProviderError) -> int:
-    """Return how many consecutive failures of this kind stop the remaining requests; 0 for any number.
-
-    Permissions may be granted per group, and one inconsistent list does not predict the next."""
-    rows = (
-        (is_denied(error), 5),
-        (isinstance(error, Throttled | Unauthorized), 1),
-        (isinstance(error, Transient) and error.code != MOVED, 3),
-    )
-    return next((most for applies, most in rows if applies), _ANY_NUMBER)
-
-
-_SHOWN = 5
+# -- groups
 
 
 def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node]) -> Observation:
     """Return all groups of the policy, in its order; raises ProviderError if no group can be read."""
-    names = AlicloudGroupNames(nodes, settings.region)
-    asking = Asking()
-    found, unread = read_groups(api, asking, [each.id for each in settings.groups], len(names) // SIZE)
-    usable = [group for group in found.values() if group.group_type in {"", "ECS"} and not group.problem]
+    names, guard = AlicloudGroupNames(nodes, settings.region), _RequestGuard()
+    groups, unread = _read_groups(api, guard, [bounds.id for bounds in settings.groups], len(names) // SIZE)
+    usable = [group for group in groups.values() if group.group_type in {"", "ECS"} and not group.problem]
     blueprints = read_blueprints(api, usable)
-    maker = _AlicloudGroupBuilder(api, asking, settings, names, blueprints, read_instances(api, asking, usable))
-    maker.know_types(usable)
-    groups = tuple(
-        maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else maker.make(bounds, found.get(bounds.id))
+    listed = _read_all_instances(api, guard, usable)
+    builder = _AlicloudGroupBuilder(api, guard, settings, names, blueprints, listed)
+    builder.read_types(usable)
+    built = tuple(
+        builder.broken(bounds, unread[bounds.id])
+        if bounds.id in unread
+        else builder.build(bounds, groups.get(bounds.id))
         for bounds in settings.groups
     )
-    return Observation(groups, tuple(maker.gaps))
+    return Observation(built, tuple(builder.gaps))
 
 
 class _AlicloudGroupBuilder:
@@ -380,19 +383,19 @@ class _AlicloudGroupBuilder:
     def __init__(
         self,
         api: AlicloudApi,
-        asking: Asking,
+        guard: _RequestGuard,
         settings: AlicloudSettings,
         names: AlicloudGroupNames,
         blueprints: Mapping[str, Blueprint],
         listed: Mapping[str, list[ScalingInstance]],
     ) -> None:
-        self._api, self._asking, self._settings, self._listed = api, asking, settings, listed
+        self._api, self._guard, self._settings, self._listed = api, guard, settings, listed
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
         self.gaps: list[MissingData] = []
 
-    def know_types(self, groups: Sequence[ScalingGroup]) -> None:
+    def read_types(self, groups: Sequence[ScalingGroup]) -> None:
         """Read the instance types of all groups at once."""
         names = {name for group in groups for name in candidates(group, self._blueprints[group.scaling_group_id])}
         try:
@@ -400,27 +403,48 @@ class _AlicloudGroupBuilder:
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.message}"
 
-    def make(self, bounds: AlicloudBounds, group: ScalingGroup | None) -> NodeGroup:
+    def build(self, bounds: AlicloudBounds, group: ScalingGroup | None) -> NodeGroup:
         """Build the node group of one policy entry, whatever the state of its scaling group."""
         if group is None:
             return self.broken(
                 bounds,
-                (
-                    f"there is no scaling group {bounds.id} in {self._settings.region} "
-                    f"(ESS does not list inactive ones "
-                    "either); check the id and the region, or take it out of the policy"
-                ),
+                f"there is no scaling group {bounds.id} in {self._settings.region} (ESS does not list inactive ones "
+                "either); check the id and the region, or take it out of the policy",
             )
         if group.problem or group.group_type not in {"", "ECS"}:
-            return self.broken(bounds, off(group))
+            return self.broken(bounds, no_scale_up(group))
         try:
-            instances = self._instances(bounds.id)
-        except ProviderError as error:
-            return msgspec.structs.replace(
-                self.broken(bounds, f"its instances could not be read: {error.error_class}: {error.message}"),
-                target=target_of(group),
+            instances = (
+                self._listed[bounds.id]
+                if bounds.id in self._listed
+                else self._guard.send(lambda: self._api.instances(bounds.id))
             )
-        return self._group(bounds, group, instances)
+        except ProviderError as error:
+            text = f"its instances could not be read: {error.error_class}: {error.message}"
+            return msgspec.structs.replace(self.broken(bounds, text), target=target_of(group))
+        sizes = size_range(bounds, group)
+        held = sorted(instance.instance_id for instance in instances if unremovable(instance))
+        more = ", …" if len(held) > _SHOWN else ""
+        if sizes.doubt:
+            self._warn(bounds.id, sizes.doubt)
+        if held:  # a warning before scale-down attempts to remove them
+            text = f"protected or attached manually, so not removed: {', '.join(held[:_SHOWN])}{more}"
+            self._warn(bounds.id, text)
+        template, options, problem = self._template(group, instances)
+        return NodeGroup(
+            id=bounds.id,
+            provider=PROVIDER,
+            min=sizes.min,
+            max=sizes.max,
+            target=target_of(group),
+            instances=(*_instances(instances, self._names), *self._placeholders(group, instances)),
+            template=template,
+            template_error=problem,
+            error=no_scale_up(group) or sizes.error,
+            options=options,
+            priority=bounds.priority,
+            scale_down_held=no_removal(group),
+        )
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
         """Build the node group of an entry about which nothing more is known."""
@@ -428,63 +452,43 @@ class _AlicloudGroupBuilder:
             id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
         )
 
-    def _instances(self, group: str) -> list[ScalingInstance]:
-        return self._listed[group] if group in self._listed else self._asking.ask(lambda: self._api.instances(group))
-
-    def _group(self, bounds: AlicloudBounds, group: ScalingGroup, instances: list[ScalingInstance]) -> NodeGroup:
-        within = range_of(bounds, group)
-        for text in (within.doubt, self._kept(instances)):
-            if text:
-                self._warn(bounds.id, text)
-        template, options, problem = self._template(group, instances)
-        return NodeGroup(
-            id=bounds.id,
-            provider=PROVIDER,
-            min=within.min,
-            max=within.max,
-            target=target_of(group),
-            instances=(*classify(instances, self._names), *self._missing(group, instances)),
-            template=template,
-            template_error=problem,
-            error=off(group) or within.error,
-            options=options,
-            priority=bounds.priority,
-            scale_down_held=held(group),
-        )
-
-    def _missing(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Instance, ...]:
+    def _placeholders(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Instance, ...]:
         """Return placeholders for instances that are desired, do not exist and are known to have failed.
 
-        Instances below the group's own minimum get none, because the desired capacity cannot be lowered for them."""
-        there = max(occupied(group, instances), group.min_size)
-        missing = group.desired_capacity - there if group.enable_desired_capacity else 0
+        A failed creation leaves no instance at ESS. With placeholders the planner, which considers only those in state
+        CREATING with an error, sees the failure in the same pass, backs the group off, and lowers the target by
+        deleting them. Instances below the group's own minimum get none, because the desired capacity cannot be lowered
+        for them."""
+        name, region = group.scaling_group_id, self._settings.region
+        existing = max(occupied(group, instances), group.min_size)
+        missing = group.desired_capacity - existing if group.enable_desired_capacity else 0
         if missing <= 0:
             return ()
         try:
-            error = last_failure(self._api.activities(group.scaling_group_id))
+            error = last_failure(self._api.activities(name))
         except ProviderError as trouble:
-            self._warn(group.scaling_group_id, f"why machines are missing could not be read: {trouble.message}")
+            self._warn(name, f"why machines are missing could not be read: {trouble.message}")
             return ()
-        return placeholders(self._settings.region, group.scaling_group_id, missing, error) if error else ()
+        numbers = range(min(missing, _MOST_PLACEHOLDERS)) if error else range(0)
+        return tuple(
+            Instance(
+                placeholder_id(region, name, number),
+                InstanceState.CREATING,
+                error,
+                handle=placeholder_handle(name, number),
+            )
+            for number in numbers
+        )
 
     def _template(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Node | None, GroupOptions, str]:
-        name = group.scaling_group_id
+        name, settings = group.scaling_group_id, self._settings
         blueprint = self._blueprints[name]
-        said = read_tags((tag.pair for tag in group.tags or ()), blueprint.tags)
-        made = make_template(
-            group, instances, blueprint, said, self._types, self._settings.region, self._settings.reserve
-        )
-        for warning in (*said.warnings, *made.warnings):
+        tags = read_tags((tag.pair for tag in group.tags or ()), blueprint.tags)
+        template = make_template(group, instances, blueprint, tags, self._types, settings.region, settings.reserve)
+        for warning in (*tags.warnings, *template.warnings):
             self._warn(name, warning)
-        problem = self._types_problem if made.problem and candidates(group, blueprint) else ""
-        return made.node, said.options, problem or made.problem
-
-    def _kept(self, instances: list[ScalingInstance]) -> str:
-        """Describe the instances that scale-down cannot remove, so that a warning precedes the attempt; empty if
-        none."""
-        kept = sorted(each.instance_id for each in instances if unremovable(each))
-        more = ", …" if len(kept) > _SHOWN else ""
-        return f"protected or attached manually, so not removed: {', '.join(kept[:_SHOWN])}{more}" if kept else ""
+        problem = self._types_problem if template.problem and candidates(group, blueprint) else ""
+        return template.node, tags.options, problem or template.problem
 
     def _warn(self, group: str, detail: str) -> None:
         self.gaps.append(

@@ -1,4 +1,17 @@
-"""TODO"""
+"""Builds the template of the node that a scaling group would add, from its launch source, its types and its tags.
+
+A group may have several instance types, of which ESS chooses. The template guarantees only what all of them provide:
+the smallest cpu, memory and number of GPUs, and the labels that all of them have. The planner prefers a real node of
+the group. Tags of the group describe its future nodes:
+
+    k8s.io/cluster-autoscaler/node-template/label/KEY                = VALUE
+    k8s.io/cluster-autoscaler/node-template/taint/KEY                = VALUE:EFFECT
+    k8s.io/cluster-autoscaler/node-template/resources/NAME           = QUANTITY
+    k8s.io/cluster-autoscaler/node-template/autoscaling-options/NAME = VALUE
+
+Other tags of a scaling configuration become labels, as in upstream, but only if they are valid Kubernetes labels. A tag
+that cannot be read is skipped with a warning.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +34,18 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingConfiguration,
     ScalingGroup,
     ScalingInstance,
-    Tag,
 )
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
 
-PREFIX = "k8s.io/cluster-autoscaler/"
-TEMPLATE = f"{PREFIX}node-template/"
-_LABEL, _TAINT, _RESOURCE = f"{TEMPLATE}label/", f"{TEMPLATE}taint/", f"{TEMPLATE}resources/"
-_OPTION = f"{TEMPLATE}autoscaling-options/"
+# -- tags
+
+_PREFIX = "k8s.io/cluster-autoscaler/"
+_TEMPLATE = f"{_PREFIX}node-template/"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII)
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-# labels that a plain tag must not set, because nodes get them from other sources
-_RESERVED = ("kubernetes.io", "k8s.io")
+# Domains of labels that a plain tag must not set, because nodes get them from other sources.
+_RESERVED = re.compile(r"(.*\.)?(kubernetes|k8s)\.io\Z", re.DOTALL)
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -56,8 +68,8 @@ def is_label_value(text: str) -> bool:
 def is_label_key(text: str) -> bool:
     """Whether the text is a valid Kubernetes label key: `name` or `domain/name`."""
     domain, slash, name = text.rpartition("/")
-    fits = not slash or (0 < len(domain) <= 253 and _DOMAIN.match(domain) is not None)
-    return fits and _NAME.match(name) is not None
+    valid_domain = not slash or (0 < len(domain) <= 253 and _DOMAIN.match(domain) is not None)
+    return valid_domain and _NAME.match(name) is not None
 
 
 def label_value(text: str) -> str:
@@ -65,70 +77,49 @@ def label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII)[:63].strip("-_.")
 
 
-def read_tags(group: Pairs, configuration: Pairs) -> TagDeclaration:
+def read_tags(group_tags: Pairs, source_tags: Pairs) -> TagDeclaration:
     """Read the tags of a scaling group and of its configuration or launch template; those of the group take
     precedence."""
-    reader, plain = _AlicloudReader(), list(configuration)
-    for key, value in plain:
-        if not key.startswith(PREFIX) and is_label_key(key) and is_label_value(value) and not _is_reserved(key):
-            reader.labels[key] = value
-    for key, value in (*plain, *group):
-        reader.read(key, value)
-    return TagDeclaration(
-        reader.labels,
-        tuple(reader.taints.values()),
-        reader.resources,
-        msgspec.convert(reader.options, GroupOptions),
-        tuple(reader.warnings),
-    )
+    labels: dict[str, str] = {}
+    taints: dict[tuple[str, str], Taint] = {}
+    resources: dict[str, int] = {}
+    options: dict[str, float | bool] = {}
+    warnings: list[str] = []
 
-
-def _is_reserved(key: str) -> bool:
-    domain, slash, _ = key.rpartition("/")
-    return bool(slash) and any(domain == each or domain.endswith(f".{each}") for each in _RESERVED)
-
-
-class _AlicloudReader:
-    """Reads one tag after another; later ones replace earlier ones."""
-
-    def __init__(self) -> None:
-        self.labels: dict[str, str] = {}
-        self.taints: dict[tuple[str, str], Taint] = {}
-        self.resources: dict[str, int] = {}
-        self.options: dict[str, float | bool] = {}
-        self.warnings: list[str] = []
-
-    def read(self, tag: str, value: str) -> None:
-        """Read one tag. Tags with other prefixes belong to other tools."""
-        rows = ((_LABEL, self._label), (_TAINT, self._taint), (_RESOURCE, self._resource), (_OPTION, self._option))
-        for prefix, reader in rows:
-            if tag.startswith(prefix):
-                try:
-                    reader(tag.removeprefix(prefix), value.strip())
-                except BadInput as bad:
-                    remedy = f"; {bad.remedy}" if bad.remedy else ""
-                    self.warnings.append(f"tag {tag}: {bad.problem}{remedy}")
-
-    def _label(self, key: str, value: str) -> None:
-        if not is_label_key(key) or not is_label_value(value):
-            raise BadInput("tag", f"{key}={value!r} is not a label", "write a key and a value that Kubernetes takes")
-        self.labels[key] = value
-
-    def _taint(self, key: str, value: str) -> None:
-        text, _, effect = value.rpartition(":")
-        if not is_label_key(key) or not is_label_value(text) or effect not in _EFFECTS:
-            raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
-        self.taints[key, effect] = Taint(key, effect, text)
-
-    def _resource(self, name: str, value: str) -> None:
-        if not is_label_key(name):
-            raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
-        self.resources[name] = parse_amount(name, value)
-
-    def _option(self, name: str, value: str) -> None:
-        if name in _OPTIONS:
+    def read(kind: str, name: str, value: str) -> None:
+        if kind == "label":
+            if not is_label_key(name) or not is_label_value(value):
+                raise BadInput(
+                    "tag", f"{name}={value!r} is not a label", "write a key and a value that Kubernetes takes"
+                )
+            labels[name] = value
+        elif kind == "taint":
+            text, _, effect = value.rpartition(":")
+            if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
+                raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
+            taints[name, effect] = Taint(name, effect, text)
+        elif kind == "resources":
+            if not is_label_key(name):
+                raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
+            resources[name] = parse_amount(name, value)
+        elif kind == "autoscaling-options" and name in _OPTIONS:
             field, reader = _OPTIONS[name]
-            self.options[field] = reader(value.lower())
+            options[field] = reader(value.lower())
+
+    source_tags = list(source_tags)
+    for key, value in source_tags:
+        plain = not key.startswith(_PREFIX) and not ("/" in key and _RESERVED.match(key.rpartition("/")[0]))
+        if plain and is_label_key(key) and is_label_value(value):
+            labels[key] = value
+    for key, value in (*source_tags, *group_tags):
+        kind, slash, name = key.removeprefix(_TEMPLATE).partition("/")
+        if key.startswith(_TEMPLATE) and slash:  # other tags belong to other tools
+            try:
+                read(kind, name, value.strip())
+            except BadInput as bad:
+                warnings.append(f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}")
+    group_options = msgspec.convert(options, GroupOptions)
+    return TagDeclaration(labels, tuple(taints.values()), resources, group_options, tuple(warnings))
 
 
 def _share(text: str) -> float:
@@ -165,6 +156,9 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], float | bool]]] = {
     "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
 }
 
+# -- launch source: a scaling configuration or a launch template. Both seldom change, and api.py caches them for a few
+# minutes for all functions, so an idle pass requests only groups and instances.
+
 
 class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
     """types: instance types in order of preference; disk: GiB; problem: why the launch source is unknown."""
@@ -183,62 +177,53 @@ _NOTHING = Blueprint(
 
 
 def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
-    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem."""
-    sources = {group.scaling_group_id: source_of(group) for group in groups}
-    found = _read(api, sorted({source for source in sources.values() if source}))
-    return {group: found.get(source, _NOTHING) for group, source in sources.items()}
-
-
-def source_of(group: ScalingGroup) -> str:
-    """Return `asc-…` or `lt-…@version`; empty if the group has neither.
+    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem.
 
     The launch template takes precedence, as at ESS, where a group with a launch template has no active configuration.
     """
-    if group.launch_template_id:
-        return f"{group.launch_template_id}@{group.launch_template_version or 'Default'}"
-    return group.active_scaling_configuration_id
-
-
-def _read(api: AlicloudApi, wanted: list[str]) -> dict[str, Blueprint]:
-    plain = [source for source in wanted if "@" not in source]
-    found: dict[str, Blueprint] = {}
-    try:
-        configurations = api.configurations(plain) if plain else {}
-        missing = Blueprint(problem="its scaling configuration does not exist")
-        found = {name: _of_configuration(configurations[name]) if name in configurations else missing for name in plain}
-    except ProviderError as error:
-        found = dict.fromkeys(plain, Blueprint(problem=f"its scaling configuration could not be read: {error.message}"))
+    sources = {
+        group.scaling_group_id: (group.launch_template_id, group.launch_template_version or "Default")
+        if group.launch_template_id
+        else (group.active_scaling_configuration_id, "")
+        for group in groups
+    }
+    ordered = sorted({(name, version) for name, version in sources.values() if name})
+    blueprints = _configuration_blueprints(api, [name for name, version in ordered if not version])
     stopped = ""
-    for source in (each for each in wanted if "@" in each):
-        template, _, version = source.partition("@")
+    for template, version in ordered:
+        if not version:
+            continue
         if stopped:  # a refusal or throttling applies to all remaining requests
-            found[source] = Blueprint(problem=stopped)
+            blueprints[template, version] = Blueprint(problem=stopped)
             continue
         try:
-            found[source] = _of_launch_template(api.launch_template(template, version))
+            blueprints[template, version] = _blueprint(api.launch_template(template, version))
         except ProviderError as error:
             problem = f"launch template {template} ({version}) could not be read: {error.message}"
-            found[source] = Blueprint(problem=problem)
-            refused = isinstance(error, Throttled | Unauthorized)
-            stopped = f"launch templates could not be read: {error.message}" if refused else ""
-    return found
+            blueprints[template, version] = Blueprint(problem=problem)
+            if isinstance(error, Throttled | Unauthorized):
+                stopped = f"launch templates could not be read: {error.message}"
+    return {group: blueprints.get(source, _NOTHING) for group, source in sources.items()}
 
 
-def _of_configuration(configuration: ScalingConfiguration) -> Blueprint:
-    types = tuple(
-        dict.fromkeys(each for each in (*(configuration.instance_types or ()), configuration.instance_type) if each)
-    )
-    return Blueprint(types, configuration.system_disk_size, configuration.spot_strategy, _pairs(configuration.tags))
+def _configuration_blueprints(api: AlicloudApi, names: list[str]) -> dict[tuple[str, str], Blueprint]:
+    try:
+        configurations = api.configurations(names) if names else {}
+    except ProviderError as error:
+        problem = f"its scaling configuration could not be read: {error.message}"
+        return {(name, ""): Blueprint(problem=problem) for name in names}
+    missing = Blueprint(problem="its scaling configuration does not exist")
+    return {(name, ""): _blueprint(configurations[name]) if name in configurations else missing for name in names}
 
 
-def _of_launch_template(template: LaunchTemplateData) -> Blueprint:
-    types = (template.instance_type,) if template.instance_type else ()
-    return Blueprint(types, template.system_disk_size, template.spot_strategy, _pairs(template.tags))
+def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
+    several = source.instance_types if isinstance(source, ScalingConfiguration) else None
+    types = tuple(dict.fromkeys(name for name in (*(several or ()), source.instance_type) if name))
+    tags = tuple(tag.pair for tag in source.tags or () if tag.pair[0])
+    return Blueprint(types, source.system_disk_size, source.spot_strategy, tags)
 
 
-def _pairs(tags: Iterable[Tag] | None) -> tuple[tuple[str, str], ...]:
-    return tuple(tag.pair for tag in tags or () if tag.pair[0])
-
+# -- template
 
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
@@ -262,7 +247,7 @@ class AlicloudTemplate(msgspec.Struct, frozen=True):
 def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
     """Return the instance types that a group may create, each once; a group's own list replaces that of its launch
     template."""
-    own = tuple(each.instance_type for each in group.launch_template_overrides or () if each.instance_type)
+    own = tuple(override.instance_type for override in group.launch_template_overrides or () if override.instance_type)
     return tuple(dict.fromkeys(own or blueprint.types))
 
 
@@ -277,70 +262,55 @@ def make_template(
 ) -> AlicloudTemplate:
     """Return the template of a group. types: instance types by name; reserve: subtracted from each node's capacity."""
     names = candidates(group, blueprint)
-    known = [types[name] for name in names if name in types]
-    sound = [each for each in known if each.cpu_core_count > 0 and each.memory_size > 0]
-    if problem := _problem(names, sound, blueprint, region):
-        return AlicloudTemplate(None, problem)
-    capacity = {**_capacity(sound, blueprint.disk), **declaration.resources}
-    name = f"template-node-for-{group.scaling_group_id}"
+    if not names:
+        no_type = (
+            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it"
+        )
+        return AlicloudTemplate(None, blueprint.problem or no_type)
+    described = [types[name] for name in names if name in types]
+    usable = [each for each in described if each.cpu_core_count > 0 and each.memory_size > 0]
+    if not usable:
+        return AlicloudTemplate(None, f"ECS knows none of {', '.join(names[:5])} in {region}")
+    capacity = {
+        CPU: 1000 * min(each.cpu_core_count for each in usable),
+        MEMORY: int(_GIB * min(each.memory_size for each in usable)),
+        PODS: _PODS,
+        EPHEMERAL: _GIB * blueprint.disk,
+        GPU: min(each.gpu_amount for each in usable),
+    }
+    capacity = {resource: amount for resource, amount in capacity.items() if amount > 0} | declaration.resources
+    host = f"template-node-for-{group.scaling_group_id}"
     labels = {
         _OS: "linux",
         _REGION: region,
-        **_type_labels(sound),
-        **_spot(group, blueprint),
-        **_zone(group, instances),
+        **_type_labels(usable),
+        **_spot_label(group, blueprint),
+        **_zone_label(group, instances),
         **declaration.labels,
-        HOSTNAME_LABEL: name,
+        HOSTNAME_LABEL: host,
     }
-    node = Node(
-        name=name,
-        labels=labels,
-        capacity=capacity,
-        taints=declaration.taints,
-        allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
-    )
-    return AlicloudTemplate(node, "", _warnings(names, sound, blueprint, labels))
-
-
-def _problem(names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, region: str) -> str:
-    if not names:
-        return blueprint.problem or (
-            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it"
-        )
-    return "" if sound else f"ECS knows none of {', '.join(names[:5])} in {region}"
-
-
-def _warnings(
-    names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, labels: Mapping[str, str]
-) -> tuple[str, ...]:
-    unknown = sorted(set(names) - {each.instance_type_id for each in sound})
+    allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
+    unknown = sorted(set(names) - {each.instance_type_id for each in usable})
     rows = (
         (bool(unknown), f"ECS does not know {', '.join(unknown[:5])}; it is left out of the template"),
         (_ARCH not in labels, "its instance types have several architectures, so its template has none; use one"),
         (bool(blueprint.problem), f"{blueprint.problem}; its disk and tags are not in the template"),
     )
-    return tuple(text for applies, text in rows if applies)
-
-
-def _capacity(types: list[InstanceType], disk: int) -> dict[str, int]:
-    gpus = min(each.gpu_amount for each in types)
-    capacity = {
-        CPU: 1000 * min(each.cpu_core_count for each in types),
-        MEMORY: int(_GIB * min(each.memory_size for each in types)),
-        PODS: _PODS,
-        EPHEMERAL: _GIB * disk,
-        GPU: gpus,
-    }
-    return {resource: amount for resource, amount in capacity.items() if amount > 0}
+    return AlicloudTemplate(
+        Node(name=host, labels=labels, capacity=capacity, taints=declaration.taints, allocatable=allocatable),
+        "",
+        tuple(text for applies, text in rows if applies),
+    )
 
 
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:
     """Return the labels whose values are equal for all types."""
-    archs = {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types}
-    names = {each.instance_type_id for each in types}
-    cards = {_card(each) for each in types}
-    only = {_ARCH: archs, _TYPE: names, GPU_LABEL: cards}
-    return {key: next(iter(values)) for key, values in only.items() if len(values) == 1 and "" not in values}
+    values = {
+        _ARCH: {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types},
+        _TYPE: {each.instance_type_id for each in types},
+        GPU_LABEL: {_card(each) for each in types},
+    }
+    return {key: next(iter(several)) for key, several in values.items() if len(several) == 1 and "" not in several}
 
 
 def _card(instance_type: InstanceType) -> str:
@@ -349,15 +319,15 @@ def _card(instance_type: InstanceType) -> str:
     return _CARDS.get(spec, label_value(spec)) if instance_type.gpu_amount > 0 else ""
 
 
-def _spot(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
-    strategy = blueprint.spot
-    mixed = strategy != "NoSpot" and group.multi_az_policy in _MIXED
-    return {SPOT_LABEL: strategy} if strategy and is_label_value(strategy) and not mixed else {}
+def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
+    mixed = blueprint.spot != "NoSpot" and group.multi_az_policy in _MIXED
+    valid = blueprint.spot and is_label_value(blueprint.spot)
+    return {SPOT_LABEL: blueprint.spot} if valid and not mixed else {}
 
 
-def _zone(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
+def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
     """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone.
 
     Empty if there are several VSwitches or no instances; a tag may set the zone."""
-    zones = {each.zone_id for each in instances} - {""}
+    zones = {instance.zone_id for instance in instances} - {""}
     return {_ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

@@ -1,4 +1,6 @@
-"""TODO"""
+"""Alibaba Cloud as a provider: connects the modules of this package.
+
+A running scaling activity does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
@@ -8,17 +10,11 @@ from typing import cast
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
-from chalicelib.providers.alicloud.credential_sources import Finder
+from chalicelib.providers.alicloud.credential_sources import CredentialFinder
 from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.alicloud.endpoints import Service
-from chalicelib.providers.alicloud.scale_up import (
-    AlicloudContext,
-    decrease_target,
-    has_requested,
-    poll_growth,
-    scale_up,
-)
+from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
@@ -37,24 +33,27 @@ def open_api(
 ) -> AlicloudApi:
     """Return the vendor's API for one pass. sessions: store of temporary credentials, by default that of this process.
 
-    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or its
-    contents are unusable (Unauthorized).
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or STS is unavailable.
+    Every call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are
+    unusable (Unauthorized).
     """
-    means, now, patience = connection.means, connection.now, WaitLimit()
-    access = Finder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
-    source = ChosenCredentialSource(access.source)
+    services, now, limit = connection.means, connection.now, WaitLimit()
+    finder = CredentialFinder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
+    source = ChosenCredentialSource(finder.source)
 
-    def key(of: str) -> str:
-        return f"alicloud/{access.account(source)}/{settings.region}/{of}"
+    def cache_key(kind: str) -> str:
+        return f"alicloud/{finder.account(source)}/{settings.region}/{kind}"
 
     def line(service: Service) -> Line:
-        budget = CallBudget(means, lambda: key(service), settings.calls_per_second, patience)
-        return Line(service, settings.endpoints.url(service), source, means, now, budget, nonce)
+        budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
+        return Line(service, settings.endpoints.url(service), source, services, now, budget, nonce)
 
-    return AlicloudApi(settings.region, line(Service.ESS), line(Service.ECS), cache=means.cache, key=key, now=now)
+    return AlicloudApi(
+        settings.region, line(Service.ESS), line(Service.ECS), cache=services.cache, key=cache_key, now=now
+    )
 
 
-_STEPS = ProviderActions(
+_ACTIONS = ProviderActions(
     scale_up=scale_up,
     has_requested=has_requested,
     poll=poll_growth,
@@ -69,13 +68,12 @@ class AliCloud(BaseProvider[AlicloudContext]):
     """The scaling groups of one region that a policy names, for one pass."""
 
     def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
-        self._settings = settings
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _ACTIONS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
-        return node_groups.observe(self._context.api, self._settings, nodes)
+        return node_groups.observe(self._context.api, self._context.settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:

@@ -249,7 +249,7 @@ def test_alicloud_session_cache_is_bounded() -> None:
     for number in range(1000):
         key = AlicloudCredential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
         assert sessions.get(str(number), number, lambda key=key: key) is key  # type: ignore[misc]
-    assert len(sessions._kept) <= 256
+    assert len(sessions._sessions) <= 256
 
 
 # -- role assumed with an OIDC token (RRSA)
