@@ -80,46 +80,56 @@ def label_value(text: str) -> str:
 def read_tags(group_tags: Pairs, source_tags: Pairs) -> TagDeclaration:
     """Read the tags of a scaling group and of its configuration or launch template; those of the group take
     precedence."""
-    labels: dict[str, str] = {}
-    taints: dict[tuple[str, str], Taint] = {}
-    resources: dict[str, int] = {}
-    options: dict[str, float | bool] = {}
-    warnings: list[str] = []
-
-    def read(kind: str, name: str, value: str) -> None:
-        if kind == "label":
-            if not is_label_key(name) or not is_label_value(value):
-                raise BadInput(
-                    "tag", f"{name}={value!r} is not a label", "write a key and a value that Kubernetes takes"
-                )
-            labels[name] = value
-        elif kind == "taint":
-            text, _, effect = value.rpartition(":")
-            if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
-                raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
-            taints[name, effect] = Taint(name, effect, text)
-        elif kind == "resources":
-            if not is_label_key(name):
-                raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
-            resources[name] = parse_amount(name, value)
-        elif kind == "autoscaling-options" and name in _OPTIONS:
-            field, reader = _OPTIONS[name]
-            options[field] = reader(value.lower())
-
-    source_tags = list(source_tags)
+    reader, source_tags = _AlicloudTagReader(), list(source_tags)
     for key, value in source_tags:
         plain = not key.startswith(_PREFIX) and not ("/" in key and _RESERVED.match(key.rpartition("/")[0]))
         if plain and is_label_key(key) and is_label_value(value):
-            labels[key] = value
+            reader.labels[key] = value
     for key, value in (*source_tags, *group_tags):
         kind, slash, name = key.removeprefix(_TEMPLATE).partition("/")
         if key.startswith(_TEMPLATE) and slash:  # other tags belong to other tools
             try:
-                read(kind, name, value.strip())
+                reader.read(kind, name, value.strip())
             except BadInput as bad:
-                warnings.append(f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}")
-    group_options = msgspec.convert(options, GroupOptions)
-    return TagDeclaration(labels, tuple(taints.values()), resources, group_options, tuple(warnings))
+                reader.warnings.append(f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}")
+    return TagDeclaration(
+        reader.labels,
+        tuple(reader.taints.values()),
+        reader.resources,
+        msgspec.convert(reader.options, GroupOptions),
+        tuple(reader.warnings),
+    )
+
+
+class _AlicloudTagReader:
+    """Reads one tag after another; later ones replace earlier ones."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, str] = {}
+        self.taints: dict[tuple[str, str], Taint] = {}
+        self.resources: dict[str, int] = {}
+        self.options: dict[str, float | bool] = {}
+        self.warnings: list[str] = []
+
+    def read(self, kind: str, name: str, value: str) -> None:
+        """Read one tag; raises BadInput."""
+        if kind == "label":
+            if not is_label_key(name) or not is_label_value(value):
+                remedy = "write a key and a value that Kubernetes takes"
+                raise BadInput("tag", f"{name}={value!r} is not a label", remedy)
+            self.labels[name] = value
+        elif kind == "taint":
+            text, _, effect = value.rpartition(":")
+            if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
+                raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
+            self.taints[name, effect] = Taint(name, effect, text)
+        elif kind == "resources":
+            if not is_label_key(name):
+                raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
+            self.resources[name] = parse_amount(name, value)
+        elif kind == "autoscaling-options" and name in _OPTIONS:
+            field, reader = _OPTIONS[name]
+            self.options[field] = reader(value.lower())
 
 
 def _share(text: str) -> float:
@@ -263,10 +273,8 @@ def make_template(
     """Return the template of a group. types: instance types by name; reserve: subtracted from each node's capacity."""
     names = candidates(group, blueprint)
     if not names:
-        no_type = (
-            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it"
-        )
-        return AlicloudTemplate(None, blueprint.problem or no_type)
+        problem = "its scaling configuration names no instance type (it goes by pattern or by size)"
+        return AlicloudTemplate(None, blueprint.problem or f"{problem}; name the types in it")
     described = [types[name] for name in names if name in types]
     usable = [each for each in described if each.cpu_core_count > 0 and each.memory_size > 0]
     if not usable:
