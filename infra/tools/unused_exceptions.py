@@ -52,7 +52,7 @@ EXCEPTIONS = (
     UnusedException("chalicelib/policy/go_patterns.py", ("log_errors", "max_mem", "never_capture"), "options of re2"),
     UnusedException("chalicelib/providers/*/models.py", ("*",), "fields of the vendors' answers and requests"),
     UnusedException(
-        "chalicelib/providers/huaweicloud/write_requests.py", ("desired_node_count", "scale_groups"),
+        "chalicelib/providers/huaweicloud/api.py", ("desired_node_count", "scale_groups"),
         "fields of a request",
     ),
     UnusedException("chalicelib/store/tables.py", ("attr_type", "deserialize"), "PynamoDB reads and calls these"),

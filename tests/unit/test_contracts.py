@@ -44,14 +44,14 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("providers/alicloud/api", "chalicelib.providers.alicloud.node_groups"),
         ("providers/cherryservers/models", "chalicelib.providers.cherryservers.api"),
         ("providers/clusterapi/node_groups", "chalicelib.providers.clusterapi.scale_up"),
-        ("providers/exoscale/signing", "chalicelib.providers.exoscale.api"),
+        ("providers/exoscale/credentials", "chalicelib.providers.exoscale.api"),
         ("providers/huaweicloud/scale_up", "chalicelib.providers.huaweicloud.provider"),
     ),
     "Providers do not know each other": (("providers/exoscale/settings", "chalicelib.providers.huaweicloud.settings"),),
     "Only the clients of AWS import its libraries": (
         ("record/journal", "botocore"),
         ("kube/client", "boto3"),
-        ("providers/huaweicloud/signing", "botocore"),
+        ("providers/huaweicloud/credentials", "botocore"),
         ("plan/repair", "pynamodb"),
     ),
     "HTTP leaves through one transport": (

@@ -17,7 +17,7 @@ from chalicelib.plan.scale_up.scaling_rules import cron_rules, sources
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
-from chalicelib.providers.huaweicloud import write_requests
+from chalicelib.providers.huaweicloud import api
 from chalicelib.schedules import overlap
 from tests.builders import NOW, cluster, growth
 from tests.unit.plan.headroom_builder import GIB, SPARE, busy, gone, plan, said
@@ -88,7 +88,7 @@ def test_docs_schedule_with_a_lower_maximum_shrinks_a_group_below_its_minimum(
         f"and {overlap._STEPS:,} openings**",
         f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
         f"| reported targets of rules that do not exist | {sources.MOST_UNKNOWN} in a pass",
-        f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
+        f"| total of a pool of Huawei Cloud CCE | {api.MOST:,};",
     ],
 )
 def test_docs_rules_and_schedules_limits_equal_the_code(words: str) -> None:

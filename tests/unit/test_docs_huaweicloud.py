@@ -18,17 +18,15 @@ from chalicelib.providers import errors
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import (
     api,
-    autoscaler_addon,
     credentials,
     error_mapping,
-    instance_states,
-    operation_polling,
+    models,
+    node_groups,
     scale_up,
     settings,
 )
-from chalicelib.providers.huaweicloud.allocatable import allocatable
 from chalicelib.providers.huaweicloud.models import Flavor
-from chalicelib.providers.huaweicloud.node_template import UNPROMISED
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED, allocatable
 from tests.unit.test_docs import ROOT, rows
 from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, policy, spans
 
@@ -79,8 +77,8 @@ def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> N
         f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
         f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
         f"renewed {_IN_WORDS[credentials.EARLY / 60]} minutes before their expiry",
-        f"from {operation_polling.FIRST:g} s to a minute apart",
-        f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
+        f"from {scale_up.FIRST:g} s to a minute apart",
+        f"is polled {_IN_WORDS[scale_up.ENOUGH_LOOKS]} times",
         f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the scale-up",
         f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
         f"`{SCALE_DOWN_DISABLED}=true`",
@@ -102,7 +100,7 @@ def test_docs_huaweicloud_node_template_example_equals_the_code() -> None:
 
 def test_docs_huaweicloud_lists_all_node_phases() -> None:
     listed = {word for row in rows(PAGE, "States") for word in spans(row[0])}
-    assert listed == set(instance_states.NODE_STATES)
+    assert listed == set(models.NODE_STATES)
 
 
 def test_docs_huaweicloud_lists_all_scale_group_conditions() -> None:
@@ -111,20 +109,20 @@ def test_docs_huaweicloud_lists_all_scale_group_conditions() -> None:
         for row in table("Condition of a scale group | Class, if nodes are missing")
         for word in spans(row[0])
     }
-    assert {kind: listed[kind].split(":")[0] for kind, _, _ in instance_states._CAUSES} == {
-        kind: cls.__name__ for kind, cls, _ in instance_states._CAUSES
+    assert {kind: listed[kind].split(":")[0] for kind, _, _ in models._CAUSES} == {
+        kind: cls.__name__ for kind, cls, _ in models._CAUSES
     }
-    assert set(listed) == {kind for kind, _, _ in instance_states._CAUSES} | {instance_states.SCALABLE}
+    assert set(listed) == {kind for kind, _, _ in models._CAUSES} | {models.SCALABLE}
 
 
 def test_docs_huaweicloud_lists_all_cluster_phases() -> None:
     reported = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
-    assert set(spans(reported)) == instance_states._READY | instance_states._OVER
+    assert set(spans(reported)) == models._READY | models._OVER
 
 
 def test_docs_huaweicloud_lists_all_switches_of_the_vendors_autoscaler() -> None:
     reported = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
-    assert set(autoscaler_addon.SWITCHES) <= set(spans(reported))
+    assert set(node_groups.SWITCHES) <= set(spans(reported))
 
 
 # -- errors

@@ -33,8 +33,9 @@ from chalicelib.providers.cherryservers.definition_reader import Definitions, re
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
-from chalicelib.providers.exoscale import instance_states, operation_polling, zone_state
+from chalicelib.providers.exoscale import scale_up as exo_scale_up
 from chalicelib.providers.exoscale import settings as exo
+from chalicelib.providers.exoscale import zone
 from chalicelib.providers.http import VendorResponse
 from tests.unit.test_docs import EXPANDERS_PAGE, ROOT, rows
 
@@ -146,10 +147,10 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
     [
         (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
         (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
-        (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
-        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of polling"),
-        (EXO, f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
-        (EXO, f"one by one, at most {zone_state._MOST_ASKED} per pass"),
+        (EXO, f"from {exo_scale_up.FIRST:g} s to a minute apart"),
+        (EXO, f"After about {_IN_WORDS[exo_scale_up.PATIENCE / 60]} minutes of polling"),
+        (EXO, f"is polled {_IN_WORDS[exo_scale_up.ENOUGH_LOOKS]} times"),
+        (EXO, f"one by one, at most {zone._MOST_ASKED} per pass"),
         (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
         (CHERRY, f"orders up to {scale_up.LOT} machines"),
         (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
@@ -179,9 +180,9 @@ def test_docs_exoscale_lists_all_states() -> None:
     text = EXO.read_text("utf-8").partition("### States\n")[2].partition("\n### ")[0]
     machines, _, pools = text.partition("| Pool or Nodepool |")
     listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
-    assert listed == set(instance_states.INSTANCE_STATES)
+    assert listed == set(zone.INSTANCE_STATES)
     reported = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
-    assert reported == instance_states.POOL_BUSY | instance_states.NODEPOOL_BUSY | {instance_states.SUSPENDED}
+    assert reported == zone.POOL_BUSY | zone.NODEPOOL_BUSY | {zone.SUSPENDED}
 
 
 def test_docs_cherryservers_lists_all_states() -> None:

@@ -13,11 +13,11 @@ from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.notify.webhook import signature
-from chalicelib.providers.alicloud import secret_format as alicloud
+from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.cherryservers import api_token, bootstrap_token
 from chalicelib.providers.cherryservers.config_sections import from_gcfg
-from chalicelib.providers.exoscale import secret_format as exoscale
-from chalicelib.providers.huaweicloud import secret_format as huaweicloud
+from chalicelib.providers.exoscale import credentials as exoscale
+from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from chalicelib.runtime.webhook_secret import read_keys
 from chalicelib.snapshot.watched_lists import watcher_key
 

@@ -1,8 +1,9 @@
-"""Determines the credentials from a cluster's settings and its secret, and renews them.
+"""Where credentials come from: a key in a secret, a role of the Security Token Service, or an ECS instance's role.
 
 The secret may supply roles that the settings leave out, because upstream's Kubernetes Secret holds them too; the
 settings take precedence. Every problem here becomes an error of a call and does not end a pass: a configuration error
-is Unauthorized, an unavailable AWS service is Transient.
+is Unauthorized, an unavailable AWS service is Transient. Every refusal by STS, and a response without credentials (on
+which upstream crashes), is Unauthorized: a role, a trust policy or a token is wrong, and the operator must act.
 """
 
 from __future__ import annotations
@@ -10,34 +11,45 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, place_of
-from chalicelib.model.vendor_hosts import FILE_PROBLEM
-from chalicelib.providers.alicloud.credential_mode import Access, Way, way_of
+from chalicelib.model.timestamps import parse_time
+from chalicelib.model.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
+from chalicelib.providers.alicloud.api import LIMITS, VENDOR, Line, canonical_query, new_nonce, timestamp
 from chalicelib.providers.alicloud.credentials import (
+    LIFETIME,
+    LONGEST_OIDC_TOKEN,
+    Access,
     AlicloudAccessKeys,
     AlicloudCredential,
     AlicloudCredentialSource,
+    SecretText,
     Session,
     Sessions,
+    Way,
     made_from,
+    parse_oidc_token,
+    parse_secret,
+    way_of,
 )
-from chalicelib.providers.alicloud.endpoints import Service
-from chalicelib.providers.alicloud.instance_metadata import ENDPOINT, InstanceRole
-from chalicelib.providers.alicloud.secret_format import LONGEST_OIDC_TOKEN, SecretText, parse_oidc_token, parse_secret
+from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
+from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.alicloud.sts import Sts
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import Http, Limits, VendorRequest
+from chalicelib.providers.services import ProviderServices
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
 
 
-class Finder:
+class CredentialFinder:
     """Finds the source of credentials for the combination of settings and secret."""
 
     def __init__(
@@ -45,7 +57,7 @@ class Finder:
     ) -> None:
         self._connection, self._settings, self._sessions = connection, settings, sessions
         self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce)
-        self._whose = ""  # a role's account or an instance; empty for a key
+        self._owner = ""  # a role's account or an instance; empty for a key
 
     def source(self) -> AlicloudCredentialSource:
         """Return the source; reads the secret, if there is one. Raises ProviderError."""
@@ -56,92 +68,90 @@ class Finder:
 
         Two keys of one account have separate budgets, because a key does not reveal its account."""
         key_id = source.current().key_id
-        return digest(self._whose or key_id.reveal())
+        return digest(self._owner or key_id.reveal())
 
     def _choose(self) -> AlicloudCredentialSource:
-        access, text = self._read()
-        way = way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token))
-        makers: dict[Way, Callable[[Access, SecretText], AlicloudCredentialSource]] = {
-            Way.KEY: lambda _, text: self._key(text),
-            Way.ROLE: self._assumed,
-            Way.OIDC: lambda access, _: self._by_oidc(access),
-            Way.METADATA: lambda access, _: self._of_instance(access),
-        }
-        return makers[way](access, text)
-
-    def _read(self, *, fresh: bool = False) -> tuple[Access, SecretText]:
-        """Return the settings, completed with the roles in the secret; the settings take precedence."""
         access, text = self._settings.access, SecretText()
         if access.credentials_secret:
-            text = parse_secret(
-                self._secret(access.credentials_secret, fresh=fresh), place_of(access.credentials_secret)
-            )
-            given = {
+            text = self._read_secret(fresh=False)
+            roles = {
                 field: getattr(access, field) or getattr(text, field)
                 for field in ("role_arn", "session_name", "oidc_provider_arn")
             }
             file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
-            access = msgspec.structs.replace(access, oidc_token_file=file, **given)
-        return access, text
+            access = msgspec.structs.replace(access, oidc_token_file=file, **roles)
+        match way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token)):
+            case Way.KEY:
+                return self._key(text)
+            case Way.ROLE:
+                return self._assumed_role(access, text)
+            case Way.OIDC:
+                return self._role_by_oidc(access)
+            case Way.METADATA:
+                return self._instance_role(access)
 
-    def _secret(self, name: str, *, fresh: bool) -> str:
-        reader = self._connection.read_secret
-        return read_fresh(reader, name) if fresh else reader(name)
+    def _read_secret(self, *, fresh: bool) -> SecretText:
+        name, reader = self._settings.access.credentials_secret, self._connection.read_secret
+        return parse_secret(read_fresh(reader, name) if fresh else reader(name), place_of(name))
 
     def _key(self, text: SecretText) -> AlicloudAccessKeys:
-        first = [text]  # the secret read to select the method also provides the first key
-
-        def read(*, fresh: bool = False) -> AlicloudCredential:
-            found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
-            if not (found.key_id and found.key_secret):
+        def read_again() -> AlicloudCredential:
+            fresh = as_provider_error(lambda: self._read_secret(fresh=True))
+            if not (fresh.key_id and fresh.key_secret):
                 raise Unauthorized("the secret no longer holds an access key", code="NoCredentials")
-            return AlicloudCredential(found.key_id, found.key_secret, found.token)
+            return AlicloudCredential(fresh.key_id, fresh.key_secret, fresh.token)
 
-        return AlicloudAccessKeys(read)
+        return AlicloudAccessKeys(AlicloudCredential(text.key_id, text.key_secret, text.token), read_again)
 
-    def _assumed(self, access: Access, text: SecretText) -> Session:
-        keys, self._whose = self._key(text), _account(access.role_arn)
-        name = self._made_from(access, text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
-        return self._session(name, lambda: self._sts.by_key(keys, access.role_arn, self._name(access)))
+    def _assumed_role(self, access: Access, text: SecretText) -> Session:
+        keys, self._owner = self._key(text), _account(access.role_arn)
+        parts = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
+        return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, self._session_name(access)))
 
-    def _by_oidc(self, access: Access) -> Session:
+    def _role_by_oidc(self, access: Access) -> Session:
         def make() -> AlicloudCredential:
             token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
-            return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
+            return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._session_name(access))
 
-        self._whose = _account(access.role_arn)
+        self._owner = _account(access.role_arn)
         # Not by the token, which changes at every renewal, so each cluster has its own session.
-        name = self._made_from(
-            access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file
+        parts = (
+            self._connection.cluster,
+            access.oidc_provider_arn,
+            access.oidc_token_secret,
+            access.oidc_token_file,
         )
-        return self._session(name, make)
+        return self._session(access, parts, make)
 
-    def _of_instance(self, access: Access) -> Session:
-        url = (access.metadata_endpoint or ENDPOINT).rstrip("/")
-        self._whose = f"{url} {access.ram_role}"
+    def _instance_role(self, access: Access) -> Session:
+        url = (access.metadata_endpoint or METADATA).rstrip("/")
+        self._owner = f"{url} {access.ram_role}"
         role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
-        return self._session(self._made_from(access, url, access.ram_role), role.credential)
+        return self._session(access, (url, access.ram_role), role.credential)
 
-    def _session(self, name: str, make: Callable[[], AlicloudCredential]) -> Session:
-        return Session(self._sessions, name, make, self._connection.now)
+    def _session(self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]) -> Session:
+        key = made_from(self._sts.url, access.role_arn, self._session_name(access), *parts)
+        return Session(self._sessions, key, make, self._connection.now)
 
-    def _made_from(self, access: Access, *parts: str) -> str:
-        return made_from(self._sts.url, access.role_arn, self._name(access), *parts)
-
-    def _name(self, access: Access) -> str:
+    def _session_name(self, access: Access) -> str:
         """Return the session name that the audit log shows. Upstream requires one to be configured."""
         name = access.session_name or f"outscaler-{self._connection.cluster}"
         return re.sub(r"[^A-Za-z0-9.@_-]", "-", name)[:64]
 
     def _token(self, access: Access) -> Secret:
         if access.oidc_token_secret:
-            place = place_of(access.oidc_token_secret)
-            text = self._secret(access.oidc_token_secret, fresh=True)
-        else:
-            place = f"OIDC token file {access.oidc_token_file}"
-            if not self._connection.means.deployment.files:
-                raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
-            text = _file(access.oidc_token_file, place)
+            text = read_fresh(self._connection.read_secret, access.oidc_token_secret)
+            return parse_oidc_token(text, place_of(access.oidc_token_secret))
+        place = f"OIDC token file {access.oidc_token_file}"
+        if not self._connection.means.deployment.files:
+            raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
+        try:
+            with Path(access.oidc_token_file).open("rb") as file:
+                text = file.read(LONGEST_OIDC_TOKEN + 2).decode("ascii")
+        except UnicodeDecodeError:
+            raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
+        except OSError as error:
+            raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
         return parse_oidc_token(text, place)
 
 
@@ -151,11 +161,182 @@ def _account(role_arn: str) -> str:
     return match[1] if match else role_arn
 
 
-def _file(path: str, place: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(LONGEST_OIDC_TOKEN + 2).decode("ascii")
-    except UnicodeDecodeError:
-        raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
-    except OSError as error:
-        raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
+# -- Security Token Service
+
+
+class Granted(msgspec.Struct, frozen=True, rename="pascal"):
+    """A temporary credential in the format of STS and the metadata service."""
+
+    access_key_id: str = ""
+    access_key_secret: str = ""
+    security_token: str = ""
+    expiration: str = ""
+
+    def __repr__(self) -> str:
+        return "Granted(***)"
+
+    def credential(self, now: float, action: str) -> AlicloudCredential:
+        """Return the credential, obtained at `now` by that action; raises Unauthorized if something is missing.
+
+        An unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor
+        refuses it."""
+        if not (self.access_key_id and self.access_key_secret and self.security_token):
+            raise Unauthorized(f"{action}: the answer holds no credentials", code="NoCredentials")
+        try:
+            expires = parse_time(self.expiration)
+        except BadInput:
+            expires = now + LIFETIME
+        key, secret, token = Secret(self.access_key_id), Secret(self.access_key_secret), Secret(self.security_token)
+        return AlicloudCredential(key, secret, token, obtained=now, expires=expires)
+
+
+class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """The response to AssumeRole and AssumeRoleWithOIDC."""
+
+    credentials: Granted = Granted()
+
+
+class Sts(msgspec.Struct, frozen=True):
+    """A role by an access key, or by an OIDC token (RRSA). url: the service's root, with scheme."""
+
+    url: str
+    services: ProviderServices
+    now: Callable[[], float]
+    new_nonce: Callable[[], str] = new_nonce
+
+    def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRole, signed with that key. Raises ProviderError."""
+        line = Line(Service.STS, self.url, source, self.services, self.now, new_nonce=self.new_nonce)
+        params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
+        try:
+            return line.call("AssumeRole", params, StsAnswer).credentials.credential(self.now(), "AssumeRole")
+        except ProviderError as error:
+            raise _final(error) from None
+
+    def by_oidc(self, secret: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+        action = "AssumeRoleWithOIDC"
+        form = {
+            "RoleArn": role_arn,
+            "OIDCProviderArn": provider_arn,
+            "OIDCToken": secret.reveal(),
+            "DurationSeconds": f"{LIFETIME:.0f}",
+        }
+        request = VendorRequest(
+            "POST",
+            f"{self.url}/",
+            {"content-type": "application/x-www-form-urlencoded"},
+            {"Action": action, "RoleSessionName": session_name},
+            urlencode(form).encode(),
+            safe=True,
+        )
+        http = Http(
+            vendor=VENDOR,
+            deployment=self.services.deployment,
+            sleep=self.services.sleep,
+            chance=self.services.chance,
+            clock=self.now,
+            secrets=(secret,),
+            explain=error_for,
+            sign=self._dated,
+            limits=LIMITS,
+        )
+        try:
+            return decode(http.send(request), StsAnswer).credentials.credential(self.now(), action)
+        except ProviderError as error:
+            raise _final(error, secret.hidden_in(f"{action}: {error.message}")) from None
+        finally:
+            http.close()
+
+    def _dated(self, request: VendorRequest) -> VendorRequest:
+        params = request.params | {
+            "Version": VERSIONS[Service.STS],
+            "Format": "JSON",
+            "Timestamp": timestamp(self.now()),
+            "SignatureNonce": self.new_nonce(),
+        }
+        return VendorRequest(
+            request.method, f"{request.url}?{canonical_query(params)}", request.headers, {}, request.body, request.safe
+        )
+
+
+def _final(error: ProviderError, message: str = "") -> ProviderError:
+    """Return the error with this message; Unauthorized unless waiting can resolve it."""
+    temporary = isinstance(error, Transient | Throttled)
+    return (type(error) if temporary else Unauthorized)(
+        message or error.message,
+        code=error.code,
+        request_id=error.request_id,
+        retry_after=error.retry_after if temporary or isinstance(error, Unauthorized) else 0.0,
+    )
+
+
+# -- instance metadata
+
+_METADATA_LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
+_TOKEN_SECONDS = "300"  # noqa: S105 - how long the token lives
+_ROLES = "/latest/meta-data/ram/security-credentials/"
+
+
+class InstanceRole(msgspec.Struct, frozen=True):
+    """The role of an ECS instance, read from its metadata service, only if the settings request it.
+
+    Lambda has no such service. This exists for parity and for a pass that runs on an ECS instance. The protected mode
+    (IMDSv2), which upstream does not support, is tried first. There is one attempt with a timeout of one second for
+    each wait, so a missing service is detected in less than three seconds.
+
+    url: the service's root. role: empty for the instance's own role."""
+
+    url: str
+    role: str
+    services: ProviderServices
+    now: Callable[[], float]
+
+    def credential(self) -> AlicloudCredential:
+        """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
+        http = Http(
+            vendor=METADATA_SERVICE,
+            deployment=self.services.deployment,
+            sleep=self.services.sleep,
+            chance=self.services.chance,
+            clock=self.now,
+            limits=_METADATA_LIMITS,
+        )
+        try:
+            return self._read(http)
+        except BadInput as error:
+            raise Unauthorized(f"instance metadata: {error}", code="MetadataAddress") from None
+        except ProviderError as error:
+            cls = type(error) if isinstance(error, Unauthorized | Transient | Throttled) else Unauthorized
+            raise cls(f"instance metadata: {error.message}", code=error.code) from None
+        finally:
+            http.close()
+
+    def _read(self, http: Http) -> AlicloudCredential:
+        headers = self._token(http)
+        role = self.role
+        if not role:
+            answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}", dict(headers), safe=True))
+            role = "".join(answer.body.decode("utf-8", "replace").strip().splitlines()[:1]).strip()
+        if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
+            raise Unauthorized("the instance has no role", code="NoRole")
+        answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        try:
+            granted = msgspec.json.decode(answer.body, type=Granted)
+        except msgspec.MsgspecError:
+            raise Transient("the answer is not a credential") from None
+        return granted.credential(self.now(), f"role {role}")
+
+    def _token(self, http: Http) -> dict[str, str]:
+        """Return the header of the protected mode; none if the service reports that it does not support that mode."""
+        headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
+        try:
+            answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+        except Transient as error:
+            if not error.code:
+                raise  # no service responds: another attempt would only take longer
+            return {}
+        except ProviderError:
+            return {}
+        text = answer.body.decode("ascii", "replace").strip()
+        return {"X-aliyun-ecs-metadata-token": text} if re.fullmatch(r"[!-~]{1,4096}", text) else {}

@@ -1,4 +1,4 @@
-"""Removes instances by id, twenty at a time, with a result for each.
+"""Removes instances by id, twenty at a time, and lowers the desired capacity by instances that were never created.
 
 Every call first reads the group's instances and continues from that state, so it may be repeated or interrupted at any
 point:
@@ -10,9 +10,10 @@ point:
     requested, its activity has failed         failed, with the activity's class
     alive                                      requested, if the group stays at or above its minimum
 
-A user may have lowered the desired capacity below the number of instances, and ESS will then remove the surplus. The
-instances removed here are part of that surplus. The capacity is not lowered for them again, because ESS would then
-remove instances that were not selected.
+A failed creation leaves the desired capacity unchanged, and ESS would retry it forever; deleting the placeholders ends
+that (docs/reference/node-groups.md "Unregistered instances"). A user may have lowered the desired capacity below the
+number of instances, and ESS will then remove the surplus. The instances removed here are part of that surplus. The
+capacity is not lowered for them again, because ESS would then remove instances that were not selected.
 
 ESS accepts one request at a time per group, so the second twenty wait for the first. Its response names instances that
 it does not remove (IgnoredInstances); an instance that is already gone is not a failure.
@@ -20,36 +21,126 @@ it does not remove (IgnoredInstances); an instance that is already gone is not a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.delete_failed import take_back
+from chalicelib.providers.alicloud.api import IDS
+from chalicelib.providers.alicloud.decoding import Accepted, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import is_busy, is_gone
-from chalicelib.providers.alicloud.instances import unremovable
-from chalicelib.providers.alicloud.models import Accepted, ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.scale_up import ACTIVITY, growing_wait
-from chalicelib.providers.alicloud.scaling_activities import failed, failure, running
-from chalicelib.providers.alicloud.size_bounds import held, range_of, surplus, target_of
-from chalicelib.providers.alicloud.targets import (
-    AlicloudTargets,
-    check_membership,
-    check_nodes,
-    listed_in,
-    lives,
-    read_targets,
-    spare_the_joined,
+from chalicelib.providers.alicloud.node_groups import (
+    LEAVING,
+    failed,
+    failure,
+    no_removal,
+    occupied,
+    running,
+    size_range,
+    surplus,
+    target_of,
+    unremovable,
+)
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify, is_placeholder, placeholder_group
+from chalicelib.providers.alicloud.scale_up import (
+    ACTIVITY,
+    AlicloudContext,
+    client_token,
+    growing_wait,
+    lower,
+    other_size,
+    succeeded,
 )
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
 
-LOT = 20
 STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
 _LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
+
+
+# -- targets
+
+
+class AlicloudTargets(msgspec.Struct, frozen=True):
+    """The targets of a removal: instance ids and placeholders."""
+
+    instances: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> AlicloudTargets:
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for another group's
+    placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.spec.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no ECS instance is known for it")
+        handles[handle] = None
+    for handle in handles:
+        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
+    return AlicloudTargets(
+        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
+    )
+
+
+def _listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+    """Return the group's instances by id, or only those named; raises ProviderError."""
+    try:
+        return {instance.instance_id: instance for instance in context.api.instances(group, ids)}
+    except NotFound:
+        return {}  # a deleted group has no instances
+
+
+def _is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
+    """Whether the instance exists and is not being removed."""
+    return name in listed and listed[name].lifecycle_state not in LEAVING
+
+
+def _check_membership(
+    context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
+) -> None:
+    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not.
+
+    An instance unknown to ESS counts as gone."""
+    context.bounds(operation.spec.group)
+    absent = [name for name in targets.instances if name not in listed]
+    if not absent:
+        return
+    elsewhere = {
+        instance.instance_id: instance.scaling_group_id
+        for instance in context.api.instances("", absent)
+        if instance.scaling_group_id not in {"", operation.spec.group}
+    }
+    if elsewhere:
+        groups = ", ".join(sorted(set(elsewhere.values())))
+        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.spec.group}")
+
+
+def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
+    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
+    instances that never joined are deleted, is a node by now.
+
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes, context.settings.region)
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
+        refuse_joined(joined_of(instances, identity))
+        return
+
+    def instance_of(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in instances else None
+
+    refuse_changed(operation.spec.targets, instance_of, identity, nodes)
+
+
+# -- removal
 
 
 def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
@@ -57,13 +148,13 @@ def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
     targets = read_targets(operation)
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
-    listed = listed_in(context, operation.spec.group, () if targets.placeholders else targets.instances)
+    listed = _listed_in(context, operation.spec.group, () if targets.placeholders else targets.instances)
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
-        check_membership(context, operation, targets, listed)
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.to_ask:
-        spare_the_joined(context, removal.to_ask)
-    if targets.placeholders and (conflict := take_back(context, operation, group, listed, targets)):
+        _check_membership(context, operation, targets, listed)
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.unrequested:
+        _check_nodes(context, operation, removal.unrequested)
+    if targets.placeholders and (conflict := _lower_by_placeholders(context, operation, group, listed, targets)):
         return conflict
     return removal.run()
 
@@ -73,8 +164,8 @@ def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
 
     There is nothing to undo, because ESS is not modified before the removal request."""
     targets = read_targets(operation)
-    listed = listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
-    if any(lives(name, listed) for name in targets.instances):
+    listed = _listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
+    if any(_is_alive(name, listed) for name in targets.instances):
         return True
     if not targets.placeholders:
         return False
@@ -96,111 +187,154 @@ class _Removal:
         targets: AlicloudTargets,
     ) -> None:
         self._context, self._operation, self._group = context, operation, group
-        self._targets = targets
-        living = [name for name in targets.instances if lives(name, listed)]
-        self._refused = {name: why for name, why in _known(operation, REFUSED).items() if name in living}
-        self._refused |= {name: why for name in living if (why := unremovable(listed[name]))}
-        self._living = [name for name in living if name not in self._refused]
-        self._asked = [name for name in operation.status.data.get(ASKED, "").split(",") if name in self._living]
+        self._targets, self._name = targets, operation.spec.group
+        alive = [name for name in targets.instances if _is_alive(name, listed)]
+        try:
+            refused = msgspec.json.decode(operation.status.data.get(REFUSED) or "{}", type=dict[str, str])
+        except (msgspec.MsgspecError, UnicodeError):
+            refused = {}
+        self._refused = {name: why for name, why in refused.items() if name in alive}
+        self._refused |= {name: why for name in alive if (why := unremovable(listed[name]))}
+        self._alive = [name for name in alive if name not in self._refused]
+        self._requested = [name for name in operation.status.data.get(ASKED, "").split(",") if name in self._alive]
 
     @property
-    def to_ask(self) -> list[str]:
+    def unrequested(self) -> list[str]:
         """Return the instances whose removal this call will request, except those already requested."""
-        return [] if self._asked else self._living
+        return [] if self._requested else self._alive
 
     def run(self) -> Outcome:
         """Pending until no target is alive."""
-        if not self._living:
+        if not self._alive:
             return self._end()
-        if self._asked:
+        if self._requested:
             return self._follow()
-        self._permitted()
+        self._check_permitted()
         spare = surplus(self._group)
         if spare:  # our own request may have lowered the capacity already
-            self._context.check_idle(self._operation.spec.group)
-        lot = self._living[: min(LOT, spare) if spare else LOT]
+            self._context.check_idle(self._name)
+        lot = self._alive[: min(IDS, spare) if spare else IDS]
         if self._operation.spec.kind is OperationKind.DELETE_NODES:
-            check_nodes(self._context, self._operation, lot)
-        token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))
+            _check_nodes(self._context, self._operation, lot)
+        token = client_token(self._operation, SPARE if spare else STEP, *sorted(lot))
         try:
-            accepted = self._context.api.remove(self._operation.spec.group, lot, token=token, decrease=not spare)
+            accepted = self._context.api.remove(self._name, lot, token=token, decrease=not spare)
         except ProviderError as error:
-            if is_busy(error) and self._operation.status.data:
-                return InProgress(
-                    2 * _LOOK_AGAIN, STEP, dict(self._operation.status.data), "another activity is under way"
-                )
-            if is_gone(error) and self._some_gone(lot):
-                return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
+            data = self._operation.status.data
+            if is_busy(error) and data:
+                return InProgress(2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way")
+            if is_gone(error):
+                # An instance has disappeared since it was listed; the removal of the others is requested without it.
+                fresh = _listed_in(self._context, self._name, lot)
+                if not all(_is_alive(name, fresh) for name in lot):
+                    return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
             raise
         return self._answered(lot, accepted)
 
-    def _some_gone(self, lot: list[str]) -> bool:
-        """Whether an instance has disappeared since it was listed; the removal of the others is then requested without
-        it."""
-        fresh = listed_in(self._context, self._operation.spec.group, lot)
-        return not all(lives(name, fresh) for name in lot)
-
     def _end(self, code: str = "") -> Outcome:
-        gone = len(self._targets.instances) - len(self._refused) + len(self._targets.placeholders)
-        facts: dict[str, str | int] = {"removed": gone, "group": self._operation.spec.group}
+        removed = len(self._targets.instances) - len(self._refused) + len(self._targets.placeholders)
+        facts: dict[str, str | int] = {"removed": removed, "group": self._name}
         if not self._refused:
             return Succeeded(facts)
         text = "; ".join(f"{name}: {why}" for name, why in sorted(self._refused.items()))
-        return Failed("InvalidRequest", f"{self._operation.spec.group}: {text}", code, facts=facts)
+        return Failed("InvalidRequest", f"{self._name}: {text}", code, facts=facts)
 
     def _follow(self) -> Outcome:
         """Follow the activity while requested instances are still alive."""
-        name = self._operation.status.data.get(ACTIVITY, "")
-        found = self._context.api.activities(self._operation.spec.group, ids=[name]) if name else []
-        asked = ", ".join(self._asked)
-        if found and failed(found[0]):
-            why = failure(found[0])
-            text = f"{self._operation.spec.group}: {asked} could not be removed: {why.message}"
-            return Failed(why.cls, text, why.code, facts={ACTIVITY: name})
+        activity = self._operation.status.data.get(ACTIVITY, "")
+        activities = self._context.api.activities(self._name, ids=[activity]) if activity else []
+        requested = ", ".join(self._requested)
+        if activities and failed(activities[0]):
+            why = failure(activities[0])
+            text = f"{self._name}: {requested} could not be removed: {why.message}"
+            return Failed(why.cls, text, why.code, facts={ACTIVITY: activity})
         pause, data, _ = growing_wait(self._operation)
-        if running(found):
-            return InProgress(pause, STEP, data, f"scaling activity {name} removes {asked}")
+        if running(activities):
+            return InProgress(pause, STEP, data, f"scaling activity {activity} removes {requested}")
         late = data.get(LATE, "") + "."
         if len(late) > _LATE_POLLS:
-            text = f"{self._operation.spec.group}: ESS says that {asked} was removed and lists it still"
-            return Failed("Unknown", text, facts={ACTIVITY: name})
-        return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {asked}")
+            text = f"{self._name}: ESS says that {requested} was removed and lists it still"
+            return Failed("Unknown", text, facts={ACTIVITY: activity})
+        return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {requested}")
 
-    def _permitted(self) -> None:
+    def _check_permitted(self) -> None:
         """Raise InvalidRequest if the group must not be changed or would fall below its minimum.
 
         While an activity is running, the numbers may already include our own request. The removal is then retried
         (Conflict) instead of failed."""
-        if reason := held(self._group):
+        if reason := no_removal(self._group):
             raise InvalidRequest(reason)
         if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:
             return
-        bounds = range_of(self._context.bounds(self._operation.spec.group), self._group)
-        left = target_of(self._group) - max(0, len(self._living) - surplus(self._group))
-        if left < bounds.min:
-            self._context.check_idle(self._operation.spec.group)
-            raise InvalidRequest(f"{self._operation.spec.group}: {left} would be below the minimum {bounds.min}")
+        bounds = size_range(self._context.bounds(self._name), self._group)
+        size = target_of(self._group) - max(0, len(self._alive) - surplus(self._group))
+        if size < bounds.min:
+            self._context.check_idle(self._name)
+            raise InvalidRequest(f"{self._name}: {size} would be below the minimum {bounds.min}")
 
     def _answered(self, lot: list[str], accepted: Accepted) -> Outcome:
-        ignored = {each.instance_id: each for each in accepted.ignored_instances or () if each.instance_id in lot}
+        ignored = {item.instance_id: item for item in accepted.ignored_instances or () if item.instance_id in lot}
         for name, why in ignored.items():
             error = ProviderError(why.message, code=why.code)
             if is_busy(error):
                 raise Conflict(f"{name}: {why.message or why.code}", code=why.code)
             if not is_gone(error):
                 self._refused[name] = f"{why.code}: {why.message}" if why.message else why.code
-        if ignored and all(name in self._refused for name in self._living):
+        if ignored and all(name in self._refused for name in self._alive):
             return self._end(next(iter(ignored.values())).code)
         return InProgress(_LOOK_AGAIN, STEP, self._data([name for name in lot if name not in self._refused], accepted))
 
     def _data(self, lot: list[str], accepted: Accepted) -> dict[str, str]:
         data = {ASKED: ",".join(lot), ACTIVITY: accepted.scaling_activity_id}
-        refused = msgspec.json.encode(self._refused).decode() if self._refused else ""
-        return {**data, REFUSED: refused} if refused else data
+        return {**data, REFUSED: msgspec.json.encode(self._refused).decode()} if self._refused else data
 
 
-def _known(operation: Operation, key: str) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(operation.status.data.get(key) or "{}", type=dict[str, str])
-    except (msgspec.MsgspecError, UnicodeError):
-        return {}
+# -- lower capacity
+
+
+def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
+    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
+
+    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
+    """
+    name, to_size = operation.spec.group, operation.spec.to_size
+    if to_size < 0:
+        raise InvalidRequest(f"{name}: {to_size} is not a valid size")
+    context.bounds(name)
+    group = context.group(name)
+    size = target_of(group)
+    if size <= to_size:
+        return succeeded(operation)
+    if not group.enable_desired_capacity:
+        raise InvalidRequest(f"{name} has no desired capacity: its size is the {size} instances it has")
+    if size != operation.spec.from_size:
+        return other_size(operation, size)
+    existing = occupied(group, context.api.instances(name))
+    if to_size < existing:
+        raise InvalidRequest(f"{name}: {to_size} is below the {existing} instances that exist")
+    if to_size < group.min_size:
+        raise InvalidRequest(f"{name}: {to_size} is below the group's MinSize {group.min_size}")
+    lower(context, operation, group, to_size)
+    return succeeded(operation)
+
+
+def _lower_by_placeholders(
+    context: AlicloudContext,
+    operation: Operation,
+    group: ScalingGroup,
+    listed: Mapping[str, ScalingInstance],
+    targets: AlicloudTargets,
+) -> Failed | None:
+    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased.
+
+    The new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
+    if not group.enable_desired_capacity:
+        return None  # instances that were not created are not part of such a group's size
+    if group.desired_capacity > operation.spec.from_size:
+        return other_size(operation, group.desired_capacity)
+    least = max(occupied(group, listed.values()), group.min_size)
+    size = max(least, operation.spec.from_size - len(targets.placeholders))
+    if size < group.desired_capacity:
+        lower(context, operation, group, size)
+    return None

@@ -1,22 +1,239 @@
-"""Builds the template of the node that a scaling group would add.
+"""Builds the template of the node that a scaling group would add, from its launch source, its types and its tags.
 
 A group may have several instance types, of which ESS chooses. The template guarantees only what all of them provide:
 the smallest cpu, memory and number of GPUs, and the labels that all of them have. The planner prefers a real node of
-the group.
+the group. Tags of the group describe its future nodes:
+
+    k8s.io/cluster-autoscaler/node-template/label/KEY                = VALUE
+    k8s.io/cluster-autoscaler/node-template/taint/KEY                = VALUE:EFFECT
+    k8s.io/cluster-autoscaler/node-template/resources/NAME           = QUANTITY
+    k8s.io/cluster-autoscaler/node-template/autoscaling-options/NAME = VALUE
+
+Other tags of a scaling configuration become labels, as in upstream, but only if they are valid Kubernetes labels. A tag
+that cannot be read is skipped with a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
 
-from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import GroupOptions
+from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.model.quantity import parse_amount, parse_duration
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
-from chalicelib.providers.alicloud.launch_config import Blueprint
-from chalicelib.providers.alicloud.models import InstanceType, ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.template_tags import TagDeclaration, is_label_value, label_value
+from chalicelib.providers.alicloud.api import AlicloudApi
+from chalicelib.providers.alicloud.decoding import (
+    InstanceType,
+    LaunchTemplateData,
+    ScalingConfiguration,
+    ScalingGroup,
+    ScalingInstance,
+)
+from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+
+# -- tags
+
+_PREFIX = "k8s.io/cluster-autoscaler/"
+_TEMPLATE = f"{_PREFIX}node-template/"
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
+_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII)
+_EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
+# Domains of labels that a plain tag must not set, because nodes get them from other sources.
+_RESERVED = re.compile(r"(.*\.)?(kubernetes|k8s)\.io\Z", re.DOTALL)
+
+Pairs = Iterable[tuple[str, str]]
+
+
+class TagDeclaration(msgspec.Struct, frozen=True):
+    """labels and taints of new nodes; resources added to, or replacing, those of the machine; options of the group."""
+
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    resources: dict[str, int] = {}
+    options: GroupOptions = GroupOptions()
+    warnings: tuple[str, ...] = ()
+
+
+def is_label_value(text: str) -> bool:
+    """Whether the text is a valid Kubernetes label value."""
+    return not text or _NAME.match(text) is not None
+
+
+def is_label_key(text: str) -> bool:
+    """Whether the text is a valid Kubernetes label key: `name` or `domain/name`."""
+    domain, slash, name = text.rpartition("/")
+    valid_domain = not slash or (0 < len(domain) <= 253 and _DOMAIN.match(domain) is not None)
+    return valid_domain and _NAME.match(name) is not None
+
+
+def label_value(text: str) -> str:
+    """Return the closest valid label value: `NVIDIA A10` becomes `NVIDIA-A10`."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII)[:63].strip("-_.")
+
+
+def read_tags(group_tags: Pairs, source_tags: Pairs) -> TagDeclaration:
+    """Read the tags of a scaling group and of its configuration or launch template; those of the group take
+    precedence."""
+    reader, source_tags = _AlicloudTagReader(), list(source_tags)
+    for key, value in source_tags:
+        plain = not key.startswith(_PREFIX) and not ("/" in key and _RESERVED.match(key.rpartition("/")[0]))
+        if plain and is_label_key(key) and is_label_value(value):
+            reader.labels[key] = value
+    for key, value in (*source_tags, *group_tags):
+        kind, slash, name = key.removeprefix(_TEMPLATE).partition("/")
+        if key.startswith(_TEMPLATE) and slash:  # other tags belong to other tools
+            try:
+                reader.read(kind, name, value.strip())
+            except BadInput as bad:
+                reader.warnings.append(f"tag {key}: {bad.problem}{f'; {bad.remedy}' if bad.remedy else ''}")
+    return TagDeclaration(
+        reader.labels,
+        tuple(reader.taints.values()),
+        reader.resources,
+        msgspec.convert(reader.options, GroupOptions),
+        tuple(reader.warnings),
+    )
+
+
+class _AlicloudTagReader:
+    """Reads one tag after another; later ones replace earlier ones."""
+
+    def __init__(self) -> None:
+        self.labels: dict[str, str] = {}
+        self.taints: dict[tuple[str, str], Taint] = {}
+        self.resources: dict[str, int] = {}
+        self.options: dict[str, float | bool] = {}
+        self.warnings: list[str] = []
+
+    def read(self, kind: str, name: str, value: str) -> None:
+        """Read one tag; raises BadInput."""
+        if kind == "label":
+            if not is_label_key(name) or not is_label_value(value):
+                remedy = "write a key and a value that Kubernetes takes"
+                raise BadInput("tag", f"{name}={value!r} is not a label", remedy)
+            self.labels[name] = value
+        elif kind == "taint":
+            text, _, effect = value.rpartition(":")
+            if not is_label_key(name) or not is_label_value(text) or effect not in _EFFECTS:
+                raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
+            self.taints[name, effect] = Taint(name, effect, text)
+        elif kind == "resources":
+            if not is_label_key(name):
+                raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
+            self.resources[name] = parse_amount(name, value)
+        elif kind == "autoscaling-options" and name in _OPTIONS:
+            field, reader = _OPTIONS[name]
+            self.options[field] = reader(value.lower())
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput("tag", f"{text!r} is not a number", "write a share such as 0.5")
+    return value
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < 0:
+        raise BadInput("tag", f"{text!r} is negative", "write a duration such as 10m")
+    return seconds
+
+
+def _flag(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise BadInput("tag", f"{text!r} is neither true nor false", "write true or false")
+    return text == "true"
+
+
+# The last part of the tag, as on AWS -> (field of GroupOptions, reader of the lower-cased value).
+_OPTIONS: Mapping[str, tuple[str, Callable[[str], float | bool]]] = {
+    "scaledownutilizationthreshold": ("scale_down_utilization_threshold", _share),
+    "scaledowngpuutilizationthreshold": ("scale_down_gpu_utilization_threshold", _share),
+    "scaledownunneededtime": ("scale_down_unneeded_time", _seconds),
+    "scaledownunreadytime": ("scale_down_unready_time", _seconds),
+    "maxnodeprovisiontime": ("max_node_provision_time", _seconds),
+    "maxnodestartuptime": ("max_node_startup_time", _seconds),
+    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
+}
+
+# -- launch source: a scaling configuration or a launch template. Both seldom change, and api.py caches them for a few
+# minutes for all functions, so an idle pass requests only groups and instances.
+
+
+class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """types: instance types in order of preference; disk: GiB; problem: why the launch source is unknown."""
+
+    types: tuple[str, ...] = ()
+    disk: int = 0
+    spot: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+
+_NOTHING = Blueprint(
+    problem="the scaling group has neither a scaling configuration nor a launch template; give it one "
+    "and make it active"
+)
+
+
+def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
+    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem.
+
+    The launch template takes precedence, as at ESS, where a group with a launch template has no active configuration.
+    """
+    sources = {
+        group.scaling_group_id: (group.launch_template_id, group.launch_template_version or "Default")
+        if group.launch_template_id
+        else (group.active_scaling_configuration_id, "")
+        for group in groups
+    }
+    ordered = sorted({(name, version) for name, version in sources.values() if name})
+    blueprints = _configuration_blueprints(api, [name for name, version in ordered if not version])
+    stopped = ""
+    for template, version in ordered:
+        if not version:
+            continue
+        if stopped:  # a refusal or throttling applies to all remaining requests
+            blueprints[template, version] = Blueprint(problem=stopped)
+            continue
+        try:
+            blueprints[template, version] = _blueprint(api.launch_template(template, version))
+        except ProviderError as error:
+            problem = f"launch template {template} ({version}) could not be read: {error.message}"
+            blueprints[template, version] = Blueprint(problem=problem)
+            if isinstance(error, Throttled | Unauthorized):
+                stopped = f"launch templates could not be read: {error.message}"
+    return {group: blueprints.get(source, _NOTHING) for group, source in sources.items()}
+
+
+def _configuration_blueprints(api: AlicloudApi, names: list[str]) -> dict[tuple[str, str], Blueprint]:
+    try:
+        configurations = api.configurations(names) if names else {}
+    except ProviderError as error:
+        problem = f"its scaling configuration could not be read: {error.message}"
+        return {(name, ""): Blueprint(problem=problem) for name in names}
+    missing = Blueprint(problem="its scaling configuration does not exist")
+    return {(name, ""): _blueprint(configurations[name]) if name in configurations else missing for name in names}
+
+
+def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
+    several = source.instance_types if isinstance(source, ScalingConfiguration) else None
+    types = tuple(dict.fromkeys(name for name in (*(several or ()), source.instance_type) if name))
+    tags = tuple(tag.pair for tag in source.tags or () if tag.pair[0])
+    return Blueprint(types, source.system_disk_size, source.spot_strategy, tags)
+
+
+# -- template
 
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
@@ -40,7 +257,7 @@ class AlicloudTemplate(msgspec.Struct, frozen=True):
 def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
     """Return the instance types that a group may create, each once; a group's own list replaces that of its launch
     template."""
-    own = tuple(each.instance_type for each in group.launch_template_overrides or () if each.instance_type)
+    own = tuple(override.instance_type for override in group.launch_template_overrides or () if override.instance_type)
     return tuple(dict.fromkeys(own or blueprint.types))
 
 
@@ -55,70 +272,53 @@ def make_template(
 ) -> AlicloudTemplate:
     """Return the template of a group. types: instance types by name; reserve: subtracted from each node's capacity."""
     names = candidates(group, blueprint)
-    known = [types[name] for name in names if name in types]
-    sound = [each for each in known if each.cpu_core_count > 0 and each.memory_size > 0]
-    if problem := _problem(names, sound, blueprint, region):
-        return AlicloudTemplate(None, problem)
-    capacity = {**_capacity(sound, blueprint.disk), **declaration.resources}
-    name = f"template-node-for-{group.scaling_group_id}"
+    if not names:
+        problem = "its scaling configuration names no instance type (it goes by pattern or by size)"
+        return AlicloudTemplate(None, blueprint.problem or f"{problem}; name the types in it")
+    described = [types[name] for name in names if name in types]
+    usable = [each for each in described if each.cpu_core_count > 0 and each.memory_size > 0]
+    if not usable:
+        return AlicloudTemplate(None, f"ECS knows none of {', '.join(names[:5])} in {region}")
+    capacity = {
+        CPU: 1000 * min(each.cpu_core_count for each in usable),
+        MEMORY: int(_GIB * min(each.memory_size for each in usable)),
+        PODS: _PODS,
+        EPHEMERAL: _GIB * blueprint.disk,
+        GPU: min(each.gpu_amount for each in usable),
+    }
+    capacity = {resource: amount for resource, amount in capacity.items() if amount > 0} | declaration.resources
+    host = f"template-node-for-{group.scaling_group_id}"
     labels = {
         _OS: "linux",
         _REGION: region,
-        **_type_labels(sound),
-        **_spot(group, blueprint),
-        **_zone(group, instances),
+        **_type_labels(usable),
+        **_spot_label(group, blueprint),
+        **_zone_label(group, instances),
         **declaration.labels,
-        HOSTNAME_LABEL: name,
+        HOSTNAME_LABEL: host,
     }
-    node = Node(
-        name=name,
-        labels=labels,
-        capacity=capacity,
-        taints=declaration.taints,
-        allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
-    )
-    return AlicloudTemplate(node, "", _warnings(names, sound, blueprint, labels))
-
-
-def _problem(names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, region: str) -> str:
-    if not names:
-        return blueprint.problem or (
-            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it"
-        )
-    return "" if sound else f"ECS knows none of {', '.join(names[:5])} in {region}"
-
-
-def _warnings(
-    names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, labels: Mapping[str, str]
-) -> tuple[str, ...]:
-    unknown = sorted(set(names) - {each.instance_type_id for each in sound})
+    allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
+    unknown = sorted(set(names) - {each.instance_type_id for each in usable})
     rows = (
         (bool(unknown), f"ECS does not know {', '.join(unknown[:5])}; it is left out of the template"),
         (_ARCH not in labels, "its instance types have several architectures, so its template has none; use one"),
         (bool(blueprint.problem), f"{blueprint.problem}; its disk and tags are not in the template"),
     )
-    return tuple(text for applies, text in rows if applies)
-
-
-def _capacity(types: list[InstanceType], disk: int) -> dict[str, int]:
-    gpus = min(each.gpu_amount for each in types)
-    capacity = {
-        CPU: 1000 * min(each.cpu_core_count for each in types),
-        MEMORY: int(_GIB * min(each.memory_size for each in types)),
-        PODS: _PODS,
-        EPHEMERAL: _GIB * disk,
-        GPU: gpus,
-    }
-    return {resource: amount for resource, amount in capacity.items() if amount > 0}
+    return AlicloudTemplate(
+        Node(name=host, labels=labels, capacity=capacity, taints=declaration.taints, allocatable=allocatable),
+        "",
+        tuple(text for applies, text in rows if applies),
+    )
 
 
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:
     """Return the labels whose values are equal for all types."""
-    archs = {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types}
-    names = {each.instance_type_id for each in types}
-    cards = {_card(each) for each in types}
-    only = {_ARCH: archs, _TYPE: names, GPU_LABEL: cards}
-    return {key: next(iter(values)) for key, values in only.items() if len(values) == 1 and "" not in values}
+    values = {
+        _ARCH: {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types},
+        _TYPE: {each.instance_type_id for each in types},
+        GPU_LABEL: {_card(each) for each in types},
+    }
+    return {key: next(iter(several)) for key, several in values.items() if len(several) == 1 and "" not in several}
 
 
 def _card(instance_type: InstanceType) -> str:
@@ -127,15 +327,15 @@ def _card(instance_type: InstanceType) -> str:
     return _CARDS.get(spec, label_value(spec)) if instance_type.gpu_amount > 0 else ""
 
 
-def _spot(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
-    strategy = blueprint.spot
-    mixed = strategy != "NoSpot" and group.multi_az_policy in _MIXED
-    return {SPOT_LABEL: strategy} if strategy and is_label_value(strategy) and not mixed else {}
+def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
+    mixed = blueprint.spot != "NoSpot" and group.multi_az_policy in _MIXED
+    valid = blueprint.spot and is_label_value(blueprint.spot)
+    return {SPOT_LABEL: blueprint.spot} if valid and not mixed else {}
 
 
-def _zone(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
+def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
     """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone.
 
     Empty if there are several VSwitches or no instances; a tag may set the zone."""
-    zones = {each.zone_id for each in instances} - {""}
+    zones = {instance.zone_id for instance in instances} - {""}
     return {_ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

@@ -1,28 +1,59 @@
-"""The Provider protocol over ESS scaling groups: connects the modules of this package.
+"""Alibaba Cloud as a provider: connects the modules of this package.
 
 A running scaling activity does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.client_factory import open_api
-from chalicelib.providers.alicloud.context import AlicloudContext
-from chalicelib.providers.alicloud.decrease_target import decrease_target
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.alicloud.scale_up import has_requested, poll_growth, scale_up
+from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
+from chalicelib.providers.alicloud.credential_sources import CredentialFinder
+from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
+from chalicelib.providers.alicloud.endpoints import Service
+from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 
-_STEPS = ProviderActions(
+
+def open_api(
+    connection: Connection,
+    settings: AlicloudSettings,
+    *,
+    sessions: Sessions | None = None,
+    nonce: Callable[[], str] = new_nonce,
+) -> AlicloudApi:
+    """Return the vendor's API for one pass. sessions: store of temporary credentials, by default that of this process.
+
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or STS is unavailable.
+    Every call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are
+    unusable (Unauthorized).
+    """
+    services, now, limit = connection.means, connection.now, WaitLimit()
+    finder = CredentialFinder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
+    source = ChosenCredentialSource(finder.source)
+
+    def cache_key(kind: str) -> str:
+        return f"alicloud/{finder.account(source)}/{settings.region}/{kind}"
+
+    def line(service: Service) -> Line:
+        budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
+        return Line(service, settings.endpoints.url(service), source, services, now, budget, nonce)
+
+    return AlicloudApi(
+        settings.region, line(Service.ESS), line(Service.ECS), cache=services.cache, key=cache_key, now=now
+    )
+
+
+_ACTIONS = ProviderActions(
     scale_up=scale_up,
     has_requested=has_requested,
     poll=poll_growth,
@@ -37,13 +68,12 @@ class AliCloud(BaseProvider[AlicloudContext]):
     """The scaling groups of one region that a policy names, for one pass."""
 
     def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
-        self._settings = settings
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _ACTIONS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
-        return node_groups.observe(self._context.api, self._settings, nodes)
+        return node_groups.observe(self._context.api, self._context.settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:

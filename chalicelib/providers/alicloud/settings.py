@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.alicloud.credential_mode import PLACE, Access, check_access
+from chalicelib.providers.alicloud.credentials import PLACE, Access, check_access
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
 from chalicelib.providers.settings_readers import (
     RESERVE,

@@ -8,12 +8,20 @@ end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale.credentials import ExoscaleCredential
 from chalicelib.providers.exoscale.decoding import (
+    ExoscaleInstance,
+    InstancePool,
+    InstanceType,
+    Quota,
+    SksCluster,
+    Work,
     read_change,
     read_clusters,
     read_instances,
@@ -21,9 +29,7 @@ from chalicelib.providers.exoscale.decoding import (
     read_pools,
     read_quota,
 )
-from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
-from chalicelib.providers.exoscale.signing import ExoscaleCredential
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
@@ -78,8 +84,8 @@ class ExoscaleApi:
 
     def instance(self, id: str) -> ExoscaleInstance:  # noqa: A002 - the vendor's word
         """Return one instance; raises NotFound."""
-        wanted = checked(id, "instance")
-        return read_one(self._get(f"/instance/{wanted}"), ExoscaleInstance, wanted)
+        id_ = checked(id, "instance")
+        return read_one(self._get(f"/instance/{id_}"), ExoscaleInstance, id_)
 
     def pools(self) -> tuple[InstancePool, ...]:
         """Return all Instance Pools, including those of SKS."""
@@ -87,8 +93,8 @@ class ExoscaleApi:
 
     def pool(self, id: str) -> InstancePool:  # noqa: A002 - the vendor's word
         """Return one Instance Pool; raises NotFound."""
-        wanted = checked(id, "instance pool")
-        return read_one(self._get(f"/instance-pool/{wanted}"), InstancePool, wanted)
+        id_ = checked(id, "instance pool")
+        return read_one(self._get(f"/instance-pool/{id_}"), InstancePool, id_)
 
     def clusters(self) -> tuple[SksCluster, ...]:
         """Return all SKS clusters of the organisation in this zone, with their Nodepools."""
@@ -99,15 +105,15 @@ class ExoscaleApi:
 
         If it cannot be read now, a value of up to a day is returned, because a transient error must not result in a
         maximum of 0."""
-        kept = self._quotas.get([_INSTANCES]).get(_INSTANCES)
-        if kept is not None and 0.0 <= self._now() - kept.at < FRESH:
-            return kept.quota
+        cached = self._quotas.get([_INSTANCES]).get(_INSTANCES)
+        if cached is not None and 0.0 <= self._now() - cached.at < FRESH:
+            return cached.quota
         try:
             return self.quota_now()
         except ProviderError:
-            if kept is None:
+            if cached is None:
                 raise
-            return kept.quota
+            return cached.quota
 
     def quota_now(self) -> Quota:
         """Return the current quota and usage."""
@@ -119,22 +125,22 @@ class ExoscaleApi:
         """Return instance types by id, with one call for each that is not cached (24 h).
 
         None: there is no such type. A type that cannot be decoded is absent."""
-        wanted = dict.fromkeys(ids)
-        found: dict[str, InstanceType | None] = {each: None for each in wanted if not is_id(each)}
-        found |= self._types.get(each for each in wanted if each not in found)
+        names = dict.fromkeys(ids)
+        types: dict[str, InstanceType | None] = {name: None for name in names if not is_id(name)}
+        types |= self._types.get(name for name in names if name not in types)
         new: dict[str, InstanceType | None] = {}
         try:
-            for each in wanted:
-                if each not in found:
-                    self._type(each, new)
+            for name in names:
+                if name not in types:
+                    self._read_type(name, new)
         finally:
             self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # even if a later one could not be read
-        return found | new
+        return types | new
 
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
         """Return the state of an operation."""
-        wanted = checked(id, "operation")
-        return read_one(self._get(f"/operation/{wanted}"), Work, wanted)
+        id_ = checked(id, "operation")
+        return read_one(self._get(f"/operation/{id_}"), Work, id_)
 
     # -- changes
 
@@ -162,21 +168,20 @@ class ExoscaleApi:
         return self._put(f"{path}:scale", {"size": size}, safe=True)
 
     def _evict(self, path: str, instances: Sequence[str]) -> Work:
-        ids = list(dict.fromkeys(checked(each, "instance") for each in instances))
+        ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
         if not ids:
             raise InvalidRequest("there is no instance to evict", code="Id")
         return self._put(f"{path}:evict", {"instances": ids}, safe=False)
 
-    def _type(self, id: str, into: dict[str, InstanceType | None]) -> None:  # noqa: A002 - the vendor's word
+    def _read_type(self, name: str, types: dict[str, InstanceType | None]) -> None:
+        """Add the instance type; None if there is none, nothing if it cannot be decoded."""
         try:
-            answer = self._get(f"/instance-type/{id.lower()}")
+            answer = self._get(f"/instance-type/{name.lower()}")
         except NotFound:
-            into[id] = None
+            types[name] = None
             return
-        try:
-            into[id] = read_one(answer, InstanceType, id.lower())
-        except ProviderError:
-            return
+        with suppress(ProviderError):
+            types[name] = read_one(answer, InstanceType, name.lower())
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:

@@ -1,6 +1,7 @@
-"""Removes machines by id, with one eviction for all remaining targets, which also lowers the size.
+"""Removes machines by id, and lowers the size by machines that were requested and never created.
 
-Every call first reads the pool and continues from that state, so it may be repeated or interrupted at any point:
+One eviction removes all remaining targets and lowers the size. Every call first reads the pool and continues from that
+state, so it may be repeated or interrupted at any point:
 
     our operation is pending                   poll again
     our operation has failed                   failed with its class, if any target is left
@@ -11,104 +12,234 @@ Every call first reads the pool and continues from that state, so it may be repe
     members, and the group stays at or above its minimum: evict
 
 An eviction is not repeated while its result is uncertain: two evictions could delete two machines, or one machine and
-lower the size by two.
+lower the size by two. Upstream's DeleteNodes does not check that the machines belong to the pool.
+
+Upstream's DecreaseTargetSize reports success and does nothing. For a smaller size the vendor chooses which machines to
+delete, so the size is never set below the number of existing machines, according to both the pool's list and the
+machines' own data.
 """
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
-from chalicelib.providers.exoscale.context import ExoscaleContext
-from chalicelib.providers.exoscale.decrease_target import take_back
-from chalicelib.providers.exoscale.instance_states import SHRINKING
-from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.exoscale.operation_polling import (
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
+from chalicelib.providers.exoscale.error_mapping import is_forbidden
+from chalicelib.providers.exoscale.node_groups import least_of
+from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
+from chalicelib.providers.exoscale.scale_up import (
     ENOUGH_LOOKS,
     LOOKS,
-    STEP,
     WORK,
-    begun,
+    ExoscaleContext,
+    check_settled,
     counted,
     failure,
     has_failed,
     is_pending,
     known_work,
-    pause,
+    other_size,
+    poll_later,
+    read_again,
+    requested,
 )
-from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.size_bounds import least_of
-from chalicelib.providers.exoscale.targets import (
-    ExoscaleTargets,
-    check_nodes,
-    lives,
-    members,
-    read_targets,
-    remaining,
-    spare_the_joined,
-)
+from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again. A pool accepts one eviction at a time, and a plan removes several machines of
 # it. The operation runner retries only a few times, so with a shorter delay a drained node would be given up before
 # its turn.
 TURN = 90.0
+_FEW = 3  # maximum machines read one by one instead of by the complete list
+
+
+# -- targets
+
+
+class ExoscaleTargets(msgspec.Struct, frozen=True):
+    """The targets of a removal: machines and placeholders."""
+
+    instances: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> ExoscaleTargets:
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.spec.targets:
+        handle = handle_of(target)
+        if not is_id(handle) and not is_placeholder(handle):
+            raise InvalidRequest(f"{target.node or target.instance}: no machine at Exoscale is known for it")
+        if is_placeholder(handle) and placeholder_pool(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
+        handles[handle] = None
+    return ExoscaleTargets(
+        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
+    )
+
+
+def _machines(context: ExoscaleContext, names: Sequence[str]) -> dict[str, ExoscaleInstance]:
+    """Return the current data of these machines; an absent one is gone. Raises ProviderError."""
+    machines: dict[str, ExoscaleInstance] = {}
+    if len(names) > _FEW:
+        try:
+            listed = context.api.instances()
+        except ProviderError as error:
+            if not is_forbidden(error):
+                raise
+            listed = ()
+        machines = {machine.id.lower(): machine for machine in listed if machine.id.lower() in names}
+    for name in names:  # the list contains only machines in pools
+        if name not in machines:
+            try:
+                machines[name] = context.api.instance(name)
+            except NotFound:
+                continue
+    return machines
+
+
+def _remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the machines that the vendor knows and that are not leaving; raises ProviderError."""
+    machines = _machines(context, names)
+    return tuple(name for name in names if name in machines and not is_leaving(machines[name].state))
+
+
+def _targets_to_evict(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
+) -> tuple[str, ...]:
+    """Return the targets that are members of the pool and not leaving.
+
+    Raises InvalidRequest for a machine that exists and belongs to another pool or to none. One unknown to the vendor is
+    gone."""
+    outside = _machines(context, [name for name in targets.instances if name not in pool.members])
+    foreign, late = {}, []
+    for name, machine in outside.items():
+        owner = machine.manager.id.lower() if machine.manager is not None else ""
+        leaving = is_leaving(machine.state)
+        if owner != operation.spec.group and (owner or not leaving):
+            foreign[name] = owner or "no pool"
+        elif not leaving:
+            late.append(name)
+    if foreign:
+        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
+        raise InvalidRequest(f"{places}, and not in {pool.title}")
+    return (*(name for name in targets.instances if name in pool.members), *late)
+
+
+def _check_nodes(context: ExoscaleContext, operation: Operation, instances: Sequence[str]) -> None:
+    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
+    machines that never joined are deleted, is a node by now.
+
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes)
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
+        refuse_joined(joined_of(instances, identity))
+        return
+
+    def instance_of(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in instances else None
+
+    refuse_changed(operation.spec.targets, instance_of, identity, nodes)
+
+
+# -- removal
 
 
 def delete_nodes(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the pool."""
     try:
-        return _step(context, operation)
+        return _continue_removal(context, operation)
     except Conflict as error:
         if operation.spec.kind is OperationKind.DELETE_NODES and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
         raise
 
 
-def _step(context: ExoscaleContext, operation: Operation) -> Outcome:
+def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome:
     targets = read_targets(operation)
     work = known_work(context, operation)
     if is_pending(work):
-        return _wait(operation, f"operation {operation.status.data[WORK]} is under way")
+        return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
     try:
-        site = context.site(operation.spec.group)
+        pool = context.pool(operation.spec.group)
     except NotFound:
-        return _without_pool(context, operation, targets)
+        return _removal_without_pool(context, operation, targets)
     if EVICTED in operation.status.data:
-        return _evicted(context, operation, targets, site, work)
+        return _after_eviction(context, operation, targets, pool, work)
     if work is not None and has_failed(work):  # the operation that lowered the size
-        return failure(site.title, work, {"removed": 0, WORK: work.id})
-    return _begin(context, operation, targets, site)
+        return failure(pool.title, work, {"removed": 0, WORK: work.id})
+    return _evict(context, operation, targets, pool)
 
 
-def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool) -> Outcome:
-    left = members(context, operation, targets, pool)
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES and left:
-        spare_the_joined(context, left)
-    if pool.restless and (left or targets.placeholders):
-        return _hold(context, operation, targets, pool, left)
-    if targets.placeholders and (outcome := take_back(context, operation, pool, len(targets.placeholders))):
+def _evict(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool) -> Outcome:
+    names = _targets_to_evict(context, operation, targets, pool)
+    discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
+    if discard and names:
+        _check_nodes(context, operation, names)
+    if pool.unsettled and (names or targets.placeholders):
+        # The change may be our own request. A Conflict as long as this operation has recorded none: the caller then
+        # checks the node again before it retries.
+        if not targets.placeholders and not _remaining(context, names):
+            return _succeeded(operation, targets)
+        if WORK not in operation.status.data:
+            check_settled(pool)
+        return poll_later(operation, pool.unsettled)
+    if targets.placeholders and (outcome := _lower_by(context, operation, pool, len(targets.placeholders))):
         return outcome
-    if not left:
-        return _done(operation, targets)
-    _permitted(context, operation, pool, left)
-    if operation.spec.kind is OperationKind.DELETE_NODES:
-        check_nodes(context, operation, left)
-    return begun(context.evict(pool, left), {EVICTED: "yes"})
+    if not names:
+        return _succeeded(operation, targets)
+    if not discard:
+        # The pool is at rest here; while it is being changed, its numbers may already include our own request.
+        least = least_of(pool, context.bounds(pool))
+        if pool.target - len(names) < least:
+            raise InvalidRequest(f"{pool.title}: {pool.target - len(names)} would be below the minimum {least}")
+        _check_nodes(context, operation, names)
+    return requested(context.evict(pool, names), {EVICTED: "yes"})
 
 
-def _hold(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, left: tuple[str, ...]
+def _after_eviction(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, work: Work | None
 ) -> Outcome:
-    """Wait while the pool is changing, because the change may be our own request.
+    """Continue after an eviction whose operation has ended or is no longer known to the vendor."""
+    members = [name for name in targets.instances if name in pool.members]
+    if members and pool.busy:
+        return poll_later(operation, f"{pool.title} is being changed ({pool.states})")
+    members = list(_remaining(context, members))
+    if not members:
+        return _succeeded(operation, targets)
+    names = ", ".join(members)
+    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(members), "left": ",".join(members)}
+    if work is not None and has_failed(work):
+        return failure(f"{pool.title}: {names} could not be removed", work, {**facts, WORK: work.id})
+    looks = counted(operation, LOOKS) + 1
+    if looks < ENOUGH_LOOKS:
+        return poll_later(operation, f"{names}: still listed", data={LOOKS: str(looks)})
+    return Failed("Unknown", f"{pool.title}: the vendor says that {names} was evicted and lists it still", facts=facts)
 
-    Raises Conflict as long as this operation has recorded no request. The caller then checks the node again before it
-    retries."""
-    if not targets.placeholders and not remaining(context, left):
-        return _done(operation, targets)
-    if WORK not in operation.status.data:
-        raise Conflict(pool.restless, code="busy")
-    return _wait(operation, pool.restless)
+
+def _removal_without_pool(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets) -> Outcome:
+    """Continue after the pool, and its machines with it, is gone or leaving. Machines that remain are not deleted."""
+    names = ", ".join(_remaining(context, targets.instances))
+    if not names:
+        return _succeeded(operation, targets)
+    if operation.status.data:
+        return poll_later(operation, f"{operation.spec.group} is gone; {names} is still there")
+    raise NotFound(
+        f"there is no instance pool {operation.spec.group} (it may have been deleted), but {names} is still there"
+    )
+
+
+def _succeeded(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
+    return Succeeded({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
 
 
 def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
@@ -118,71 +249,75 @@ def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
     shrinks, because it is then unknown which machines will go, and ProviderError."""
     targets = read_targets(operation)
     try:
-        site = context.site(operation.spec.group)
+        pool = context.pool(operation.spec.group)
     except NotFound:
         return False
-    if lives(context, site, targets.instances):
-        nodepool = site.nodepool.state if site.nodepool is not None else ""
-        if {site.pool.state, nodepool} & SHRINKING or len(site.members) > site.target:
-            raise Conflict(f"{site.title} shrinks ({site.states}): who of it stays is not known yet", code="busy")
+    if _remaining(context, [name for name in targets.instances if name in pool.members]):
+        if pool.shrinking:
+            raise Conflict(f"{pool.title} shrinks ({pool.states}): who of it stays is not known yet", code="busy")
         return True
-    return bool(targets.placeholders) and site.target >= operation.spec.from_size
+    return bool(targets.placeholders) and pool.target >= operation.spec.from_size
 
 
-def _evicted(
-    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool, work: Work | None
-) -> Outcome:
-    """Continue after an eviction whose operation has ended or is no longer known to the vendor."""
-    left = [each for each in targets.instances if each in pool.members]
-    if not left:
-        return _done(operation, targets)
-    if pool.busy:
-        return _wait(operation, f"{pool.title} is being changed ({pool.states})")
-    left = list(lives(context, pool, left))
-    if not left:
-        return _done(operation, targets)
-    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(left), "left": ",".join(left)}
-    if work is not None and has_failed(work):
-        return failure(f"{pool.title}: {', '.join(left)} could not be removed", work, {**facts, WORK: work.id})
-    looks = counted(operation.status.data, LOOKS) + 1
-    if looks < ENOUGH_LOOKS:
-        wait = pause(operation)
-        return InProgress(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
-    return Failed(
-        "Unknown", f"{pool.title}: the vendor says that {', '.join(left)} was evicted and lists it still", facts=facts
+# -- lower size
+
+
+def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
+    """Lower the size to to_size if no machine has to be deleted for it, and verify the result; raises ProviderError."""
+    to_size = operation.spec.to_size
+    sizes: dict[str, str | int] = {"from": operation.spec.from_size, "to": to_size}
+    if to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
+    work = known_work(context, operation)
+    if is_pending(work):
+        return poll_later(operation, f"operation {operation.status.data[WORK]} is under way")
+    pool = context.pool(operation.spec.group)
+    if pool.target <= to_size:
+        return Succeeded(sizes)
+    if work is not None:  # it is over, and the size is unchanged; the pool may lag briefly behind
+        if has_failed(work):
+            return failure(pool.title, work, sizes)
+        again = read_again(operation, pool.unsettled)
+        return again or Failed("Unknown", f"{pool.title} still has the size {pool.target} after operation {work.id}")
+    if pool.target != operation.spec.from_size:
+        return other_size(operation, pool)
+    existing = _existing_machines(context, pool)
+    if to_size < existing:
+        raise InvalidRequest(f"{pool.title}: {to_size} is below the {existing} machines that exist")
+    if to_size < pool.least:
+        raise InvalidRequest(f"{pool.title}: {to_size} is below {pool.least}, the least the vendor takes")
+    check_settled(pool)
+    return context.set_size(pool, to_size)
+
+
+def _lower_by(context: ExoscaleContext, operation: Operation, pool: ExoscalePool, count: int) -> Outcome | None:
+    """Lower the size by a number of machines that were never created; None if there is nothing left to lower.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
+    Raises ProviderError."""
+    if pool.target > operation.spec.from_size:
+        return other_size(operation, pool)
+    size = max(_existing_machines(context, pool), pool.least, operation.spec.from_size - count)
+    if size >= pool.target:
+        return None
+    check_settled(pool)
+    return context.set_size(pool, size)
+
+
+def _existing_machines(context: ExoscaleContext, pool: ExoscalePool) -> int:
+    """Return the number of existing machines.
+
+    The larger of the pool's list and the machine list is used, because the pool may omit its list. A key that may not
+    list machines has only the pool's list. Raises ProviderError."""
+    try:
+        machines = context.api.instances()
+    except ProviderError as error:
+        if not is_forbidden(error):
+            raise
+        machines = ()
+    listed = sum(
+        machine.manager is not None and machine.manager.id == pool.id and not is_leaving(machine.state)
+        for machine in machines
     )
-
-
-def _wait(operation: Operation, note: str) -> InProgress:
-    """Return Pending without a limit of polls. The caller limits the total time; a leaving machine is not given up
-    here."""
-    wait = pause(operation)
-    return InProgress(wait.after, STEP, wait.data, note)
-
-
-def _done(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
-    return Succeeded({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
-
-
-def _without_pool(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets) -> Outcome:
-    """Continue after the pool, and its machines with it, is gone or leaving. Machines that remain are not deleted."""
-    left = remaining(context, targets.instances)
-    if not left:
-        return _done(operation, targets)
-    if operation.status.data:
-        return _wait(operation, f"{operation.spec.group} is gone; {', '.join(left)} is still there")
-    raise NotFound(
-        f"there is no instance pool {operation.spec.group} (it may have been deleted), "
-        f"but {', '.join(left)} is still there"
-    )
-
-
-def _permitted(context: ExoscaleContext, operation: Operation, pool: ExoscalePool, left: tuple[str, ...]) -> None:
-    """Raise InvalidRequest if the group would fall below its minimum.
-
-    The pool is at rest here; while it is being changed, its numbers may already include our own request."""
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        return
-    least = least_of(pool, context.bounds(pool))
-    if pool.target - len(left) < least:
-        raise InvalidRequest(f"{pool.title}: {pool.target - len(left)} would be below the minimum {least}")
+    return max(len(pool.members), listed)

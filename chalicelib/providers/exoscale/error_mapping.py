@@ -23,11 +23,9 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
-
-FORBIDDEN = "403"
 
 # Wordings of the account's limits. The name of the operation that reads the quota, in a refusal of that operation,
 # does not count, and neither does a limit of calls.
@@ -58,6 +56,7 @@ REASONS: dict[str, type[ProviderError]] = {
     "unknown": Unknown,
     "unsupported": InvalidRequest,
 }
+# Reasons with which a message about the quota decides.
 _QUOTA_REASONS = frozenset({"fault", "forbidden", "incorrect", "partial", "unavailable", "unknown", ""})
 _LONGEST = 300
 _FIELDS = ("message", "error", "title", "detail", "errors")  # keys of an error body that contain text for users
@@ -66,22 +65,18 @@ _DEPTH, _SENTENCES = 4, 5
 
 def error_for(response: VendorResponse) -> ProviderError:
     """Return the error of a response with status 300 or above, with the vendor's text; its code is the status."""
-    said = message_in(response)
-    if response.status == 404 and response.body.lstrip().startswith(b"<"):
+    status, text = response.status, message_in(response)
+    if status == 404 and response.body.lstrip().startswith(b"<"):
         # From a gateway in between. Treated as the API's response, it would make the requested resource count as gone.
         return Transient(f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404")
-    cls = class_for(response.status)
-    if (
-        not response.call.startswith("GET ")
-        and 400 <= response.status < 500
-        and (
-            response.status in _QUOTA_STATUSES
-            or (response.status not in _NO_QUOTA_STATUSES and _QUOTA.search(said) is not None)
-        )
-    ):
-        cls = QuotaExceeded
-    text = f"{response.call}: HTTP {response.status}" + (f": {said}" if said else "")
-    return cls(text, code=str(response.status), request_id=response.headers.get("x-request-id", "")[:80])
+    refused_change = not response.call.startswith("GET ") and 400 <= status < 500
+    of_quota = status in _QUOTA_STATUSES or (status not in _NO_QUOTA_STATUSES and _QUOTA.search(text) is not None)
+    cls = QuotaExceeded if refused_change and of_quota else class_for(status)
+    return cls(
+        f"{response.call}: HTTP {status}" + (f": {text}" if text else ""),
+        code=str(status),
+        request_id=response.headers.get("x-request-id", "")[:80],
+    )
 
 
 def message_in(response: VendorResponse) -> str:
@@ -99,36 +94,32 @@ def message_in(response: VendorResponse) -> str:
         return ""
     except msgspec.DecodeError:
         return "" if text.lstrip().startswith("<") else text.strip()
-    return "; ".join(dict.fromkeys(_said(body, _DEPTH)))
+    return "; ".join(dict.fromkeys(_texts(body, _DEPTH)))
 
 
-def _said(body: Any, depth: int) -> list[str]:
+def _texts(body: Any, depth: int) -> list[str]:
     """Return the texts of a body, the more general ones first."""
     if isinstance(body, str):
         return [body.strip()] if body.strip() else []
     if not depth or not isinstance(body, list | dict):
         return []
     parts = body[:_SENTENCES] if isinstance(body, list) else [body.get(field) for field in _FIELDS]
-    return [sentence for part in parts for sentence in _said(part, depth - 1)][:_SENTENCES]
+    return [text for part in parts for text in _texts(part, depth - 1)][:_SENTENCES]
 
 
 def is_forbidden(error: ProviderError) -> bool:
     """Whether the key lacks the permission for this call; other calls may still be allowed.
 
     For example, a key with upstream's list of operations cannot read complete lists."""
-    return isinstance(error, Unauthorized) and error.code == FORBIDDEN
+    return isinstance(error, Unauthorized) and error.code == "403"
 
 
-def why(work: Work) -> ProviderError:
+def work_error(work: Work) -> ProviderError:
     """Return the error of an operation that ended without success; its code is the reason, or `timeout`."""
-    reason = work.reason or work.state
-    cls = REASONS.get(work.reason, Unknown)
-    if work.reason in _QUOTA_REASONS and _QUOTA.search(work.message):
-        cls = QuotaExceeded
-    about = f"operation {work.id}" if work.id else "the operation"
-    text = f"{about} ended as {work.state or 'nothing known'}"
-    if work.reason:
-        text += f" ({work.reason})"
-    if said := " ".join(work.message.split()):
-        text += f": {said}"
-    return cls(text[:_LONGEST], code=reason or "unknown")
+    of_quota = work.reason in _QUOTA_REASONS and _QUOTA.search(work.message)
+    cls = QuotaExceeded if of_quota else REASONS.get(work.reason, Unknown)
+    name = f"operation {work.id}" if work.id else "the operation"
+    reason = f" ({work.reason})" if work.reason else ""
+    message = " ".join(work.message.split())
+    text = f"{name} ended as {work.state or 'nothing known'}{reason}" + (f": {message}" if message else "")
+    return cls(text[:_LONGEST], code=work.reason or work.state or "unknown")

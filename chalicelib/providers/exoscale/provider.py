@@ -1,4 +1,4 @@
-"""The Provider protocol over the Instance Pools of one zone: connects the modules of this package.
+"""Exoscale as a provider: connects the modules of this package.
 
 A pool that is being changed does not count as a failed scale-up (outcomes.py)."""
 
@@ -11,16 +11,44 @@ from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.client_factory import open_api
-from chalicelib.providers.exoscale.context import ExoscaleContext
-from chalicelib.providers.exoscale.decrease_target import decrease_target
-from chalicelib.providers.exoscale.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.exoscale.scale_up import has_requested, poll_growth, scale_up
+from chalicelib.providers.exoscale.credentials import parse_secret, signed
+from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes
+from chalicelib.providers.exoscale.error_mapping import error_for
+from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rest_client import RestClient
+
+
+def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
+    """Return the vendor's API for one pass.
+
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS is unavailable. Every
+    call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are unusable
+    (Unauthorized)."""
+    services, now = connection.means, connection.now
+    source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
+
+    def cache_key(kind: str) -> str:
+        return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{kind}"
+
+    rest = RestClient(
+        PROVIDER,
+        source,
+        sign=lambda call, credential: signed(call, credential, now()),
+        secrets=lambda credential: (credential.secret, credential.key),
+        explain=error_for,
+        budget=CallBudget(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
+        services=services,
+        now=now,
+    )
+    return ExoscaleApi(settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now)
+
 
 _STEPS = ProviderActions(
     scale_up=scale_up,
@@ -46,8 +74,8 @@ class Exoscale(BaseProvider[ExoscaleContext]):
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""
-        quota = self._context.api.quota_now()
-        return None if quota.limit < 0 else max(0, quota.limit - quota.usage)
+        left = self._context.api.quota_now().left
+        return None if left is None else max(0, left)
 
 
 def build(connection: Connection) -> Exoscale:

@@ -39,41 +39,42 @@ def parse(provider_id: str) -> str:
     return name.lower() if provider_id.startswith(_SCHEME) and is_id(name) else ""
 
 
-def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Identity[str, N]:
-    """Return the nodes by machine. called: names of machines -> their ids.
+def identify(nodes: Iterable[N], ids_by_name: Mapping[str, str] | None = None) -> Identity[str, N]:
+    """Return the nodes by machine. ids_by_name: names of machines -> their ids.
 
     A node is contradictory if its name is that of a machine other than the one its providerID names, or of a machine
     that another node names. A kubelet can choose its providerID and cannot change its node's name."""
     nodes = tuple(nodes)
-    named = {parse(node.provider_id) for node in nodes} - {""}
-    bearing = called or {}
+    claimed = {parse(node.provider_id) for node in nodes} - {""}
 
-    def claimed(node: N) -> frozenset[str]:
+    def claims(node: N) -> frozenset[str]:
         return frozenset({parse(node.provider_id)} - {""})
 
-    def hinted(node: N) -> tuple[str, ...]:
-        tail, other = node.provider_id.strip().rpartition("/")[2], bearing.get(node.name, "")
+    def hints(node: N) -> tuple[str, ...]:
+        tail = node.provider_id.strip().rpartition("/")[2]
+        namesake = (ids_by_name or {}).get(node.name, "")
         return (
             *((tail.lower(),) if is_id(tail) else ()),
-            *((other,) if other and (node.provider_id or other in named) else ()),
+            *((namesake,) if namesake and (node.provider_id or namesake in claimed) else ()),
         )
 
-    return Identity(nodes, claimed, hinted)
+    return Identity(nodes, claims, hints)
 
 
 class ExoscaleGroupNames:
     """The cluster's nodes in this cloud, by machine.
 
-    called: names of machines -> their ids, according to the vendor; empty before the vendor's list has been read."""
+    ids_by_name: names of machines -> their ids, according to the vendor; empty before the vendor's list has been read.
+    """
 
-    def __init__(self, nodes: Iterable[Node], called: Mapping[str, str] | None = None) -> None:
-        self._all = tuple(nodes)
-        self._identity = identify(self._all, called)
-        self._nobodys = {node.name for node in self._all if not node.provider_id}
+    def __init__(self, nodes: Iterable[Node], ids_by_name: Mapping[str, str] | None = None) -> None:
+        self._nodes = tuple(nodes)
+        self._identity = identify(self._nodes, ids_by_name)
+        self._without_provider_id = {node.name for node in self._nodes if not node.provider_id}
 
-    def knowing(self, called: Mapping[str, str]) -> ExoscaleGroupNames:
+    def knowing(self, ids_by_name: Mapping[str, str]) -> ExoscaleGroupNames:
         """Return the same nodes, checked against the machines' names."""
-        return ExoscaleGroupNames(self._all, called)
+        return ExoscaleGroupNames(self._nodes, ids_by_name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the machines that are nodes."""
@@ -92,7 +93,7 @@ class ExoscaleGroupNames:
 
         Without the vendor's cloud controller no node has a providerID, and every machine would seem never to have
         joined."""
-        return name in self._nobodys
+        return name in self._without_provider_id
 
     def nodepools(self) -> frozenset[str]:
         """Return the Nodepools that the nodes name."""

@@ -1,4 +1,4 @@
-"""Scales up: one request with the absolute size, then polls of the vendor's operation.
+"""Scales up: one request with the absolute size, then polls of the vendor's operation; and what all changes share.
 
     size == to_size    ─────────────────► poll    (an earlier attempt succeeded, or a user set the same size)
     size == from_size  ─► check ─► write ─► poll
@@ -14,58 +14,197 @@
 
 The size is absolute, so repeating a request after a lost response adds nothing. A failure leaves it in place, and
 placeholders show the missing machines until the planner lowers it.
+
+Upstream gives up on an accepted change after a minute and blocks its loop for up to twenty. Here a change ends its step
+with the operation's id in the data, and each later poll is one call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import InvalidRequest, ProviderError, QuotaExceeded
-from chalicelib.providers.exoscale.context import ExoscaleContext, other_size
-from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.exoscale.operation_polling import (
-    ENOUGH_LOOKS,
-    LOOKS,
-    STEP,
-    WORK,
-    begun,
-    counted,
-    failure,
-    has_failed,
-    is_pending,
-    known_work,
-    pause,
-)
-from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
+from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import Work
+from chalicelib.providers.exoscale.error_mapping import work_error
+from chalicelib.providers.exoscale.provider_ids import is_id
+from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
+from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+
+WORK, POLLS, LOOKS = (
+    "work",
+    "polls",
+    "looks",
+)  # keys of an operation's data: the vendor's operation, polls, repeated reads
+STEP = "follow"
+FIRST, LONGEST, PATIENCE = 3.0, 60.0, 600.0  # seconds until a poll, and in total
+_GROWS = 1.5
+ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, because they may lag behind
+
+
+class ExoscaleContext(msgspec.Struct, frozen=True):
+    """What all changes need. joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+
+    api: ExoscaleApi
+    settings: ExoscaleSettings
+    joined: Callable[[], tuple[Seen, ...]] | None = None
+
+    def pool(self, group: str) -> ExoscalePool:
+        """Return the current pool with its Nodepool.
+
+        Raises NotFound also for one that is being deleted, Unknown for one whose numbers cannot be decoded."""
+        described = self.api.pool(group)
+        pool = ExoscalePool(described)
+        if pool.is_sks:
+            pool = make_pools([described], self.api.clusters())[0]
+        if pool.unreadable:
+            raise Unknown(pool.unreadable, code="Shape")
+        if pool.ending:
+            raise NotFound(f"{pool.title} is being deleted")
+        return pool
+
+    def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
+        """Return the policy's bounds of a pool.
+
+        The pass has verified that a bare name means this pool. If it were another cluster's, no change would have been
+        planned."""
+        exact = (entry for entry in self.settings.groups if entry.name in pool.exact_names)
+        return next(exact, None) or next((entry for entry in self.settings.groups if entry.name == pool.name), None)
+
+    def set_size(self, pool: ExoscalePool, size: int) -> InProgress:
+        """Set the size with the call for its kind of pool; raises ProviderError."""
+        work = self.api.scale_nodepool(*_owner(pool), size) if pool.is_sks else self.api.scale_pool(pool.id, size)
+        return requested(work)
+
+    def evict(self, pool: ExoscalePool, instances: Sequence[str]) -> Work:
+        """Remove these members with the call for its kind of pool; raises ProviderError."""
+        if not pool.is_sks:
+            return self.api.evict_pool(pool.id, instances)
+        return self.api.evict_nodepool(*_owner(pool), instances)
+
+
+def _owner(pool: ExoscalePool) -> tuple[str, str]:
+    if pool.cluster is None or pool.nodepool is None:
+        raise InvalidRequest(pool.no_scale_up)
+    return pool.cluster.id, pool.nodepool.id
+
+
+def check_settled(pool: ExoscalePool) -> None:
+    """Raise Conflict while the vendor is changing the pool.
+
+    The data just read may already be outdated, and the pool accepts no second change (it would refuse it as busy)."""
+    if pool.unsettled:
+        raise Conflict(pool.unsettled, code="busy")
+
+
+def other_size(operation: Operation, pool: ExoscalePool) -> Failed:
+    """Return the failure for a size that was changed outside this operation."""
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{pool.title} has the size {pool.target}, but {planned} was planned")
+
+
+# -- polls of the vendor's operations
+
+
+def counted(operation: Operation, key: str) -> int:
+    """Return a count in the operation's data; 0 if it cannot be read."""
+    text = operation.status.data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+
+
+def _waits(operation: Operation) -> list[float]:
+    """Return the seconds waited before each poll so far and, last, until the next: 3 s at first, then growing up to a
+    minute, as in the vendor's own clients.
+
+    Polls are counted because clocks of different functions may differ."""
+    return [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(counted(operation, POLLS) + 1)]
+
+
+def poll_later(operation: Operation, note: str, *, data: Mapping[str, str] | None = None) -> InProgress:
+    """Return Pending with a growing delay and no limit of polls; the caller limits the total time. data: added to the
+    operation's."""
+    polls = {POLLS: str(counted(operation, POLLS) + 1)}
+    return InProgress(round(_waits(operation)[-1], 1), STEP, {**operation.status.data, **polls, **(data or {})}, note)
+
+
+def read_again(operation: Operation, note: str) -> InProgress | None:
+    """Return Pending for another read of a pool at rest, whose numbers may lag behind; None after enough of them."""
+    looks = counted(operation, LOOKS) + 1
+    if looks >= ENOUGH_LOOKS:
+        return None
+    return InProgress(round(_waits(operation)[-1], 1), STEP, {**operation.status.data, LOOKS: str(looks)}, note)
+
+
+def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
+    """Return the Pending outcome of a change that the vendor has accepted."""
+    return InProgress(FIRST, STEP, {**(data or {}), WORK: work.id})
+
+
+def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
+    """Return the state of the change that was started; None if there is none or the vendor no longer knows it.
+
+    Raises ProviderError."""
+    name = operation.status.data.get(WORK, "")
+    if not is_id(name):
+        return None
+    try:
+        return context.api.work(name)
+    except NotFound:
+        return None
+
+
+def is_pending(work: Work | None) -> bool:
+    """Whether the operation is not over; an unknown state counts as not over."""
+    return work is not None and work.state not in {"success", "failure", "timeout"}
+
+
+def has_failed(work: Work | None) -> bool:
+    """Whether the vendor reports a failure. A timeout means that the vendor stopped waiting, not that the change
+    ended."""
+    return work is not None and work.state == "failure"
+
+
+def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
+    """Return the vendor's reason, with the error class that selects the backoff."""
+    error = work_error(work)
+    return Failed(error.error_class, f"{title}: {error.message}", error.code, facts=dict(facts))
+
+
+# -- scale-up
 
 
 def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
-    if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
-    site = context.site(operation.spec.group)
-    bounds = context.bounds(site)
-    if bounds is not None and bounds.max is not None and operation.spec.to_size > bounds.max:
-        raise InvalidRequest(f"{site.title}: {operation.spec.to_size} is above the policy's maximum {bounds.max}")
-    if site.target == operation.spec.to_size:
-        return _look(operation, site, None)
-    if site.target != operation.spec.from_size:
-        return other_size(operation, site)
-    if site.off:
-        raise InvalidRequest(site.off)
-    context.check_idle(site)
+    spec = operation.spec
+    if spec.to_size <= spec.from_size:
+        raise InvalidRequest(f"from {spec.from_size} to {spec.to_size} does not increase the size")
+    pool = context.pool(spec.group)
+    bounds = context.bounds(pool)
+    if bounds is not None and bounds.max is not None and spec.to_size > bounds.max:
+        raise InvalidRequest(f"{pool.title}: {spec.to_size} is above the policy's maximum {bounds.max}")
+    if pool.target == spec.to_size:
+        return _progress(operation, pool, None)
+    if pool.target != spec.from_size:
+        return other_size(operation, pool)
+    if pool.no_scale_up:
+        raise InvalidRequest(pool.no_scale_up)
+    check_settled(pool)
     if bounds is None or bounds.max is None:
-        _within_quota(context, operation, site)
+        _check_quota(context, operation, pool)
     try:
-        return begun(context.scale(site, operation.spec.to_size))
+        return context.set_size(pool, spec.to_size)
     except InvalidRequest as error:
-        raise _for_want_of_quota(context, operation, site, error) from None
+        raise _quota_error(context, operation, pool, error) from None
 
 
 def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
     """Return whether the size is the requested one; raises ProviderError."""
-    return context.site(operation.spec.group).target == operation.spec.to_size
+    return context.pool(operation.spec.group).target == operation.spec.to_size
 
 
 def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
@@ -74,62 +213,55 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     If the operation is unknown, the scale-up is called again and finds its result."""
     work = known_work(context, operation)
     if is_pending(work):
-        return _pending(operation, f"operation {operation.status.data[WORK]} is under way")
+        return _wait_for_machines(operation, f"operation {operation.status.data[WORK]} is under way")
     if work is None and LOOKS not in operation.status.data:
         return scale_up(context, operation)
-    site = context.site(operation.spec.group)
+    pool = context.pool(operation.spec.group)
     if work is not None and has_failed(work):
-        return failure(site.title, work, _facts(operation, site))
-    return _look(operation, site, work)
+        return failure(pool.title, work, _facts(operation, pool))
+    return _progress(operation, pool, work)
 
 
-def _look(operation: Operation, pool: ExoscalePool, work: Work | None) -> Outcome:
+def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Outcome:
     """Report the progress from the pool, for a change that is not known to have failed.
 
     The pool may lag briefly behind an operation that is over, so one read of a pool at rest is not accepted as final.
     """
-    there = len(pool.members)
-    size = pool.target
-    if size == operation.spec.to_size and there >= size and not pool.busy:
+    existing, size, to_size = len(pool.members), pool.target, operation.spec.to_size
+    if size == to_size and existing >= size and not pool.busy:
         return Succeeded(_facts(operation, pool))
-    reported = f"{pool.title} has {there} of {operation.spec.to_size} machines ({pool.states})"
+    note = f"{pool.title} has {existing} of {to_size} machines ({pool.states})"
     if pool.busy:
-        return _pending(operation, reported)
-    looks = counted(operation.status.data, LOOKS) + 1
-    if looks < ENOUGH_LOOKS:
-        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, reported)
-    if work is not None and (
-        size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
-    ):
+        return _wait_for_machines(operation, note)
+    if (again := read_again(operation, note)) is not None:
+        return again
+    if work is not None and (size == operation.spec.from_size or (size == to_size and work.state == "timeout")):
         # The size was not changed by another party: the vendor reports the end and has created nothing. As a
         # Conflict the scale-up would be retried forever, and no other group would get the pods.
-        return failure(reported, work, _facts(operation, pool))
-    return (
-        Succeeded({**_facts(operation, pool), "note": reported})
-        if size == operation.spec.to_size
-        else other_size(operation, pool)
-    )
+        return failure(note, work, _facts(operation, pool))
+    if size != to_size:
+        return other_size(operation, pool)
+    return Succeeded({**_facts(operation, pool), "note": note})
 
 
-def _pending(operation: Operation, note: str) -> Outcome:
-    wait = pause(operation)
-    if wait.enough:
+def _wait_for_machines(operation: Operation, note: str) -> Outcome:
+    if sum(_waits(operation)[:-1]) >= PATIENCE:
         return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
-    return InProgress(wait.after, STEP, wait.data, note)
+    return poll_later(operation, note)
 
 
 def _facts(operation: Operation, pool: ExoscalePool) -> dict[str, str | int]:
-    made = max(0, min(len(pool.members), operation.spec.to_size) - operation.spec.from_size)
-    known = operation.status.data.get(WORK, "")
+    created = max(0, min(len(pool.members), operation.spec.to_size) - operation.spec.from_size)
+    work = operation.status.data.get(WORK, "")
     return {
         "from": operation.spec.from_size,
         "to": operation.spec.to_size,
-        "created": made,
-        **({WORK: known} if known else {}),
+        "created": created,
+        **({WORK: work} if work else {}),
     }
 
 
-def _for_want_of_quota(
+def _quota_error(
     context: ExoscaleContext, operation: Operation, pool: ExoscalePool, error: InvalidRequest
 ) -> ProviderError:
     """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error.
@@ -139,7 +271,7 @@ def _for_want_of_quota(
         quota = context.api.quota_now()
     except ProviderError:
         return error
-    if quota.limit == NO_LIMIT or operation.spec.to_size - pool.target <= quota.limit - quota.usage:
+    if quota.left is None or operation.spec.to_size - pool.target <= quota.left:
         return error
     return QuotaExceeded(
         f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
@@ -148,7 +280,7 @@ def _for_want_of_quota(
     )
 
 
-def _within_quota(context: ExoscaleContext, operation: Operation, pool: ExoscalePool) -> None:
+def _check_quota(context: ExoscaleContext, operation: Operation, pool: ExoscalePool) -> None:
     """Raise QuotaExceeded if the account's quota is too small.
 
     An unreadable quota forbids nothing, because the vendor enforces it anyway."""
@@ -156,16 +288,17 @@ def _within_quota(context: ExoscaleContext, operation: Operation, pool: Exoscale
         quota = context.api.quota_now()
     except ProviderError:
         return
-    if quota.limit == NO_LIMIT:
+    more = operation.spec.to_size - pool.target
+    if quota.left is None:
         most = max(context.settings.unlimited, pool.target)
         if operation.spec.to_size > most:
             raise InvalidRequest(
                 f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
                 "has no maximum (providers.exoscale.unlimitedMax)"
             )
-    elif operation.spec.to_size - pool.target > quota.limit - quota.usage:
+    elif more > quota.left:
         raise QuotaExceeded(
-            f"{pool.title}: {operation.spec.to_size - pool.target} more are above the account's quota of "
+            f"{pool.title}: {more} more are above the account's quota of "
             f"{quota.limit} instances, of which {quota.usage} are in use",
             code="quota",
         )

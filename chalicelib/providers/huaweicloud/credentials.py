@@ -1,20 +1,174 @@
-"""Temporary keys of an agency, obtained with the long-lived key and used until ten minutes before their expiry.
-
-They are kept in this process's memory only, never in a table. They are looked up by what they were made from, so a
-changed key or agency never gets keys of the old one. Keys that the vendor refuses are replaced once in the life of a
-provider object; a second refusal is final.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import re
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.model.timestamps import parse_time
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.signing import CceCredential
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.huaweicloud.decoding import body_of
+from chalicelib.providers.huaweicloud.provider_ids import is_project
+from chalicelib.providers.huaweicloud.settings import PLACE, Agency
+from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.secret_fields import json_fields
+from chalicelib.providers.services import Cache
+
+ALGORITHM = "SDK-HMAC-SHA256"
+SKEW = 900  # seconds by which our clock may differ from the vendor's
+_UNRESERVED = "-_.~"
+_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+
+
+class CceCredential(msgspec.Struct, frozen=True):
+    """An access key with its secret, and the token of a temporary one. obtained, expires: epoch seconds."""
+
+    key: Secret
+    secret: Secret
+    token: Secret = Secret("")
+    obtained: float = 0.0
+    expires: float = float("inf")
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The parts that must be hidden."""
+        return self.token, self.secret, self.key
+
+
+def timestamp(now: float) -> str:
+    """Return epoch seconds as `20260102T030405Z`."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+
+
+def canonical_query(params: Mapping[str, str]) -> str:
+    """Return the query as signed and sent: percent-encoded, sorted by name and then value; "" for none."""
+    return "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(params.items()))
+
+
+def canonical_path(path: str) -> str:
+    """Return the path with each segment percent-encoded and a trailing slash."""
+    whole = "/".join(_encoded(unquote(segment)) for segment in path.split("/"))
+    return whole if whole.endswith("/") else f"{whole}/"
+
+
+def canonical_request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> str:
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body.
+
+    headers: those to be signed, names in lower case."""
+    lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
+    return "\n".join(
+        (
+            method.upper(),
+            canonical_path(path),
+            query,
+            lines,
+            ";".join(sorted(headers)),
+            hashlib.sha256(body).hexdigest(),
+        )
+    )
+
+
+def authorization(credential: CceCredential, request: str, date: str, names: str) -> str:
+    """Return the header's value for a canonical request. date: timestamp; names: of the signed headers, joined by
+    `;`."""
+    digest = hashlib.sha256(request.encode()).hexdigest()
+    text = f"{ALGORITHM}\n{date}\n{digest}"
+    wanted = hmac.new(credential.secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
+    return f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, Signature={wanted}"
+
+
+def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters.
+
+    All headers of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
+    parts, query = urlsplit(call.url), canonical_query(call.params)
+    host = parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
+    date = timestamp(now)
+    headers = {name.lower(): value for name, value in call.headers.items()}
+    headers |= {"host": host, "x-sdk-date": date}
+    if credential.token:
+        headers["x-security-token"] = credential.token.reveal()
+    request = canonical_request(call.method, parts.path or "/", query, headers, call.body or b"")
+    header = authorization(credential, request, date, ";".join(sorted(headers)))
+    url = f"{call.url}?{query}" if query else call.url
+    return VendorRequest(call.method, url, headers | {"authorization": header}, {}, call.body, call.safe)
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe=_UNRESERVED)
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
+# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
+_FIELDS = {
+    "accesskey": "key",
+    "accesskeyid": "key",
+    "ak": "key",
+    "secretkey": "secret",
+    "secretaccesskey": "secret",
+    "sk": "secret",
+    "securitytoken": "token",
+    "projectid": None,
+    "clusterid": None,
+    "region": None,
+    "cceendpoint": None,
+    "ecsendpoint": None,
+    "asendpoint": None,
+    "iamendpoint": None,
+}
+_WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
+_FORM = 'write {"accessKey": "…", "secretKey": "…"}'
+
+
+def parse_secret(text: str, place: str) -> CceCredential:
+    """Parse JSON, or lines of name=value, optionally under [Global]; raises BadInput naming the field, never its
+    value."""
+    found: dict[str, Secret] = {}
+    in_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    text = text.lstrip("\ufeff")
+    for name, written in json_fields(text, place, _FORM) if in_json else _lines(text, place):
+        letters = re.sub(r"[-_ ]", "", name.strip()).lower()
+        # A user may have written the key in place of its name, so only text that looks like a name is shown.
+        shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
+        if letters not in _FIELDS:
+            raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")
+        field, value = _FIELDS[letters], written.strip()
+        if field is None or not value:
+            continue
+        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
+            raise BadInput(place, f"{_WRITTEN[field]} contains spaces or special characters", "write it without them")
+        if found.setdefault(field, Secret(value)) != Secret(value):
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
+    for field in ("key", "secret"):
+        if field not in found:
+            raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
+    return CceCredential(found["key"], found["secret"], found.get("token", Secret("")))
+
+
+def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", ";"))]
+    if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
+        raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")
+    pairs = [line.partition("=") for line in lines if not line.startswith("[")]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
+    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]
+
 
 EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed
 _LEAST = 60.0  # minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
@@ -126,3 +280,94 @@ def same(credential: CceCredential, other_credential: CceCredential) -> bool:
 def for_good(error: ProviderError) -> bool:
     """Whether waiting cannot resolve the error."""
     return not isinstance(error, Transient | Throttled)
+
+
+_JSON = {"Content-Type": "application/json"}
+_DAY = 86400.0
+_SHOWN = 5
+
+
+def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
+    """Return new keys of the agency, requested with the long-lived key that `rest` signs with.
+
+    Repeating is safe. Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime
+    is assumed; keys that end sooner are replaced when the vendor refuses them."""
+    role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
+    body = {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
+    call = VendorRequest(
+        "POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, msgspec.json.encode(body), safe=True
+    )
+    asked = f"agency {agency.name} of {agency.domain}"
+    said = _for_a_person(asked, lambda: body_of(rest.send(call))).get("credential")
+    texts = said if isinstance(said, dict) else {}
+    parts = [texts.get(name) for name in ("access", "secret", "securitytoken")]
+    if not all(isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts):
+        raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
+    key, secret, token = (Secret(str(part)) for part in parts)
+    return CceCredential(key, secret, token, obtained=now, expires=_end(texts.get("expires_at"), now + agency.seconds))
+
+
+class Projects:
+    """The project of a region: looked up by its name, cached for a day. key: as for the cache (cached.py)."""
+
+    def __init__(
+        self,
+        rest: RestClient[CceCredential],
+        root: str,
+        region: str,
+        *,
+        cache: Cache,
+        key: Callable[[], str],
+        now: Callable[[], float],
+    ) -> None:
+        self._rest, self._root, self._region = rest, root, region
+        self._kept = TtlCache(cache, key, str, now)
+        self._held = ""
+
+    def id(self) -> str:
+        """Return the project's id, 32 hex digits.
+
+        Raises InvalidRequest if there is none, or more than one to choose from; otherwise as granted."""
+        if not self._held:
+            found = self._kept.get([self._region]).get(self._region) or ""
+            if not is_project(found):
+                found = self._asked()
+                self._kept.put({self._region: found}, known=_DAY, unknown=0.0)
+            self._held = found
+        return self._held
+
+    def _asked(self) -> str:
+        call = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
+        said = _for_a_person(f"the project of {self._region}", lambda: body_of(self._rest.send(call))).get("projects")
+        projects = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+        usable = [
+            each["id"]
+            for each in projects
+            if each.get("name") in (None, self._region)
+            and each.get("enabled") is not False
+            and isinstance(each.get("id"), str)
+            and is_project(each["id"])
+        ]
+        if len(usable) == 1:
+            return str(usable[0])
+        named = f"{len(usable)} projects of that name ({', '.join(usable[:_SHOWN])})" if usable else "no project"
+        raise InvalidRequest(
+            f"{PLACE}.projectId: the region {self._region} has {named}; write its id there", code="Project"
+        )
+
+
+def _for_a_person(asked: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return ask()
+    except ProviderError as error:
+        cls = Unauthorized if for_good(error) else type(error)
+        raise cls(
+            f"{asked}: {error.message}", code=error.code, request_id=error.request_id, retry_after=error.retry_after
+        ) from None
+
+
+def _end(text: object, otherwise: float) -> float:
+    try:
+        return parse_time(text) if isinstance(text, str) else otherwise
+    except BadInput:
+        return otherwise

@@ -1,36 +1,102 @@
-"""Removes nodes by id, with one DELETE each, which also lowers the sizes of the group and its pool.
-
-A lower total is never requested, because CCE would then choose the nodes to delete. All requests are sent in one call,
-which first reads and checks all targets, so it may be interrupted and repeated at any point; later calls only poll.
-
-    placeholders among the targets   lower the size, never below what exists
-    absent, or Deleting              removed
-    another group's, or protected    refused, before anything is sent
-    a node, although unregistered instances are to be deleted    refused
-    alive                            DELETE, if the group and its pool stay at or above their minimum
-"""
+"""TODO"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from chalicelib.model.operation import Operation, OperationKind
+import msgspec
+
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.huaweicloud.context import CceContext, Site
-from chalicelib.providers.huaweicloud.decrease_target import take_back
-from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.operation_polling import FIRST, SENT, STEP, doubted, later
-from chalicelib.providers.huaweicloud.scale_in_protection import why_held
-from chalicelib.providers.huaweicloud.size_bounds import total_of
-from chalicelib.providers.huaweicloud.targets import (
-    CceTargets,
-    check_membership,
-    check_nodes,
-    living,
-    read_targets,
-    spare_the_joined,
+from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, why_held
+from chalicelib.providers.huaweicloud.node_groups import total_of
+from chalicelib.providers.huaweicloud.provider_ids import (
+    CceGroupNames,
+    group_of,
+    handle_of,
+    is_placeholder,
+    placeholder_group,
 )
+from chalicelib.providers.huaweicloud.scale_up import FIRST, SENT, STEP, CceContext, Site, doubted, later, take_back
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+
+_FEW = 3  # maximum nodes read one by one instead of by the complete list
+
+
+class CceTargets(msgspec.Struct, frozen=True):
+    """The targets of a removal: CCE nodes by uid, and placeholders."""
+
+    nodes: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> CceTargets:
+    """Return the targets, each once; raises InvalidRequest for one without a uid, or for another group's
+    placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.spec.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no CCE node is known for it")
+        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
+        handles[handle] = None
+    return CceTargets(
+        tuple(each for each in handles if not is_placeholder(each)),
+        tuple(each for each in handles if is_placeholder(each)),
+    )
+
+
+def living(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
+    """Return the targets that CCE knows and is not deleting, by uid; raises ProviderError."""
+    listed = context.api.nodes() if len(names) > _FEW else ()
+    found = {each.id: each for each in listed if each.id in names}
+    if len(names) <= _FEW or any(each.error for each in listed):
+        for name in (each for each in names if each not in found):
+            try:
+                found[name] = context.api.node(name)
+            except NotFound:
+                continue
+    return {name: each for name, each in found.items() if not is_leaving(each)}
+
+
+def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
+    """Raise InvalidRequest if one of them belongs to another pool, another group or none."""
+    strangers = {}
+    for each in nodes:
+        if each.pool != site.pool.id:
+            strangers[each.id] = f"pool {each.pool}" if each.pool else "no pool"
+        elif (group := group_of(each, site.pool)) is not None and group.name != site.group.name:
+            strangers[each.id] = f"scale group {group.name}"
+    if strangers:
+        reported = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
+        raise InvalidRequest(f"{reported}, and not in {site.title}")
+
+
+def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:
+    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
+    checked: the caller has looked by name."""
+    if context.joined is None:
+        return
+    known = {each.id: each for each in machines}
+    identity = CceGroupNames(context.joined(), known.values()).identity
+    refuse_joined(known[each].name or each for each in joined_of(known, identity))
+
+
+def check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
+    """Raises PermanentConflict if one of the instances (by uid) is not, or not for certain, the node that was planned.
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = CceGroupNames(nodes, machines.values()).identity
+
+    def among(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in machines else None
+
+    refuse_changed(operation.spec.targets, among, identity, nodes)
+
 
 JOBS = "jobs"
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row

@@ -1,13 +1,25 @@
-"""The used types of CCE, ECS and IAM, created by decoding.py.
-
-An item of a list that cannot be decoded stays in it with an `error`, so it is reported and does not affect the others.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.node import SCALE_DOWN_DISABLED
+from chalicelib.model.vendor_hosts import CCE_REGIONS
+from chalicelib.providers.errors import (
+    InstallFailed,
+    InvalidRequest,
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Unknown,
+)
 
 DEFAULT_GROUP = "default"
 """The scale group that a pool's own template is."""
@@ -178,3 +190,149 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
 
         This is only a hint."""
         return self.states.get(az, self.state).lower().endswith(_GONE)
+
+
+class Service(StrEnum):
+    """The three services that are called, named by the first label of their hosts."""
+
+    CCE = "cce"
+    ECS = "ecs"
+    IAM = "iam"
+
+
+_DOMAINS = {"eu-west-101": "myhuaweicloud.eu"}
+_DOMAIN = "myhuaweicloud.com"
+# Regions without their own IAM in the vendor's client (3.1.219), which use the global one. eu-west-101 is missing
+# there too, but it is a separate partition with its IAM under its own domain.
+_GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-north-1", "ru-northwest-2"})
+
+
+def url_of(service: Service, region: str) -> str:
+    """Return the service's root, such as `https://cce.cn-north-4.myhuaweicloud.com`."""
+    domain = _DOMAINS.get(region, _DOMAIN)
+    if service is Service.IAM and (region in _GLOBAL_IAM or region not in CCE_REGIONS):
+        return f"https://iam.{domain}"
+    return f"https://{service}.{region}.{domain}"
+
+
+ERROR, DELETING, SOLD_OUT = "Error", "Deleting", "SoldOut"
+SCALABLE = "Scalable"
+NODE_STATES: Mapping[str, InstanceState] = MappingProxyType(
+    {
+        "Build": InstanceState.CREATING,
+        "Installing": InstanceState.CREATING,
+        "Active": InstanceState.RUNNING,
+        "Upgrading": InstanceState.RUNNING,
+        "Abnormal": InstanceState.RUNNING,
+        "Repairing": InstanceState.RUNNING,
+        "RepairFailed": InstanceState.RUNNING,
+        DELETING: InstanceState.DELETING,
+        ERROR: InstanceState.CREATING,
+    }
+)
+_CAUSES: tuple[tuple[str, type[ProviderError], str], ...] = (
+    ("QuotaInsufficient", QuotaExceeded, "the account's quota is used up"),
+    ("ResourceInsufficient", OutOfStock, "the flavour is sold out"),
+    ("UnexpectedError", InstallFailed, "a node could not be made"),
+    ("LockedByOrder", Unknown, "an order waits to be paid"),
+    ("InstanceAboveServerGroup", QuotaExceeded, "the server group is full"),
+    ("MaxNodeCountReached", QuotaExceeded, "the most nodes are reached"),
+    ("ConfigurationInvalid", InvalidRequest, "the pool's configuration is not valid"),
+)
+_READY = frozenset({"Available", "ScalingUp", "ScalingDown"})
+_OVER = frozenset({"Deleting", "Hibernation", "Hibernating", "Empty"})
+
+
+def is_leaving(node: CceNode) -> bool:
+    """Whether CCE is deleting the node."""
+    return node.phase == DELETING
+
+
+def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
+    """Return why the group's nodes do not come, according to its conditions, or the pool's if it is the only group.
+
+    None: no condition reports a failure."""
+    sole = len(pool.groups) == 1
+    if found := _cause(group.conditions or (pool.conditions if sole else ())):
+        return found
+    sold_out = sole and pool.phase == SOLD_OUT
+    return OutOfStock("the pool is in the phase SoldOut: sold out, or quota", code=SOLD_OUT) if sold_out else None
+
+
+def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
+    """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
+    said = [*group.conditions, *pool.conditions]
+    no = next((each for each in said if each.type == SCALABLE and each.false), None)
+    if no is None:
+        return None
+    own = failure(pool, group) or _cause(pool.conditions)
+    return own or Unknown(f"it cannot be scaled just now{_words(no)}", code=SCALABLE)
+
+
+def _cause(conditions: Iterable[CceCondition]) -> ProviderError | None:
+    true = {each.type: each for each in conditions if each.true}
+    for kind, cls, text in _CAUSES:
+        if kind in true:
+            return cls(f"{text}{_words(true[kind])}", code=kind)
+    return None
+
+
+def _words(condition: CceCondition) -> str:
+    reported = ", ".join(part for part in (condition.reason, condition.message) if part)
+    return f" ({reported})" if reported else ""
+
+
+def alone(pool: NodePool) -> str:
+    """Return why the pool is not changed; empty if it may be."""
+    rows = (
+        (DEFAULT_POOL in {pool.id, pool.name}, "is the default pool, which cannot be scaled"),
+        (pool.billing == PREPAID, "is prepaid; only pools that are paid by use can be scaled"),
+        (pool.phase == DELETING, "is being deleted"),
+    )
+    return next((text for applies, text in rows if applies), "")
+
+
+def cluster_off(phase: str) -> tuple[str, bool]:
+    """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("", True) if it accepts
+    them.
+
+    Only Available, ScalingUp and ScalingDown do."""
+    if not phase or phase in _READY:
+        return "", True
+    return f"the cluster is in the phase {phase}", phase not in _OVER
+
+
+_WORDS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlocked"})
+
+
+def is_marked(annotations: Mapping[str, str]) -> bool:
+    """Whether an annotation protects the node: that of Kubernetes, or one of CCE's with the same words."""
+    return any(
+        value.strip().lower() == "true" and (key == SCALE_DOWN_DISABLED or _word(key) in _WORDS)
+        for key, value in annotations.items()
+    )
+
+
+def _word(key: str) -> str:
+    return key.rpartition("/")[2].replace("-", "").replace("_", "").lower()
+
+
+def why_held(node: CceNode) -> str:
+    """Return why this node must not be deleted according to CCE; empty if it may be."""
+    name = node.name or node.id
+    rows = (
+        (node.billing == PREPAID, f"{name} is prepaid; delete it manually"),
+        (is_marked(node.annotations), f"{name} is protected from scale-in at CCE; unlock it so that it can be removed"),
+    )
+    return next((text for applies, text in rows if applies), "")
+
+
+def why_all_held(title: str, held: int, known: Iterable[bool]) -> str:
+    """Return why no node of the group may be removed: not all protected ones are identified. Empty if they are."""
+    marked = sum(known)
+    if held <= marked:
+        return ""
+    return (
+        f"{held} nodes of {title} are protected from scale-in at CCE, which does not say which; annotate them with "
+        f"{SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them"
+    )

@@ -1,29 +1,303 @@
-"""Builds the cluster's node groups from CCE's responses, one per scale group.
-
-Every pass reads everything again: one list of pools, one of nodes. Flavours and add-ons are cached for an hour. A pool
-that cannot be decoded carries its error and does not affect the others.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from chalicelib.model.group import GroupOptions, NodeGroup, Pool
+import msgspec
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup, Pool
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.errors import InstallFailed, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.autoscaler_addon import Switches, find_rival
-from chalicelib.providers.huaweicloud.endpoints import Service
-from chalicelib.providers.huaweicloud.group_selection import CceSelection, choose, unmatched, unread
-from chalicelib.providers.huaweicloud.instances import classify, unnamed
-from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP, CceNode, Flavor, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import (
+    DEFAULT_GROUP,
+    ERROR,
+    NODE_STATES,
+    Addon,
+    CceNode,
+    Flavor,
+    NodePool,
+    ScaleGroup,
+    Service,
+    alone,
+    failure,
+    is_leaving,
+    is_marked,
+    why_all_held,
+    why_held,
+)
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
-from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone
-from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings
-from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, group_range, pool_range
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
+from chalicelib.providers.huaweicloud.settings import PROVIDER, CceBounds, CceSettings
+
+
+class CceRange(msgspec.Struct, frozen=True):
+    """The minimum and maximum number of nodes. error: why these bounds are unusable."""
+
+    min: int
+    max: int
+    error: str = ""
+
+
+def entry_of_pool(pool: NodePool, settings: CceSettings) -> CceBounds | None:
+    """Return the policy's entry for the pool, by uid or by name."""
+    return _first(settings.groups, (pool.id, pool.name))
+
+
+def entry_of_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceBounds | None:
+    """Return the policy's entry for one scale group."""
+    return _first(settings.groups, tuple(f"{of}/{group.name}" for of in (pool.id, pool.name) if of))
+
+
+def _first(entries: Iterable[CceBounds], names: tuple[str, ...]) -> CceBounds | None:
+    entries = tuple(entries)
+    found = (each for name in names if name for each in entries if each.name == name)
+    return next(found, None)
+
+
+def is_ours(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
+    """Whether the group is a node group: it is named itself, or it is enabled in a pool that is named or discovered.
+
+    The pool's own flavour has only the pool's switch, and naming the pool enables it."""
+    if entry_of_group(pool, group, settings) is not None:
+        return True
+    if entry_of_pool(pool, settings) is not None:
+        return group.enabled or group is pool.groups[0]
+    return settings.discover and pool.autoscaling.enable and group.enabled
+
+
+def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
+    """Return the pool's bounds: the policy's, otherwise its own.
+
+    If the pool's autoscaling is off and the policy names only one of its groups, that group's entry applies."""
+    entry, own = entry_of_pool(pool, settings) or CceBounds(pool.id), pool.autoscaling
+    on = own.enable
+    groups = [found for group in pool.groups if (found := entry_of_group(pool, group, settings)) is not None]
+    least = entry.min if entry.min is not None else (own.min or 0) if on else 0
+    most = entry.max if entry.max is not None else own.max if on else None
+    if most is None and groups and all(each.max is not None for each in groups):
+        most = -1
+    if most is None:
+        return CceRange(least, 0, "neither the pool nor the policy says how large it may be; write max in the policy")
+    if 0 <= most < least:
+        return CceRange(least, most, f"its minimum {least} is above its maximum {most}; correct the pool or the policy")
+    return CceRange(least, most)
+
+
+def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceRange:
+    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group too).
+
+    A group's own maximum of 0 means that it has none, as the vendor writes it. The only group of a pool has the pool's
+    minimum."""
+    whole, entry = pool_range(pool, settings), entry_of_group(pool, group, settings) or CceBounds(pool.id)
+    sole = whole.min if len(pool.groups) == 1 else 0
+    least = entry.min if entry.min is not None else max(group.min or 0, sole)
+    own = entry.max if entry.max is not None else group.max or None
+    most = own if own is not None else max(whole.max, 0)
+    if whole.max >= 0:
+        most = min(most, whole.max)
+    error = whole.error
+    if not error and least > most:
+        error = f"its minimum {least} is above its maximum {most}; correct the scale group or the policy"
+    return CceRange(least, max(most, 0), error)
+
+
+def total_of(pool: NodePool) -> int:
+    """Return the sum of the desired sizes of the pool's groups."""
+    return sum(each.desired for each in pool.groups)
+
+
+def is_settled(pool: NodePool) -> bool:
+    """Whether the groups' sizes add up to the pool's; otherwise one of the numbers is outdated."""
+    return total_of(pool) == pool.desired
+
+
+class CceSelection(msgspec.Struct, frozen=True):
+    """A pool with those of its groups that are node groups. error: why it must not be changed."""
+
+    pool: NodePool
+    groups: tuple[ScaleGroup, ...]
+    error: str = ""
+
+    @property
+    def elsewhere(self) -> int:
+        """The desired nodes of its other groups."""
+        return sum(each.desired for each in self.pool.groups if each not in self.groups)
+
+
+def choose(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelection, ...]:
+    """Return the pools that have node groups, by name and uid.
+
+    A pool that cannot be decoded but has a uid is included, because it may be one of them."""
+    names = Counter(pool.name for pool in pools if pool.name)
+    chosen = []
+    for pool in sorted(pools, key=lambda pool: (pool.name, pool.id)):
+        if pool.error or alone(pool):
+            continue
+        groups = tuple(each for each in pool.groups if is_ours(pool, each, settings))
+        if not groups:
+            continue
+        entries = [entry_of_pool(pool, settings), *(entry_of_group(pool, each, settings) for each in groups)]
+        doubtful = names[pool.name] > 1 and any(_by_name(each, pool) for each in entries)
+        error = f"{names[pool.name]} pools are called {pool.name}; write the uid of one" if doubtful else ""
+        chosen.append(CceSelection(pool, groups, error))
+    return tuple(chosen)
+
+
+def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, ...]:
+    """Return pools that cannot be decoded and may have node groups: all if pools are discovered, otherwise the named
+    ones."""
+    return tuple(
+        pool
+        for pool in pools
+        if pool.error
+        and pool.id
+        and (
+            settings.discover
+            or entry_of_pool(pool, settings) is not None
+            or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
+        )
+    )
+
+
+def unmatched(pools: Sequence[NodePool], settings: CceSettings) -> tuple[tuple[str, str], ...]:
+    """Return the policy's entries that match no pool, with a remedy."""
+    found = []
+    for entry in settings.groups:
+        name, _, group = entry.name.partition("/")
+        meant = [pool for pool in pools if name in {pool.id, pool.name}]
+        if not meant:
+            found.append((entry.name, f"there is no node pool {name} in the cluster; correct it, or take it out"))
+        for pool in meant:
+            if text := "" if pool.error else alone(pool):
+                found.append((entry.name, f"node pool {name} {text}; take it out of the policy"))
+            elif group and not pool.error and pool.group(group) is None:
+                names = ", ".join(each.name for each in pool.groups)
+                found.append((entry.name, f"node pool {name} has no scale group {group}; it has {names}"))
+    return tuple(found)
+
+
+def _by_name(bounds: CceBounds | None, pool: NodePool) -> bool:
+    return bounds is not None and bounds.name.partition("/")[0] != pool.id
+
+
+MOST_PLACEHOLDERS = 1000
+_BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
+
+
+def classify(
+    pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]
+) -> tuple[Instance, ...]:
+    """Return all nodes of the group by id, and a placeholder for each that CCE reports as failed. machines: the
+    group's."""
+    known = [is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines]
+    held = why_all_held(f"{pool.name}/{group.name}", group.held, known)
+    return (
+        *(_one(each, names, held) for each in sorted(machines, key=lambda each: each.id)),
+        *_missing(pool, group, machines),
+    )
+
+
+def unnamed(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]) -> str:
+    """Return a remedy for protected nodes that cannot be identified; "" if there are none."""
+    known = (is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines)
+    return why_all_held(f"{pool.name}/{group.name}", group.held, known)
+
+
+def _is_marked(node: Node | None) -> bool:
+    return node is not None and is_marked(node.annotations)
+
+
+def _one(machine: CceNode, names: CceGroupNames[Node], held: str) -> Instance:
+    """Build one instance. In an unknown phase it is running if it is a node, otherwise it is being created.
+
+    A node has been created, whatever CCE's phase; its readiness is judged by the planner."""
+    node = names.node_of(machine.id)
+    state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
+    if node is not None and state is InstanceState.CREATING:
+        state = InstanceState.RUNNING
+    error = _BROKEN if machine.phase == ERROR and node is None else None
+    return Instance(
+        (node.provider_id if node is not None else "") or machine.id,
+        state,
+        error,
+        handle=machine.id,
+        node=node.name if node is not None else "",
+        held=why_held(machine) or (held if node is not None else ""),
+        created=machine.created,
+        claimants=names.claimants(machine.id),
+    )
+
+
+def _missing(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode]) -> tuple[Instance, ...]:
+    alive = sum(not is_leaving(each) for each in machines)
+    count = group.desired - max(group.existing, alive)
+    why = failure(pool, group) if count > 0 else None
+    if why is None:
+        return ()
+    reported = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
+    error = InstanceError(why.error_class, why.code, reported)
+    names = [placeholder(group_id(pool.id, group.name), number) for number in range(min(count, MOST_PLACEHOLDERS))]
+    return tuple(Instance(name, InstanceState.CREATING, error, handle=name) for name in names)
+
+
+NAME = "autoscaler"
+SWITCHES = ("scaleUpUnscheduledPodEnabled", "scaleUpUtilizationEnabled", "scaleDownEnabled")
+_HOUR, _ENTRY = 3600.0, "switches"
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """The enabled functions of the vendor's autoscaler."""
+
+    on: tuple[str, ...] = ()
+
+
+def find_rival(api: CceApi, kept: TtlCache[Switches] | None) -> MissingData | None:
+    """Return a warning if the vendor's autoscaler is active. kept: caches the result for an hour. Never raises."""
+    known = kept.get([_ENTRY]) if kept is not None else {}
+    switches = known[_ENTRY] if _ENTRY in known else _ask(api, kept)
+    if switches is None or not switches.on:
+        return None
+    return MissingData(
+        f"provider/{PROVIDER}",
+        f"CCE's own add-on {NAME} is at work ({', '.join(switches.on)}): two autoscalers fight over the same pools; "
+        "uninstall it, or switch all of that off",
+        name=f"add-on {NAME}",
+        place=f"spec.providers.{PROVIDER}",
+        affected_decisions=("two autoscalers fight",),
+    )
+
+
+def _ask(api: CceApi, kept: TtlCache[Switches] | None) -> Switches | None:
+    try:
+        found: Switches | None = _switches(api.addons())
+    except Unauthorized:
+        found = None  # a missing permission will not appear within a minute
+    except ProviderError:
+        return None
+    if kept is not None:
+        kept.put({_ENTRY: found}, known=_HOUR, unknown=_HOUR)
+    return found
+
+
+def _switches(addons: tuple[Addon, ...]) -> Switches:
+    """Return the add-on's switches. A missing one has the vendor's default: scale-up on, scale-down off."""
+    for each in addons:
+        if each.template == NAME and each.status.lower() not in {"uninstalled", "deleted"}:
+            return Switches(tuple(name for name in SWITCHES if _is_on(each.custom.get(name), name)))
+    return Switches()
+
+
+def _is_on(value: object, name: str) -> bool:
+    if value is None:
+        return name != SWITCHES[-1]
+    return value is True or str(value).strip().lower() == "true"
+
 
 _LISTS = 2
 

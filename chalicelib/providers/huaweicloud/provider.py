@@ -1,6 +1,4 @@
-"""The Provider protocol over the node pools of one CCE cluster: connects the modules of this package.
-
-A cluster that is busy with another change does not count as a failed scale-up (outcomes.py)."""
+"""TODO"""
 
 from __future__ import annotations
 
@@ -12,17 +10,86 @@ from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.autoscaler_addon import Switches
-from chalicelib.providers.huaweicloud.client_factory import open_api
-from chalicelib.providers.huaweicloud.context import CceContext
-from chalicelib.providers.huaweicloud.decrease_target import decrease_target
+from chalicelib.providers.huaweicloud.credentials import (
+    Assumed,
+    CceCredential,
+    Projects,
+    Sessions,
+    granted,
+    of_this_process,
+    parse_secret,
+    signed,
+)
 from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.huaweicloud.scale_up import has_requested, poll_growth, scale_up
+from chalicelib.providers.huaweicloud.error_mapping import error_for
+from chalicelib.providers.huaweicloud.models import Service
+from chalicelib.providers.huaweicloud.node_groups import Switches
+from chalicelib.providers.huaweicloud.scale_up import CceContext, decrease_target, has_requested, poll_growth, scale_up
 from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rest_client import RestClient
+
+
+def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
+    """Return the vendor's API for one pass. sessions: store of temporary keys, by default that of this process.
+
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient), if its
+    contents are unusable, or if IAM refuses a request (Unauthorized).
+    """
+    means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
+    keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
+    iam_root = settings.url(Service.IAM)
+
+    def key(of: str) -> str:
+        """Return whose limits and projects apply: an agency's account, otherwise the key's."""
+        whose = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
+        return f"{PROVIDER}/{digest(whose)}/{settings.region}/{of}"
+
+    def rest(source: SecretSource[CceCredential], of: str) -> RestClient[CceCredential]:
+        return RestClient(
+            PROVIDER,
+            source,
+            sign=lambda call, credential: signed(call, credential, now()),
+            secrets=lambda credential: credential.secrets,
+            explain=error_for,
+            budget=CallBudget(means, lambda: key(of), settings.calls_per_second, patience),
+            services=means,
+            now=now,
+        )
+
+    source: SecretSource[CceCredential] = keys
+    if agency:
+        by_key = rest(keys, "agencies")
+        source = Assumed(
+            keys,
+            agency,
+            iam_root,
+            lambda: granted(by_key, iam_root, agency, now()),
+            of_this_process() if sessions is None else sessions,
+            now,
+        )
+    projects = Projects(
+        rest(source, "iam"), iam_root, settings.region, cache=means.cache, key=lambda: key("project"), now=now
+    )
+
+    def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
+        return settings.url(service), rest(source, service)
+
+    return CceApi(
+        settings.cluster,
+        way(Service.CCE),
+        way(Service.ECS),
+        project=(lambda: settings.project) if settings.project else projects.id,
+        cache=means.cache,
+        key=key,
+        now=now,
+    )
+
 
 _STEPS = ProviderActions(
     scale_up=scale_up,

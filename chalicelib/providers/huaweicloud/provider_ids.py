@@ -14,8 +14,7 @@ from typing import Generic
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.huaweicloud.instance_states import is_leaving
-from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup, is_leaving
 from chalicelib.providers.node_identity import Identity, Known, N
 
 _PLACEHOLDER = "placeholder-"

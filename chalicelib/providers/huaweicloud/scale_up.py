@@ -1,51 +1,232 @@
-"""Scales up with one request for the pool's new total, announced before it is sent and polled afterwards.
-
-CCE expects the total of the pool, of which the group is a part. A total computed from an outdated read would remove
-nodes of another group. Therefore each call first reads the pool, and a total is sent only for the state that was
-recorded before, and never below the size just read:
-
-    group == to_size                    ─► poll       (an earlier attempt succeeded)
-    group is neither                    ─► conflict, nothing is written
-    the groups' sizes do not add up to the pool's, or more nodes exist than requested
-                                        ─► read again; failed if it persists
-    nothing announced                   ─► check, announce: the pool is at B and will be at B + n
-    announced, the pool is still at B   ─► check, send B + n
-    the pool is at B + n, and its groups do not add up to that yet
-                                        ─► poll       (the request succeeded, its response was lost)
-    the pool has another size, and its groups add up to it
-                                        ─► announce again: another group was changed concurrently
-    the pool has another size, and they do not
-                                        ─► read again; a conflict if it persists
-
-A lost request that arrives after its repetition asks for the same total, so it adds nothing.
-
-Polling ends when CCE lists the group's nodes, created or being created, or reports why they do not come. The latter is
-a failure with the class of the condition, so another group gets the pods at once. A condition that existed before the
-request must persist for some polls, and a permanent one does not count against nodes that are listed. Polling also ends
-if nothing is listed for three minutes. From then on the scale-up request's own timer runs: the sooner it starts, the
-less often a group whose nodes never become ready is scaled up again (docs/reference/scale-up.md "Scale-up in flight").
-"""
+"""TODO"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+import msgspec
+
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import InvalidRequest, OutOfStock, ProviderError, Unknown
-from chalicelib.providers.huaweicloud.context import CceContext, Site, other_size
-from chalicelib.providers.huaweicloud.decrease_target import members
-from chalicelib.providers.huaweicloud.instance_states import ERROR, alone, failure, refusal
-from chalicelib.providers.huaweicloud.operation_polling import (
-    FIRST,
-    MANY_LOOKS,
-    SENT,
-    STEP,
-    counted,
-    doubted,
-    is_tired,
-    later,
+from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    Unauthorized,
+    Unknown,
 )
-from chalicelib.providers.huaweicloud.provider_ids import is_zone
-from chalicelib.providers.huaweicloud.size_bounds import is_ours, is_settled, total_of
+from chalicelib.providers.huaweicloud.api import CceApi
+from chalicelib.providers.huaweicloud.models import (
+    ERROR,
+    CceNode,
+    NodePool,
+    ScaleGroup,
+    alone,
+    cluster_off,
+    failure,
+    is_leaving,
+    refusal,
+)
+from chalicelib.providers.huaweicloud.node_groups import (
+    CceRange,
+    group_range,
+    is_ours,
+    is_settled,
+    pool_range,
+    total_of,
+)
+from chalicelib.providers.huaweicloud.provider_ids import group_id, group_of, is_zone, split
+from chalicelib.providers.huaweicloud.settings import CceSettings
+
+
+class Site(msgspec.Struct, frozen=True):
+    """A scale group with its pool, both as just read, and their size bounds."""
+
+    pool: NodePool
+    group: ScaleGroup
+    whole: CceRange
+    within: CceRange
+
+    @property
+    def title(self) -> str:
+        """The description for messages: `pool-a/default`."""
+        return f"{self.pool.name or self.pool.id}/{self.group.name}"
+
+    @property
+    def size(self) -> int:
+        """The desired size of the group."""
+        return self.group.desired
+
+
+class CceContext(msgspec.Struct, frozen=True):
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
+
+    api: CceApi
+    settings: CceSettings
+    joined: Callable[[], tuple[Seen, ...]] | None = None
+
+    def site(self, group: str) -> Site:
+        """Return the current group; raises NotFound if pool or group are gone, Unknown if it cannot be decoded."""
+        uid, name = split(group)
+        pool = self.api.pool(uid)
+        if pool.error:
+            raise Unknown(f"node pool {uid}: {pool.error}", code="Shape")
+        found = pool.group(name)
+        if found is None:
+            raise NotFound(f"node pool {pool.name or uid} has no scale group {name}")
+        if found.error:
+            raise Unknown(f"{pool.name or uid}/{name}: {found.error}", code="Shape")
+        return Site(pool, found, pool_range(pool, self.settings), group_range(pool, found, self.settings))
+
+    def moved(self, group: str, site: Site) -> bool:
+        """Return whether the sizes have changed since they were read. Raises ProviderError.
+
+        Called immediately before a total is sent, because any request in between is time in which the sizes may change.
+        """
+        now = self.site(group)
+        return (now.pool.desired, now.size) != (site.pool.desired, site.size)
+
+    def check_cluster(self) -> None:
+        """Raise Conflict while the cluster accepts no change, InvalidRequest if waiting cannot resolve that.
+
+        A key without the permission to read the phase is not a reason to refuse."""
+        try:
+            phase = self.api.cluster_phase()
+        except Unauthorized:
+            return
+        text, passes = cluster_off(phase)
+        if text:
+            raise Conflict(text, code=phase) if passes else InvalidRequest(text, code=phase)
+
+
+def other_size(operation: Operation, site: Site) -> Failed:
+    """Return the failure for a size that was changed outside this operation."""
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{site.title} has the size {site.size}, but {planned} was planned")
+
+
+POLLS, LOOKS, SENT = "polls", "looks", "sent"
+STEP = "follow"
+FIRST, LONGEST, PATIENCE = 5.0, 60.0, 600.0
+_GROWS = 1.5
+# Polls before numbers that contradict the request are accepted, because they may lag behind. The same number of
+# polls applies before a pool with inconsistent numbers is given up: a minute of waiting loses nothing.
+ENOUGH_LOOKS, MANY_LOOKS = 5, 13
+
+
+def counted(data: Mapping[str, str], key: str) -> int:
+    """Return a count in the data; 0 if it cannot be read."""
+    text = data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
+
+
+def later(operation: Operation, note: str, step: str = STEP) -> InProgress:
+    """Return Pending with a growing delay of up to a minute."""
+    polls = counted(operation.status.data, POLLS)
+    return InProgress(round(_pause(polls), 1), step, {**operation.status.data, POLLS: str(polls + 1)}, note)
+
+
+def is_tired(operation: Operation, patience: float = PATIENCE) -> bool:
+    """Whether the polls so far took this many seconds. From then on the planner waits, with its own timer."""
+    return sum(_pause(number) for number in range(min(counted(operation.status.data, POLLS), 100))) >= patience
+
+
+def doubted(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> InProgress | None:
+    """Return Pending for another read of inconsistent numbers; None after enough polls."""
+    looks = counted(operation.status.data, LOOKS) + 1
+    if looks >= enough:
+        return None
+    return InProgress(FIRST, step, {**operation.status.data, LOOKS: str(looks)}, note)
+
+
+def _pause(number: int) -> float:
+    return float(min(LONGEST, FIRST * _GROWS ** min(number, 20)))
+
+
+class Least(msgspec.Struct, frozen=True):
+    """The existing nodes of the group and of its whole pool."""
+
+    group: int
+    pool: int
+
+
+def decrease_target(context: CceContext, operation: Operation) -> Outcome:
+    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError.
+
+    After the request was accepted, nothing more is sent."""
+    if operation.spec.to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
+    site = context.site(operation.spec.group)
+    if site.size <= operation.spec.to_size:
+        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
+    if SENT in operation.status.data:
+        reported = f"{site.title} still has the size {site.size} though CCE has taken {operation.spec.to_size}"
+        return doubted(operation, reported) or Failed("Unknown", reported)
+    if site.size != operation.spec.from_size:
+        return other_size(operation, site)
+    there = least(context, site)
+    if operation.spec.to_size < there.group:
+        raise InvalidRequest(f"{site.title}: {operation.spec.to_size} is below the {there.group} nodes that exist")
+    lower(context, site, operation.spec.to_size, there)
+    return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"})
+
+
+def take_back(context: CceContext, operation: Operation, site: Site, count: int) -> Failed | None:
+    """Lower the size by a number of nodes that were never created; None if it is done or nothing is left to lower.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
+    Raises ProviderError."""
+    if site.size > operation.spec.from_size:
+        return other_size(operation, site)
+    there = least(context, site)
+    goal = max(there.group, operation.spec.from_size - count)
+    if goal < site.size:
+        lower(context, site, goal, there)
+    return None
+
+
+def least(context: CceContext, site: Site) -> Least:
+    """Return how many nodes exist. Nodes being created count, although they may fail. Raises ProviderError."""
+    alive = _alive(context, site)
+    own = _own(alive, site)
+    return Least(max(site.group.existing, len(own)), max(site.pool.current, len(alive)))
+
+
+def members(context: CceContext, site: Site) -> tuple[CceNode, ...]:
+    """Return the group's nodes that are listed and not leaving, in any phase. Raises ProviderError."""
+    return _own(_alive(context, site), site)
+
+
+def _alive(context: CceContext, site: Site) -> tuple[CceNode, ...]:
+    listed = context.api.nodes()
+    if odd := [each.error for each in listed if each.error and each.pool in {"", site.pool.id}]:
+        raise Unknown(f"{site.title}: a node that may be of its pool cannot be understood: {odd[0]}", code="Shape")
+    return tuple(each for each in listed if each.pool == site.pool.id and not is_leaving(each))
+
+
+def _own(alive: tuple[CceNode, ...], site: Site) -> tuple[CceNode, ...]:
+    return tuple(each for each in alive if group_of(each, site.pool) == site.group)
+
+
+def lower(context: CceContext, site: Site, size: int, least: Least) -> None:
+    """Set a lower size of the group. The caller has verified that it is not below the group's nodes.
+
+    Raises Conflict if the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be
+    deleted, and ProviderError."""
+    if not is_settled(site.pool):
+        raise Conflict(f"{site.title}: its pool is at {site.pool.desired}, and its scale groups do not add up to that")
+    total = site.pool.desired - (site.size - size)
+    if total < least.pool:
+        raise InvalidRequest(f"{site.title}: {total} is below the {least.pool} nodes of its pool that exist")
+    context.check_cluster()
+    if context.moved(group_id(site.pool.id, site.group.name), site):
+        raise Conflict(f"{site.title} was changed meanwhile")
+    context.api.scale(site.pool.id, total, site.group.name, zero=total == 0)
+
 
 ANNOUNCE = "announce"
 BASE, TOTAL, WAS = "base", "total", "was"

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.huaweicloud.endpoints import Service, url_of
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.provider_ids import is_id, is_project
 from chalicelib.providers.settings_readers import (
     GroupForm,

@@ -9,7 +9,7 @@ from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_o
 from chalicelib.model.vendor_hosts import CCE_REGIONS, METADATA, METADATA_SERVICE, mistakes, refused
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network
 from chalicelib.providers.alicloud.endpoints import Service as AliService
-from chalicelib.providers.huaweicloud.endpoints import Service, url_of
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from tests.cases import each_row
 
 OWN = [

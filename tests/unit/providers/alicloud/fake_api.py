@@ -17,7 +17,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.models import (
+from chalicelib.providers.alicloud.decoding import (
     Accepted,
     CodeAndMessage,
     InstanceType,

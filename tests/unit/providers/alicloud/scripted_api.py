@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.client_factory import open_api
 from chalicelib.providers.alicloud.credentials import Sessions
+from chalicelib.providers.alicloud.provider import open_api
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.services import (

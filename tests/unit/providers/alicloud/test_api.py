@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.decoding import GroupsPage, TypesAnswer, decode
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.alicloud.responses import GroupsPage, TypesAnswer
 from chalicelib.providers.errors import (
     NotFound,
     ProviderError,

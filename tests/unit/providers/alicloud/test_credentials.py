@@ -12,8 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process
-from chalicelib.providers.alicloud.secret_format import parse_secret
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process, parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
 from infra.emulators.policy_permissions import FILES
 from tests.cases import each_row
@@ -250,7 +249,7 @@ def test_alicloud_session_cache_is_bounded() -> None:
     for number in range(1000):
         key = AlicloudCredential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
         assert sessions.get(str(number), number, lambda key=key: key) is key  # type: ignore[misc]
-    assert len(sessions._kept) <= 256
+    assert len(sessions._sessions) <= 256
 
 
 # -- role assumed with an OIDC token (RRSA)

@@ -7,8 +7,8 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.alicloud.models import TemplateOverride
-from chalicelib.providers.alicloud.pagination import MOVED
+from chalicelib.providers.alicloud.api import MOVED
+from chalicelib.providers.alicloud.decoding import TemplateOverride
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.providers.alicloud.models import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
-from chalicelib.providers.alicloud.template_tags import is_label_key, is_label_value, label_value, read_tags
+from chalicelib.providers.alicloud.decoding import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
+from chalicelib.providers.alicloud.node_template import is_label_key, is_label_value, label_value, read_tags
 from chalicelib.providers.errors import Unauthorized
 from tests.cases import each_row
 from tests.contract.suite.golden import assert_golden

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.alicloud.models import CodeAndMessage, ScalingActivity
-from chalicelib.providers.alicloud.scaling_activities import (
+from chalicelib.providers.alicloud.decoding import CodeAndMessage, ScalingActivity
+from chalicelib.providers.alicloud.node_groups import (
     created,
     failure,
     is_own,

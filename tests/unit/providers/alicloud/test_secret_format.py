@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.alicloud.secret_format import parse_secret
+from chalicelib.providers.alicloud.credentials import parse_secret
 from chalicelib.providers.errors import Transient, Unauthorized
 from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (

@@ -23,7 +23,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, 
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.models import (
+from chalicelib.providers.exoscale.decoding import (
     ExoscaleInstance,
     InstancePool,
     InstanceType,

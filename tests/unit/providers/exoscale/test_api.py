@@ -14,7 +14,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Ref
+from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Ref
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import (
     BEGUN,

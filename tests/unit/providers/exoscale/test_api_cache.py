@@ -11,7 +11,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import Quota
+from chalicelib.providers.exoscale.decoding import Quota
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import (
     MEDIUM,

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from chalicelib.providers.errors import ProviderError, Transient
 from chalicelib.providers.exoscale.decoding import (
+    InstancePool,
+    InstanceType,
+    Work,
     read_change,
     read_clusters,
     read_instances,
@@ -18,8 +21,7 @@ from chalicelib.providers.exoscale.decoding import (
     read_pools,
     read_quota,
 )
-from chalicelib.providers.exoscale.error_mapping import error_for, why
-from chalicelib.providers.exoscale.models import InstancePool, InstanceType, Work
+from chalicelib.providers.exoscale.error_mapping import error_for, work_error
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
@@ -127,4 +129,4 @@ def test_exoscale_decoding_every_refusal_is_a_provider_error(status: int, body: 
 
 @given(st.text(max_size=9), st.text(max_size=9), st.text(max_size=400))
 def test_exoscale_decoding_every_failed_operation_is_a_provider_error(state: str, reason: str, message: str) -> None:
-    assert len(why(Work(WORK, state, reason, message)).message) <= 300
+    assert len(work_error(Work(WORK, state, reason, message)).message) <= 300

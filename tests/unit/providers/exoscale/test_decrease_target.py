@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers import errors
-from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.decoding import Work
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     A,

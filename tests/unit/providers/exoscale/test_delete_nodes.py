@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
-from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.decoding import Work
 from tests.cases import each_row
 from tests.operations import new_operation
 from tests.unit.providers.exoscale.fake_api import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from chalicelib.providers import errors
-from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, why
-from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.decoding import Work
+from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, work_error
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
 
@@ -136,7 +136,7 @@ def test_exoscale_only_403_means_forbidden() -> None:
         status for status in (400, 401, 402, 403, 404, 500) if is_forbidden(error_for(answer(status, call=GET)))
     ] == [403]
     assert not is_forbidden(errors.Transient("x", code="403"))
-    assert not is_forbidden(why(Work("w", "failure", "forbidden")))
+    assert not is_forbidden(work_error(Work("w", "failure", "forbidden")))
 
 
 # -- failed operations
@@ -177,7 +177,7 @@ def test_exoscale_every_documented_failure_reason_has_a_class() -> None:
     ],
 )
 def test_exoscale_failed_operation_keeps_reason_and_message(reason: str, cls: str) -> None:
-    error = why(Work("e2047130", "failure", reason, "No\n capacity  left."))
+    error = work_error(Work("e2047130", "failure", reason, "No\n capacity  left."))
     assert (error.error_class, error.code) == (cls, reason)
     assert error.message == f"operation e2047130 ended as failure ({reason}): No capacity left."
 
@@ -194,7 +194,7 @@ def test_exoscale_failed_operation_keeps_reason_and_message(reason: str, cls: st
     ],
 )
 def test_exoscale_operation_failed_over_the_quota_says_so(reason: str, cls: str) -> None:
-    assert why(Work("w", "failure", reason, "Instance quota exceeded")).error_class == cls
+    assert work_error(Work("w", "failure", reason, "Instance quota exceeded")).error_class == cls
 
 
 def test_exoscale_timeout_and_silent_operation_are_unknown_and_not_retried_at_once() -> None:
@@ -205,9 +205,9 @@ def test_exoscale_timeout_and_silent_operation_are_unknown_and_not_retried_at_on
         (Work(), "unknown"),
         (Work("w", "exploded"), "exploded"),
     ):
-        error = why(work)
+        error = work_error(work)
         assert (error.error_class, error.code) == ("Unknown", code)
 
 
 def test_exoscale_long_message_is_truncated() -> None:
-    assert len(why(Work("w", "failure", "fault", "x" * 10_000)).message) <= 300
+    assert len(work_error(Work("w", "failure", "fault", "x" * 10_000)).message) <= 300

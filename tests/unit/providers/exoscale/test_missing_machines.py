@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.exoscale.models import Quota
+from chalicelib.providers.exoscale.decoding import Quota
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     A,

@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.exoscale.models import NO_SIZE, Manager, Quota, Ref
+from chalicelib.providers.exoscale.decoding import NO_SIZE, Manager, Quota, Ref
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.exoscale.models import ExoscaleTaint as Given
-from chalicelib.providers.exoscale.models import InstanceType, Ref
+from chalicelib.providers.exoscale.decoding import ExoscaleTaint as Given
+from chalicelib.providers.exoscale.decoding import InstanceType, Ref
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     MEDIUM,

@@ -24,7 +24,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import NO_SIZE
+from chalicelib.providers.exoscale.decoding import NO_SIZE
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     A,

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers import errors
-from chalicelib.providers.exoscale.models import Quota, Work
+from chalicelib.providers.exoscale.decoding import Quota, Work
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,

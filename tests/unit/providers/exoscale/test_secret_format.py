@@ -8,8 +8,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.secret_format import parse_secret
-from chalicelib.providers.exoscale.signing import ExoscaleCredential
+from chalicelib.providers.exoscale.credentials import ExoscaleCredential, parse_secret
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 

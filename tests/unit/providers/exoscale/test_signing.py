@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.signing import ExoscaleCredential, authorization, message, signed
+from chalicelib.providers.exoscale.credentials import ExoscaleCredential, authorization, message, signed
 from chalicelib.providers.http import VendorRequest
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET, POOL

@@ -8,8 +8,8 @@ from typing import Any
 
 from chalicelib.providers.base import Connection
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.credentials import Sessions
+from chalicelib.providers.huaweicloud.provider import open_api
 from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK

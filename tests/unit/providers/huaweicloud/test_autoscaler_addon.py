@@ -7,8 +7,8 @@ from typing import Any
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
-from chalicelib.providers.huaweicloud.autoscaler_addon import SWITCHES, Switches, find_rival
 from chalicelib.providers.huaweicloud.models import Addon
+from chalicelib.providers.huaweicloud.node_groups import SWITCHES, Switches, find_rival
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import FakeCceApi, seen, two, warnings
 

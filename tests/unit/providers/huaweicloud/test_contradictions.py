@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.providers.errors import Conflict
-from chalicelib.providers.huaweicloud.decoding_pools import read_pool
+from chalicelib.providers.huaweicloud.decoding import read_pool
 from chalicelib.providers.huaweicloud.models import NodePool
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (

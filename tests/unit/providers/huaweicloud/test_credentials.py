@@ -16,10 +16,8 @@ from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions
-from chalicelib.providers.huaweicloud.secret_format import parse_secret
+from chalicelib.providers.huaweicloud.credentials import Assumed, CceCredential, Sessions, parse_secret
 from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.signing import CceCredential
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,

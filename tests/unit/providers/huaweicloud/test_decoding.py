@@ -11,8 +11,7 @@ import pytest
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.decoding_pools import read_pool
-from chalicelib.providers.huaweicloud.json_fields import instant
+from chalicelib.providers.huaweicloud.decoding import instant, read_pool
 from chalicelib.providers.huaweicloud.models import (
     Autoscaling,
     CceCondition,

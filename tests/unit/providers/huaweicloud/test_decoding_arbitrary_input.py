@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unknown
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.decoding_pools import read_pool
+from chalicelib.providers.huaweicloud.decoding import read_pool
 from chalicelib.providers.huaweicloud.models import (
     NodePool,
 )

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from chalicelib.model.group import InstanceState
-from chalicelib.providers.huaweicloud.instance_states import NODE_STATES, cluster_off, failure, is_leaving, refusal
-from chalicelib.providers.huaweicloud.models import CceCondition, CceNode, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import (
+    NODE_STATES,
+    CceCondition,
+    CceNode,
+    NodePool,
+    ScaleGroup,
+    cluster_off,
+    failure,
+    is_leaving,
+    refusal,
+)
 from tests.cases import each_row
 
 

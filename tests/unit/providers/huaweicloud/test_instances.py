@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.huaweicloud.instances import MOST_PLACEHOLDERS
 from chalicelib.providers.huaweicloud.models import CceCondition, NodeTemplate
+from chalicelib.providers.huaweicloud.node_groups import MOST_PLACEHOLDERS
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ2,

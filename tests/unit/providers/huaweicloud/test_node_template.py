@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
 from chalicelib.providers.huaweicloud.models import CceTaint as Said
 from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
+from chalicelib.providers.huaweicloud.node_template import allocatable, max_pods
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApiGroup, FakeCceApi, seen
 

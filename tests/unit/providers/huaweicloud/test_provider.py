@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -59,8 +60,13 @@ def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
 
 
 def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> None:
-    users = [path.name for path in MODULES if "api.scale(" in path.read_text()]
-    assert users == ["decrease_target.py", "scale_up.py"]
+    users = [
+        f"{path.stem}.{definition.name}"
+        for path in MODULES
+        for definition in ast.parse(path.read_text()).body
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef) and "api.scale(" in ast.unparse(definition)
+    ]
+    assert users == ["scale_up.lower", "scale_up._ask"]
 
 
 def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:

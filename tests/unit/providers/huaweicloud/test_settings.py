@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.huaweicloud.endpoints import Service, url_of
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, parse_spec, read_settings
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.secret import Secret
 from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.huaweicloud.signing import (
+from chalicelib.providers.huaweicloud.api import scale_call
+from chalicelib.providers.huaweicloud.credentials import (
     CceCredential,
     canonical_path,
     canonical_query,
@@ -20,7 +21,6 @@ from chalicelib.providers.huaweicloud.signing import (
     signed,
     timestamp,
 )
-from chalicelib.providers.huaweicloud.write_requests import scale_call
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
 
