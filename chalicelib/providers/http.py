@@ -28,8 +28,7 @@ from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.net.time_limit import time_left
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
-from chalicelib.providers.http_statuses import class_for
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown, class_for
 
 T = TypeVar("T")
 

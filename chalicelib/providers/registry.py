@@ -6,17 +6,21 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NoReturn
 
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
 from chalicelib.model.vendor_hosts import mistakes as not_permitted
-from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.base import Connection, Observation, Provider
+from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.services import ProviderServices
-from chalicelib.providers.unavailable import UnavailableProvider
 
 
 def _clusterapi(connection: Connection) -> Provider:
@@ -166,3 +170,46 @@ def _built(name: str, connection: Connection) -> Provider:
         return build(name, connection)
     except OutscalerError as error:
         return UnavailableProvider(name, str(error).splitlines()[0])
+
+
+class UnavailableProvider:
+    """A provider whose every call fails. why: the reason in one line, safe to show."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self._name, self._why = name, why
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the policy."""
+        return self._name
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def scale_up(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def has_requested(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def delete_nodes(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def cancel_delete(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def decrease_target(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def poll(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidRequest(f"provider {self._name}: {self._why}", code="NotBuilt")

@@ -106,23 +106,17 @@ def test_top_of_each_package_says_what_is_elsewhere() -> None:
 DRAWERS = (
     "api",
     "decoding",
-    "decrease_target",
     "delete_nodes",
-    "error_mapping",
     "instances",
     "models",
     "node_groups",
     "node_template",
     "provider",
-    "provider_ids",
     "scale_up",
     "settings",
-    "signing",
 )
 #: (vendor, module that it does not have) -> why.
 WITHOUT_DRAWER = {
-    ("cherryservers", "signing"): "the vendor's requests carry a bearer token (api_token.py) and no signature",
-    ("clusterapi", "signing"): "requests go through the management cluster's client, which authenticates them",
     ("clusterapi", "decoding"): "objects of the Kubernetes API are decoded by the types in models.py alone",
 }
 

@@ -12,8 +12,8 @@ from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.models import ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import running
 from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSettings
-from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
+from chalicelib.providers.node_identity import Seen
 
 _TOKEN = 48  # digits; ESS accepts 64 characters
 

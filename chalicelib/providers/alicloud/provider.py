@@ -16,11 +16,10 @@ from chalicelib.providers.alicloud.decrease_target import decrease_target
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.alicloud.scale_up import has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
-from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import BaseProvider, ProviderActions
-from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
-from chalicelib.providers.joined_nodes import PermanentConflict
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.node_identity import nodes as cluster_nodes
 
 _STEPS = ProviderActions(
     scale_up=scale_up,

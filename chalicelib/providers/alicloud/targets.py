@@ -12,7 +12,7 @@ from chalicelib.providers.alicloud.models import ScalingInstance
 from chalicelib.providers.alicloud.provider_ids import handle_of, identify, is_placeholder, placeholder_group
 from chalicelib.providers.alicloud.size_bounds import LEAVING
 from chalicelib.providers.errors import InvalidRequest, NotFound
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 
 class AlicloudTargets(msgspec.Struct, frozen=True):

@@ -11,15 +11,27 @@ from urllib.parse import quote
 
 import msgspec
 
+from chalicelib import __version__
 from chalicelib.model.secret import Secret
+from chalicelib.providers.base import Connection
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.cherryservers.decoding import read_one
-from chalicelib.providers.cherryservers.error_mapping import denied
+from chalicelib.providers.cherryservers.decoding import (
+    TOTAL,
+    UnreadableServer,
+    denied,
+    error_for,
+    read_all,
+    read_one,
+    read_rows,
+    total_of,
+)
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
-from chalicelib.providers.cherryservers.pagination import TOTAL, read_all, total_of
-from chalicelib.providers.cherryservers.server_list import UnreadableServer, read_rows
+from chalicelib.providers.cherryservers.settings import PROVIDER, CherrySettings
+from chalicelib.providers.cherryservers.tokens import parse_api_token
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
@@ -180,3 +192,47 @@ class _Orders:
             return read_one(answer, CherryServer)
         except Unknown as error:  # a success that cannot be decoded: the server may have been bought
             raise Transient(error.message) from None
+
+
+AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
+PATIENCE = 6.0  # seconds that one provider object waits for the rate limit: a list, plans, and twenty orders
+
+
+def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
+    """Return the vendor's API for one pass, on one project.
+
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or contains
+    nothing usable (Unauthorized). The calls of all functions with one token share a rate limit and are spaced evenly:
+    "4 per second" applies to every second, including the first.
+    """
+    means, now = connection.means, connection.now
+    source = SecretSource(connection.read_secret, settings.credentials_secret, parse_api_token)
+
+    def key(of: str) -> str:
+        return f"cherryservers/{digest(source.current().reveal())}/{of}"
+
+    budget = CallBudget(means, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
+    rest = RestClient(
+        PROVIDER,
+        source,
+        sign=_signed,
+        secrets=lambda token: (token,),
+        explain=error_for,
+        budget=budget,
+        services=means,
+        now=now,
+    )
+    return CherryApi(rest, settings.root, project, TtlCache(means.cache, lambda: key("plans"), CherryPlan, now))
+
+
+def _signed(request: VendorRequest, secret: Secret) -> VendorRequest:
+    """Return the call with the token and the other headers that the vendor's clients send with every request."""
+    headers = {
+        "Authorization": f"Bearer {secret.reveal()}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "User-Agent": AGENT,
+    }
+    return VendorRequest(
+        request.method, request.url, request.headers | headers, request.params, request.body, request.safe
+    )

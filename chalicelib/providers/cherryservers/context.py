@@ -6,19 +6,19 @@ An error in them is an error of that call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
+from chalicelib.providers.cherryservers.decoding import UnreadableServer
 from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions
-from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.joined_servers import Lister
-from chalicelib.providers.cherryservers.server_list import UnreadableServer
+from chalicelib.providers.cherryservers.instances import Lister, ServerList
 from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds, CherrySettings
-from chalicelib.providers.cherryservers.token_source import Tokens
+from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
+from chalicelib.providers.services import Cache
 
 
 class CherryContext:
@@ -95,3 +95,34 @@ class CherryContext:
                 if each.may_be_of(definition, untagged=True):
                     raise Unknown(each.why)
         return ServerList(servers, self.gone.among(each.id for each in servers), odd)
+
+
+KEPT = 3600.0  # seconds
+_TRIES = 3
+
+
+class DeletedServers:
+    """The deleted servers of one project. now: epoch seconds."""
+
+    def __init__(self, cache: Cache, project: int, now: Callable[[], float]) -> None:
+        self._shelf, self._key, self._now = cache, f"cherryservers/deleted/{project}", now
+
+    def among(self, servers: Iterable[int]) -> frozenset[int]:
+        """Return those of the ids that Outscaler has deleted within the hour."""
+        return frozenset(int(each) for each in self._row().get(str(server) for server in servers))
+
+    def add(self, servers: Iterable[int]) -> None:
+        """Add ids to the row.
+
+        Other functions write the same row and the last write wins, so it is read again afterwards. An id that is still
+        lost counts as running until the list reports otherwise."""
+        missing = frozenset(servers)
+        for _ in range(_TRIES):
+            if not missing:
+                return
+            self._row().put({str(each): True for each in sorted(missing)}, known=KEPT, unknown=0.0)
+            missing -= self.among(missing)
+
+    def _row(self) -> TtlCache[bool]:
+        """Return the row, read each time to include writes by other functions."""
+        return TtlCache(self._shelf, lambda: self._key, bool, self._now)

@@ -8,7 +8,10 @@ a map of tags is read value by value, and any other value except null fails the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import UnionType
@@ -17,13 +20,24 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from chalicelib.net.json_repair import read_json
-from chalicelib.providers.errors import Transient, Unknown
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryRefusal, CherryServer
+from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.errors import (
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+    class_for,
+)
 from chalicelib.providers.http import VendorResponse
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 _DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
-_DECISIVE = "tags"  # of the item itself, not of its nested objects
+_TAGS_FIELD = "tags"  # of the item itself, not of its nested objects
 
 
 def read_one(response: VendorResponse, kind: type[S]) -> S:
@@ -66,7 +80,7 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
         try:
             found[name] = _value(value[name], hint, depth)
         except (msgspec.ValidationError, OverflowError):
-            if required or (name == _DECISIVE and depth == _DEEPEST):
+            if required or (name == _TAGS_FIELD and depth == _DEEPEST):
                 raise msgspec.ValidationError(f"its {name} cannot be read") from None
     return kind(**found)
 
@@ -111,3 +125,210 @@ def _texts(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise msgspec.ValidationError("no map")
     return {key: each if isinstance(each, str) else msgspec.json.encode(each).decode() for key, each in value.items()}
+
+
+_POOL_TAGS = (CLUSTER_TAG, POOL_TAG)
+
+
+class UnreadableServer(msgspec.Struct, frozen=True):
+    """A row that cannot be counted as a server.
+
+    tags: the decisive ones, a value of None is unreadable; None: no tags can be read. key: of the row's contents, so
+    that a row on two pages counts once."""
+
+    key: str
+    why: str
+    tags: dict[str, str | None] | None
+
+    def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
+        """Whether the row may be a server of that pool.
+
+        untagged: also accept a row without either tag, because a server that was just bought may have none."""
+        if self.tags is None:
+            return True
+        if untagged and not self.tags:
+            return True
+        wanted = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
+        return all(self.tags.get(name, "") in (None, text) for name, text in wanted.items())
+
+
+def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
+    """Return the servers of a page and its odd rows.
+
+    Raises Transient if it is not JSON, Unknown if it is not a list or none of its rows can be read."""
+    rows = decoded(response)
+    if not isinstance(rows, list):
+        raise Unknown(f"{response.call}: the answer is not a list")
+    found, problem = list[CherryServer | UnreadableServer](), None
+    for number, row in enumerate(rows):
+        try:
+            server = read_row(row, CherryServer, f"{response.call}: row {number}")
+        except Unknown as error:
+            problem = error
+            found.append(UnreadableServer(_key(row), error.message, _tags(row)))
+        else:
+            unclear = UnreadableServer(_key(row), f"server {server.id} has tags that are not strings", _tags(row))
+            found.append(unclear if None in (unclear.tags or {}).values() else server)
+    if problem is not None and all(isinstance(each, UnreadableServer) for each in found):
+        raise problem
+    return _each_once(found, rows)
+
+
+def _each_once(found: list[CherryServer | UnreadableServer], rows: list[Any]) -> list[CherryServer | UnreadableServer]:
+    """Replace differing rows with the same id by odd rows."""
+    keys: dict[int, set[str]] = {}
+    times = Counter(each.id for each in found if isinstance(each, CherryServer))
+    for each, row in zip(found, rows, strict=True):
+        if isinstance(each, CherryServer) and times[each.id] > 1:
+            keys.setdefault(each.id, set()).add(_key(row))
+    return [
+        UnreadableServer(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
+        if isinstance(each, CherryServer) and len(keys.get(each.id, ())) > 1
+        else each
+        for each, row in zip(found, rows, strict=True)
+    ]
+
+
+def _tags(row: Any) -> dict[str, str | None] | None:
+    said = row.get("tags") if isinstance(row, Mapping) else 0
+    if said in (None, [], ""):
+        return {}
+    if not isinstance(said, Mapping):
+        return None
+    return {name: _text(said[name]) for name in _POOL_TAGS if name in said}
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, or a number as written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _key(row: Any) -> str:
+    return hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()
+
+
+T = TypeVar("T")
+
+TOTAL = "x-total-count"
+MOVED = "ListMoved"  # code for a list that changes while it is read
+_MOST_PAGES = 200
+_MOST_DIGITS = 9
+
+Page = tuple[int | None, list[T]]  # (total, None if not reported; items on this page)
+
+
+def total_of(call: str, header: str | None) -> int | None:
+    """Return the total in the header; None if there is none. Raises Transient if it is not a number."""
+    if header is None:
+        return None
+    text = header.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise Transient(f"{call}: the number of rows is not to be read", code=MOVED)
+    return int(text)
+
+
+def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
+    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on.
+
+    Raises what `page` raises, and Transient for an inconsistent list.
+    """
+    totals, found = set[int](), list[T]()
+    for _ in range(2):
+        totals, found = _pages(page, identity)
+        if len(totals) <= 1 and len(found) >= min(totals, default=0):
+            return tuple(found)
+    raise Transient(f"{what}: {len(found)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+
+
+def _pages(page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[set[int], list[T]]:
+    found: dict[object, T] = {}
+    totals, rows = set[int](), 0
+    for _ in range(_MOST_PAGES):
+        total, things = page(rows)
+        rows, before = rows + len(things), len(found)
+        totals |= set() if total is None else {total}
+        found.update((identity(thing), thing) for thing in things)
+        if not things or (len(found) == before if total is None else rows >= total):
+            break
+    return totals, list(found.values())
+
+
+class CherryErrorRow(msgspec.Struct, frozen=True):
+    """statuses: empty for all. words: a pattern that the message must contain; empty for any. orders: only for
+    purchases."""
+
+    cls: type[ProviderError]
+    statuses: range | frozenset[int] = frozenset()
+    words: str = ""
+    orders: bool = False
+
+    def fits(self, status: int, text: str, *, order: bool) -> bool:
+        """Whether this row matches the response."""
+        if (self.statuses and status not in self.statuses) or (self.orders and not order):
+            return False
+        return not self.words or re.search(self.words, text, re.IGNORECASE) is not None
+
+
+_MONEY = r"\b(credits?|balance|funds|quotas?|limits?)\b"
+_GOODS = r"\b(plans?|regions?|stock)\b"
+
+# The first matching row decides; without one, the status does.
+TABLE: tuple[CherryErrorRow, ...] = (
+    CherryErrorRow(Unauthorized, frozenset({401, 403})),
+    CherryErrorRow(Throttled, frozenset({429})),
+    CherryErrorRow(Transient, range(500, 600)),
+    CherryErrorRow(QuotaExceeded, frozenset({402})),
+    CherryErrorRow(QuotaExceeded, range(400, 500), _MONEY, orders=True),
+    CherryErrorRow(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
+)
+
+# Parts of an order that must not appear in an error: cloud-init in base64, and a bootstrap token.
+_SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+
+
+def error_for(response: VendorResponse) -> ProviderError:
+    """Return the error of a response with status 300 or above: `METHOD host/path: status message`."""
+    text, order = _said(response), response.call.startswith("POST ")
+    row = next((row for row in TABLE if row.fits(response.status, text, order=order)), None)
+    cls = row.cls if row else class_for(response.status)
+    if not text and 300 <= response.status < 400:
+        text = "it points to another host, to which the token is not sent"
+    return cls(f"{response.call}: {response.status} {text}".rstrip(), code=str(response.status))
+
+
+def denied(response: VendorResponse) -> ProviderError | None:
+    """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
+    success.
+
+    It does not contain the vendor's message, because echoes of the token are removed only from errors with an error
+    status."""
+    try:
+        refusal = read_one(response, CherryRefusal)
+    except ProviderError:
+        return None
+    if refusal.code < 400 and not (refusal.error or refusal.errors):
+        return None
+    with suppress(ProviderError):
+        read_one(response, CherryServer)
+        return None
+    code = refusal.code if 400 <= refusal.code < 600 else 0
+    cls = type(error_for(msgspec.structs.replace(response, status=code))) if code else Unknown
+    return cls(
+        f"{response.call}: {response.status}, but its body is an error {code or ''}".rstrip(), code=str(code or "")
+    )
+
+
+def _said(response: VendorResponse) -> str:
+    """Return the vendor's text: `message`, then `errors`, then `error`.
+
+    Any other body is of unknown origin and is only described."""
+    try:
+        refusal = read_one(response, CherryRefusal)
+    except ProviderError:
+        refusal = CherryRefusal()
+    text = refusal.message or "; ".join(refusal.errors) or refusal.error
+    if not text and response.body.strip():
+        return f"({response.described})"
+    return " ".join(_SENT.sub("…", text).split())

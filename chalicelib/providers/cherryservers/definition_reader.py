@@ -7,15 +7,23 @@ upstream silently ignores (a project set for one pool) is refused here.
 
 from __future__ import annotations
 
+import base64
+import difflib
 import re
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import place_of
-from chalicelib.providers.cherryservers import cloud_init
-from chalicelib.providers.cherryservers.config_sections import ConfiguredValue, Written, from_gcfg, from_mapping
-from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostname, letters_for
-from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.pool_definition import (
+    DEFAULT_PATTERN,
+    Definition,
+    check,
+    hostname,
+    letters_for,
+    needs_token,
+)
 from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, CherrySettings, cluster_name
 
 __all__ = ["Definition", "Definitions", "mistakes", "read_definitions"]
@@ -115,9 +123,9 @@ class Definitions:
     def _check(self, definition: Definition) -> None:
         """Check everything that creating or finding a server needs, before one is bought."""
         hostname(definition, letters_for(definition.pool))
-        cloud_init.check(definition)
+        check(definition)
         bootstrap = self._settings.bootstrap
-        if cloud_init.needs_token(definition) and not (bootstrap.create or bootstrap.secret):
+        if needs_token(definition) and not (bootstrap.create or bootstrap.secret):
             raise BadInput(
                 f"{PLACE}.bootstrapTokenSecret",
                 f"is missing, and the cloudinit of pool {definition.pool} asks for a bootstrap token",
@@ -224,3 +232,257 @@ def _project(default: Written, settings: CherrySettings) -> int:
 def _cluster_name(default: Written, settings: CherrySettings) -> str:
     said = _last(default, "cluster-name")
     return settings.cluster_name or (cluster_name(said.text, said.place) if said else "")
+
+
+_HEADER = re.compile(r'\[[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:"((?:[^"\\]|\\.)*)")?[ \t]*\][ \t]*(?:[;#].*)?\Z')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)[ \t]*(=|[;#]|\Z)")
+_SUB_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
+_BLANKS = " \t"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One `key = value`. key: in lower case; value None: the key has no `=`."""
+
+    key: str
+    value: str | None
+    line: int
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One header and its entries. name: in lower case; sub None: without a sub-section."""
+
+    name: str
+    sub: str | None
+    line: int
+    entries: tuple[Entry, ...]
+
+
+def parse_gcfg(text: str, place: str) -> tuple[Section, ...]:
+    """Return the file's sections in order, without merging equal ones. Raises BadInput naming `place` and the line."""
+    lines = _Lines(text.removeprefix("\ufeff"), place)
+    found: list[tuple[Section, list[Entry]]] = []
+    while (line := lines.next()) is not None:
+        written, number = line.lstrip(_BLANKS), lines.number
+        if not written or written[0] in ";#":
+            continue
+        if written[0] == "[":
+            found.append((_header(written, number, lines), []))
+        elif not found:
+            raise lines.bad(number, "is before the first section", 'begin with [Global] or [nodegroupdef "name"]')
+        else:
+            found[-1][1].append(_entry(written, number, lines))
+    return tuple(msgspec.structs.replace(section, entries=tuple(entries)) for section, entries in found)
+
+
+class _Lines:
+    """An iterator over the lines, from which a value can take continuation lines."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._lines, self._place, self.number = text.split("\n"), place, 0
+
+    def next(self) -> str | None:
+        """Return the next line without its end; None at the end of the file."""
+        if self.number == len(self._lines):
+            return None
+        self.number += 1
+        line = self._lines[self.number - 1].replace("\r", "")
+        if "\0" in line:
+            raise self.bad(self.number, "contains a zero byte", "save the file as plain text")
+        return line
+
+    def bad(self, number: int, problem: str, remedy: str) -> BadInput:
+        """Return the error for a line."""
+        return BadInput(f"{self._place}: line {number}", problem, remedy)
+
+
+def _header(line: str, number: int, lines: _Lines) -> Section:
+    match = _HEADER.match(line)
+    if match is None or match[2] == "" or any(each not in '\\"' for each in _SUB_ESCAPE.findall(match[2] or "")):
+        raise lines.bad(
+            number, "is not a section's header", 'write [Global] or [nodegroupdef "name"] on a line of its own'
+        )
+    sub = None if match[2] is None else _SUB_ESCAPE.sub(r"\1", match[2])
+    return Section(match[1].lower(), sub, number, ())
+
+
+def _entry(line: str, number: int, lines: _Lines) -> Entry:
+    match = _KEY.match(line)
+    if match is None:
+        raise lines.bad(
+            number,
+            "is neither a section's header nor key=value",
+            "write a value on one line, such as base64 without breaks",
+        )
+    value = _value(line[match.end() :], number, lines) if match[2] == "=" else None
+    return Entry(match[1].lower(), value, number)
+
+
+def _value(rest: str, number: int, lines: _Lines) -> str:
+    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks.
+
+    A trailing backslash continues the value on the next line."""
+    kept: list[str] = []
+    end, quoted, at = 0, False, 0  # end: position after the last character that is not a surrounding blank
+    rest = rest.lstrip(_BLANKS)
+    while True:
+        if at == len(rest):
+            if quoted:
+                raise lines.bad(number, "has a quote that is not closed", 'close it with ", or write \\" for one')
+            return "".join(kept[:end])
+        letter = rest[at]
+        at += 1
+        if letter == '"':
+            quoted = not quoted
+            end = len(kept)
+        elif letter == "\\":
+            if at == len(rest) and not quoted:
+                rest, at = lines.next() or "", 0
+                continue
+            escape = rest[at : at + 1]
+            if escape not in _ESCAPES:
+                raise lines.bad(number, "contains an invalid escape", "write \\\\ for a backslash")
+            kept.append(_ESCAPES[escape])
+            at, end = at + 1, len(kept)
+        elif not quoted and letter in ";#":
+            at = len(rest)
+        else:
+            kept.append(letter)
+            end = len(kept) if quoted or letter not in _BLANKS else end
+
+
+LISTS = frozenset({"ssh-key-ids"})
+FLAGS = frozenset({"spot-market"})
+KEYS: Mapping[str, str] = {
+    "cluster-name": "clusterName",
+    "project-id": "projectId",
+    "api-server-endpoint": "apiServerEndpoint",
+    "region": "region",
+    "plan": "plan",
+    "os": "os",
+    "ssh-key-ids": "sshKeyIds",
+    "cloudinit": "cloudinit",
+    "hostname-pattern": "hostnamePattern",
+    "os-partition-size": "osPartitionSize",
+    "spot-market": "spotMarket",
+    "cpu-override": "cpuOverride",
+}
+"""Upstream's keys and the last two of ours; their names in nodeGroupDefs."""
+CLOUD_INIT = "cloudInit"
+"""cloudinit in nodeGroupDefs as plain text, without base64."""
+
+_GLOBAL, _DEFS = "global", "nodegroupdef"
+# the spelling in upstream's README
+_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}
+_LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
+
+
+class ConfiguredValue(msgspec.Struct, frozen=True):
+    """One value and its place."""
+
+    text: str
+    place: str
+
+
+class Written(msgspec.Struct, frozen=True):
+    """The section of one pool. said: key -> values, several for a list; an empty tuple: explicitly none."""
+
+    place: str
+    said: dict[str, tuple[ConfiguredValue, ...]]
+
+
+def from_gcfg(text: str, place: str) -> dict[str, Written]:
+    """Return pool -> section from upstream's file. Raises BadInput.
+
+    [Global] is the default unless a section has the default's name; it is then ignored."""
+    found: dict[str, Written] = {}
+    common: Written | None = None
+    for section in parse_gcfg(text, place):
+        where = f"{place}: line {section.line}"
+        if section.name == _GLOBAL and section.sub is None:
+            common = _read(section, common, place)
+        elif section.name == _DEFS:
+            found[section.sub or ""] = _read(section, found.get(section.sub or ""), place)
+        else:
+            raise BadInput(
+                where,
+                f"there is no section {_named(section.name)}",
+                'the sections are [Global] and [nodegroupdef "name"]',
+            )
+    return found if common is None else {DEFAULT: common, **found}
+
+
+def _read(section: Section, before: Written | None, place: str) -> Written:
+    """Merge a section into the earlier ones of the same name: a later value replaces, lists are joined."""
+    title = section.name if section.sub is None else f'{section.name} "{section.sub}"'
+    said = dict(before.said) if before else {}
+    for entry in section.entries:
+        where = f"{place}: line {entry.line}"
+        if entry.key not in KEYS:
+            raise _unknown(where, entry.key, KEYS)
+        if entry.value is None:
+            if entry.key not in LISTS | FLAGS:
+                raise BadInput(where, f"{entry.key} has no value", f"write {entry.key}=…, or take the line out")
+            said[entry.key] = (ConfiguredValue("true", where),) if entry.key in FLAGS else ()
+        else:
+            earlier = said.get(entry.key, ()) if entry.key in LISTS else ()
+            said[entry.key] = (*earlier, ConfiguredValue(entry.value, where))
+    return Written(before.place if before else f"{place}: [{title}]", said)
+
+
+def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, Written]:
+    """Return pool -> section from nodeGroupDefs in JSON; cloudInit becomes cloudinit. Raises BadInput."""
+    try:
+        pools = msgspec.json.decode(text, type=dict[str, dict[str, _Value]])
+    except msgspec.MsgspecError:
+        raise BadInput(
+            place,
+            "is not a mapping of pools to keys and values",
+            "write it like {default: {region: …, plan: …, os: …}, pool2: {plan: …}}",
+        ) from None
+    names = {camel: key for key, camel in KEYS.items()} | {CLOUD_INIT: "cloudinit"}
+    found = {}
+    for pool, values in pools.items():
+        below = f"{place}.{pool}"
+        said: dict[str, tuple[ConfiguredValue, ...]] = {}
+        for camel, value in values.items():
+            where = f"{below}.{camel}"
+            if camel not in names:
+                raise _unknown(where, camel, names)
+            key = names[camel]
+            if key in said:
+                raise BadInput(where, "conflicts with cloudinit", "keep one of the two")
+            if isinstance(value, list) and key not in LISTS:
+                raise BadInput(where, "is a list", "write one value")
+            each = value if isinstance(value, list) else [value]
+            texts = tuple(ConfiguredValue(_text(one), where) for one in each if one is not None)
+            said[key] = _encoded(texts) if camel == CLOUD_INIT else texts
+        found[pool] = Written(below, said)
+    return found
+
+
+_Value = str | bool | int | None | list[str | int]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _encoded(texts: tuple[ConfiguredValue, ...]) -> tuple[ConfiguredValue, ...]:
+    return tuple(ConfiguredValue(base64.b64encode(said.text.encode()).decode(), said.place) for said in texts)
+
+
+def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:
+    if key in _API_SERVER:
+        return BadInput(where, f"there is no key {key}", f"upstream's README means {_API_SERVER[key]}; write that")
+    near = difflib.get_close_matches(key, known, n=1)
+    return BadInput(
+        where,
+        f"there is no key {_named(key)}",
+        f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}",
+    )
+
+
+def _named(key: str) -> str:
+    """Return a name that is safe to show: part of a value that was broken over two lines may look like a key."""
+    return key if _LIKE_A_KEY.match(key) else "of that name"

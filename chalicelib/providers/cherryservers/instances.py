@@ -6,15 +6,20 @@ matter. Sizes are counted from every new list, without leaving servers.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from chalicelib.model.group import InstanceState
-from chalicelib.providers.cherryservers.instance_states import ServerState, is_leaving, server_state
-from chalicelib.providers.cherryservers.models import CherryServer
+import msgspec
+
+from chalicelib.model.group import InstanceError, InstanceState
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.providers.cherryservers.decoding import UnreadableServer
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
-from chalicelib.providers.cherryservers.server_list import UnreadableServer
+from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
 
 
 class ServerList:
@@ -76,3 +81,214 @@ class ServerList:
 def belongs(server: CherryServer, definition: Definition) -> bool:
     """Whether the server has both tags of the pool."""
     return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
+
+
+SCHEME = "cherryservers://"
+
+_ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
+
+
+def parse(provider_id: str) -> int | None:
+    """Return the server's id in a node's providerID, with or without the scheme; None if it is empty or anything
+    else."""
+    text = provider_id.removeprefix(SCHEME)
+    return int(text) if _ID.match(text) else None
+
+
+def likely(provider_id: str) -> int | None:
+    """Return the server's id in a text that resembles a providerID of this vendor (capitals, a path, blanks) but is
+    invalid."""
+    text = provider_id.strip()
+    return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
+
+
+def spell(server: int) -> str:
+    """Return the providerID that a server's node will have."""
+    return f"{SCHEME}{server}"
+
+
+def id_of(target: RemovalTarget) -> int | None:
+    """Return the server that a target names by its handle or its provider id; None if neither does."""
+    return parse(target.handle) or parse(target.instance)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two host names are equal in DNS and in Kubernetes, which writes them in lower case."""
+    return bool(one) and one.casefold() == other.casefold()
+
+
+FAILED = "failed deployment"
+
+# State, the required status (empty for any), and the instance state. The first matching row applies. The
+# vocabularies were collected from the vendor's clients; words that occur in none of them are reported.
+_ROWS: tuple[tuple[str, str, InstanceState], ...] = (
+    ("terminating", "", InstanceState.DELETING),
+    ("", "terminating", InstanceState.DELETING),
+    ("", FAILED, InstanceState.CREATING),
+    ("pending", "", InstanceState.CREATING),
+    ("provisioning", "", InstanceState.CREATING),
+    ("", "deploying", InstanceState.CREATING),
+    ("inactive", "", InstanceState.RUNNING),
+    ("", "rescue mode", InstanceState.RUNNING),
+    ("active", "deployed", InstanceState.RUNNING),
+    ("active", "allocated", InstanceState.RUNNING),
+)
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    """The state of a server; doubt: the unknown words, empty if all are known."""
+
+    state: InstanceState
+    error: InstanceError | None = None
+    doubt: str = ""
+
+
+def server_state(server: CherryServer) -> ServerState:
+    """Return the state for a state and status.
+
+    Unknown words count as running: a word alone must not cause a deletion or a purchase."""
+    state, status = _word(server.state), _word(server.status)
+    for wanted_state, wanted_status, means in _ROWS:
+        if wanted_state in ("", state) and wanted_status in ("", status):
+            return ServerState(
+                means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None
+            )
+    if state == "active" and not status:
+        return ServerState(InstanceState.RUNNING)  # a row without a status, as in older responses
+    return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
+
+
+def is_leaving(server: CherryServer) -> bool:
+    """Whether the vendor is deleting the server."""
+    return server_state(server).state is InstanceState.DELETING
+
+
+def doubts(servers: Iterable[CherryServer]) -> dict[str, CherryServer]:
+    """Return each unknown word once, with the first server that has it."""
+    found: dict[str, CherryServer] = {}
+    for server in servers:
+        if doubt := server_state(server).doubt:
+            found.setdefault(doubt, server)
+    return found
+
+
+def _failure(server: CherryServer) -> InstanceError:
+    return InstanceError("Unknown", FAILED, f"server {server.id}: its deployment has failed")
+
+
+def _word(text: str) -> str:
+    return text.strip().casefold()
+
+
+def identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
+    """Return the nodes by the server's number."""
+    bearing = {
+        each.hostname.casefold(): each.id
+        for each in servers.by_id.values()
+        if not servers.leaves(each) and servers.is_only(each.hostname)
+    }
+
+    def claimed(node: N) -> tuple[int, ...]:
+        number = parse(node.provider_id) if node.provider_id else bearing.get(node.name.casefold())
+        return () if number is None else (number,)
+
+    def hinted(node: N) -> tuple[int, ...]:
+        found = (likely(node.provider_id), bearing.get(node.name.casefold()))
+        return tuple(number for number in found if number is not None)
+
+    return Identity(nodes, claimed, hinted)
+
+
+class Matching:
+    """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
+
+    def __init__(self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]) -> None:
+        self._labels = tuple(controller_labels)
+        nodes = tuple(nodes)
+        self._identity = identify(nodes, servers)
+        self._names = {node.name.casefold() for node in nodes}
+        self._roll = servers
+
+    def node_of(self, server: CherryServer) -> Node | None:
+        """Return the node of a server; None if it has not joined or its node is ambiguous."""
+        return self._identity.node_of(server.id)
+
+    def claimants(self, server: CherryServer) -> tuple[str, ...]:
+        """Return the nodes that claim a server whose node is ambiguous."""
+        return self._identity.claimants(server.id)
+
+    def controls(self, server: CherryServer) -> bool:
+        """Whether the server is a control plane node."""
+        node = self.node_of(server)
+        return node is not None and any(label in node.labels for label in self._labels)
+
+    def name_of(self, server: CherryServer) -> str:
+        """Return the name of its node, or the name that its node will have; empty if that would be ambiguous."""
+        node = self.node_of(server)
+        if node is not None:
+            return node.name
+        free = self._roll.is_only(server.hostname) and server.hostname.casefold() not in self._names
+        return server.hostname if free else ""
+
+    def spell(self, server: CherryServer) -> str:
+        """Return the provider id of a server in the form that its node uses or will use."""
+        node = self.node_of(server)
+        return node.provider_id if node is not None and node.provider_id else spell(server.id)
+
+
+Lister = Callable[[str], tuple[Seen, ...]]
+
+
+def lister(kube: KubeLists) -> Lister:
+    """Return a function: label selector ("" for all) -> the nodes. It raises Transient if they cannot be read."""
+    return lambda selector: nodes(kube, selector)
+
+
+def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> None:
+    """Raise Final if one of the servers is a node by now.
+
+    Without access to the cluster this cannot be checked; the caller has already checked by name
+    (operations/steps/delete_instances.py)."""
+    if listed is None:
+        return
+    seen = listed("")
+    refuse_joined(f"{node.name} (server {server.id})" for server in servers for node in seen if _is_of(node, server))
+
+
+def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
+    """Return the servers that are nodes with one of these labels: they are control plane nodes and belong to no
+    pool."""
+    if listed is None:
+        return frozenset()
+    seen = [node for label in labels for node in listed(label) if label in node.labels]
+    return frozenset(server.id for server in servers if any(_is_of(node, server) for node in seen))
+
+
+def check_nodes(
+    listed: Lister | None, operation: Operation, roll: ServerList, servers: Mapping[int, CherryServer]
+) -> None:
+    """Raise Final unless every server is still, without doubt, the node that was planned.
+
+    servers: those to be deleted, by number. Without access to the cluster this cannot be checked."""
+    if listed is None:
+        return
+    seen = listed("")
+    identity = identify(seen, roll)
+
+    def among(target: RemovalTarget) -> int | None:
+        number = id_of(target)
+        if number is None:
+            number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
+        return number if number in servers else None
+
+    refuse_changed(operation.spec.targets, among, identity, seen)
+
+
+def _is_of(node: Seen, server: CherryServer) -> bool:
+    """Whether the server has become this node: by id, or by name if the node has no providerID yet.
+
+    A node of another cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
+    number = parse(node.provider_id)
+    if number is not None:
+        return number == server.id
+    return likely(node.provider_id) == server.id or alike(node.name, server.hostname)

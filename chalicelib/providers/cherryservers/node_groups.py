@@ -13,16 +13,12 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.cloud_init import labels_pool
 from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.definition_reader import Definition
-from chalicelib.providers.cherryservers.instance_states import doubts
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
-from chalicelib.providers.cherryservers.node_matching import Matching
-from chalicelib.providers.cherryservers.node_template import POOL_LABEL, make_template
-from chalicelib.providers.cherryservers.plans import hourly
-from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
+from chalicelib.providers.cherryservers.instances import Matching, ServerList, doubts
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryPlan, CherryServer
+from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template
+from chalicelib.providers.cherryservers.pool_definition import labels_pool
 from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 

@@ -22,14 +22,11 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.create_servers import Script, on_stock, script_for, send
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.joined_servers import controllers
+from chalicelib.providers.cherryservers.instances import ServerList, controllers
 from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.purchase_progress import Progress, read
-from chalicelib.providers.cherryservers.server_requests import Order
+from chalicelib.providers.cherryservers.orders import Order, Progress, Script, on_stock, read, script_for, send
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
-from chalicelib.providers.joined_nodes import PermanentConflict
+from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.rate_limit import OWN_PACE
 
 UNTOLD, STEP = "announce", "create"  # step before the first order is sent, and step from then on
@@ -295,3 +292,22 @@ def _facts(operation: Operation, created: int) -> dict[str, str | int]:
         "created": created,
         "asked": operation.spec.to_size - operation.spec.from_size,
     }
+
+
+def decrease_target(context: CherryContext, operation: Operation) -> Outcome:
+    """A pool has no size apart from its machines: it is no larger than to_size, or it cannot be made so without
+    deleting one (D18). Machines that never joined are discarded by name."""
+    if not 0 <= operation.spec.to_size < operation.spec.from_size:
+        raise InvalidRequest(
+            f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} "
+            "does not decrease the size"
+        )
+    context.bounds(operation.spec.group)
+    definition = context.definition(operation.spec.group)
+    size = len(context.roll(definition).crew(definition))
+    if size <= operation.spec.to_size:
+        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
+    raise InvalidRequest(
+        f"{operation.spec.group}: its size is the {size} servers it has, so for {operation.spec.to_size} one "
+        "would have to be deleted"
+    )

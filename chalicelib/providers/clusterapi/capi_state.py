@@ -13,9 +13,16 @@ import msgspec
 
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.clusterapi.annotations import REVISION
 from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, CapiApi, decode
-from chalicelib.providers.clusterapi.cluster_object import CapiCluster, paused, topology_replicas
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Metadata
+from chalicelib.providers.clusterapi.models import (
+    CapiCluster,
+    CapiMachine,
+    CapiResource,
+    Metadata,
+    paused,
+    topology_replicas,
+)
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster)
@@ -128,3 +135,121 @@ def _name(item: msgspec.Raw) -> str:
     except MALFORMED:
         return ""
     return f"{metadata.namespace}/{metadata.name}"
+
+
+def controller(metadata: Metadata, kind: str) -> str:
+    """Return the UID of the owner of that kind that controls the object, empty if there is none."""
+    for owner in metadata.owner_references or ():
+        if owner.kind == kind and owner.controller:
+            return owner.uid
+    return ""
+
+
+def has_deployment(machine_set: CapiResource) -> bool:
+    """Whether a MachineDeployment owns the set.
+
+    Such a set is never a node group itself, even if its MachineDeployment is filtered out or gone, because the two
+    would be resized against each other."""
+    return any(owner.kind == DEPLOYMENT and owner.name for owner in machine_set.metadata.owner_references or ())
+
+
+def sets_of(uid: str, machine_sets: Iterable[CapiResource]) -> tuple[CapiResource, ...]:
+    """Return the MachineSets that a MachineDeployment controls."""
+    return tuple(each for each in machine_sets if controller(each.metadata, DEPLOYMENT) == uid)
+
+
+def by_deployment(machine_sets: Iterable[CapiResource]) -> dict[str, list[CapiResource]]:
+    """Return MachineDeployment UID -> the MachineSets that it controls."""
+    found: dict[str, list[CapiResource]] = {}
+    for each in machine_sets:
+        if uid := controller(each.metadata, DEPLOYMENT):
+            found.setdefault(uid, []).append(each)
+    return found
+
+
+def group_uids(machine_sets: Iterable[CapiResource]) -> dict[str, str]:
+    """Return MachineSet UID -> UID of the resource that its Machines belong to: its MachineDeployment, or itself."""
+    return {each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid for each in machine_sets}
+
+
+def by_group(
+    machines: Iterable[CapiMachine], machine_sets: Iterable[CapiResource], pools: Iterable[CapiResource] = ()
+) -> dict[str, list[CapiMachine]]:
+    """Return resource UID -> its Machines, sorted by name.
+
+    Machines without that chain (control plane, stand-alone) belong to no group."""
+    owners = group_uids(machine_sets)
+    pool_uids = {each.metadata.uid for each in pools}
+    groups: dict[str, list[CapiMachine]] = {}
+    for machine in sorted(machines, key=lambda each: each.metadata.name):
+        pool = controller(machine.metadata, POOL)
+        if uid := owners.get(controller(machine.metadata, SET)) or (pool if pool in pool_uids else ""):
+            groups.setdefault(uid, []).append(machine)
+    return groups
+
+
+ON_DELETE = "OnDelete"
+
+
+class Restraint(msgspec.Struct, frozen=True):
+    """What must not be removed now. group: why nothing may be, empty if something may. only: UID of the MachineSet
+    whose Machines may be removed, empty for all; others: why those of the other sets may not."""
+
+    group: str = ""
+    only: str = ""
+    others: str = ""
+
+
+def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> Restraint:
+    """Apply the table above to a deployment and the MachineSets that it controls."""
+    reason = rolling_out(deployment, machine_sets)
+    if not reason or deployment.strategy != ON_DELETE:
+        return Restraint(reason)
+    only = gives_way(DEPLOYMENT, deployment, machine_sets)
+    if only is None:
+        return Restraint(reason)
+    return Restraint(only=only.metadata.uid, others=f"MachineSet {only.metadata.name} would become smaller: {reason}")
+
+
+def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> str:
+    """Return why removals must wait, empty if they need not. machine_sets: those the deployment controls.
+
+    A set without a revision is ignored. A revision that is not a number makes the latest one unknown, so removals wait.
+    """
+    on_delete = deployment.strategy == ON_DELETE
+    if deployment.is_true("RollingOut") and not on_delete:
+        return "the MachineDeployment is rolling out"
+    revisions: dict[str, int] = {}
+    by_name = {each.metadata.name: each for each in machine_sets}
+    for name, each in sorted(by_name.items()):
+        text = each.annotations.get(REVISION)
+        if text is None:
+            continue
+        if not text.isascii() or not text.isdigit():
+            return f"MachineSet {name} has the revision {text!r}, so the latest is not known"
+        revisions[name] = int(text)
+    latest = max(revisions.values(), default=0)
+    there = [name for name in revisions if by_name[name].desired_or_present > 0]
+    older = [name for name in there if revisions[name] != latest]
+    if not older or (on_delete and len(there) == 1):
+        return ""
+    waits = "; its strategy is OnDelete, so they must be deleted manually" if on_delete else ""
+    rests = "; it is paused (spec.paused), so they stay" if deployment.spec.paused else waits
+    return f"MachineSet {older[0]} of an earlier revision still has machines{rests}"
+
+
+def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiResource]) -> CapiResource | None:
+    """Return the one MachineSet that is scaled down with the resource, None if it is uncertain."""
+    if kind != DEPLOYMENT:
+        return resource
+    asking = [each for each in machine_sets if (each.spec.replicas or 0) > 0]
+    known = all(_revision(each) >= 0 for each in machine_sets)
+    if len(asking) > 1 and known and resource.strategy == ON_DELETE and not resource.spec.paused:
+        newest = max(machine_sets, key=_revision)
+        asking = [each for each in asking if each is not newest]
+    return asking[0] if len(asking) == 1 else None
+
+
+def _revision(machine_set: CapiResource) -> int:
+    text = machine_set.annotations.get(REVISION, "")
+    return int(text) if text.isascii() and text.isdigit() else -1

@@ -31,22 +31,30 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
-from chalicelib.providers.clusterapi.context import NEVER_JOINED, TRIES, CapiContext, check_minimum, machines_of, noted
-from chalicelib.providers.clusterapi.delete_marks import Standing, has_stalled, standing
-from chalicelib.providers.clusterapi.machinepool_delete import release_from_pool, remove_from_pool
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
-from chalicelib.providers.clusterapi.owner_references import controller
-from chalicelib.providers.clusterapi.provider_ids import handle_of
-from chalicelib.providers.clusterapi.rollout import ON_DELETE, gives_way, rolling_out
-from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState, Subject, machine_sets
-from chalicelib.providers.clusterapi.targets import (
+from chalicelib.providers.clusterapi.capi_state import ON_DELETE, controller, gives_way, rolling_out
+from chalicelib.providers.clusterapi.context import (
+    NEVER_JOINED,
+    TRIES,
+    CapiContext,
+    ScalableResourceState,
+    Standing,
+    Subject,
     check_identity,
     check_membership,
+    check_minimum,
+    has_stalled,
+    machine_sets,
+    machines_of,
+    noted,
     release_marks,
     set_marks,
+    standing,
     unmark,
     without_forgotten,
 )
+from chalicelib.providers.clusterapi.instances import handle_of
+from chalicelib.providers.clusterapi.machinepool_delete import release_from_pool, remove_from_pool
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are created within a few.

@@ -20,26 +20,46 @@ of the spec.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
-from chalicelib.providers.clusterapi.context import NEVER_JOINED, CapiContext, check_minimum, noted
-from chalicelib.providers.clusterapi.machinepool_state import PoolView, look_at_pool
-from chalicelib.providers.clusterapi.machinepools import cannot_choose, joined_elsewhere
-from chalicelib.providers.clusterapi.provider_ids import Nodes
-from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
-from chalicelib.providers.clusterapi.targets import (
+from chalicelib.providers.clusterapi.context import (
+    NEVER_JOINED,
+    CapiContext,
+    ScalableResourceState,
+    Standing,
+    Subject,
     check_identity,
+    check_membership,
+    check_minimum,
+    machines_of,
+    noted,
     release_marks,
     set_marks,
+    standing,
     unmark,
     without_forgotten,
 )
+from chalicelib.providers.clusterapi.instances import (
+    Nodes,
+    cannot_choose,
+    handle_of,
+    joined_elsewhere,
+    listed_handle,
+    listed_id,
+    normalise,
+    without_machine,
+)
+from chalicelib.providers.clusterapi.models import CapiMachine
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 
 # Seconds: until the record is stored and the size may be written; for a provider to choose; for instances to be
 # created.
-_RECORDED, _LOOK_AGAIN, _WAIT_FOR_OTHERS = 1.0, 5.0, 10.0
+_RECORDED, _LOOK_AT_POOL_AGAIN, _WAIT_FOR_OTHERS = 1.0, 5.0, 10.0
 _SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
 _RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
 
@@ -77,7 +97,7 @@ def _lowered(context: CapiContext, operation: Operation, view: PoolView) -> Outc
     if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
         return None
     if view.standing.size < recorded and view.excess >= view.left:
-        return InProgress(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
+        return InProgress(_LOOK_AT_POOL_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
     unmark(context, operation, view.standing.targets)
     if view.standing.size < recorded:
         raise ScalableResourceState(
@@ -135,7 +155,7 @@ def _lower_once(context: CapiContext, operation: Operation, view: PoolView) -> O
     subject, size = view.subject, view.standing.size
     goal = size - view.left
     nodes = check_identity(context, operation, view.standing.targets, view.machines)
-    _permitted(context, operation, view, goal, nodes)
+    _check_pool(context, operation, view, goal, nodes)
     set_marks(context, operation, view.standing.targets)
     if operation.status.data.get(_VERSION) != view.version or operation.status.data.get(_SIZE) != str(size):
         return InProgress(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
@@ -143,7 +163,9 @@ def _lower_once(context: CapiContext, operation: Operation, view: PoolView) -> O
         context.api.set_scale(subject.kind, subject.namespace, subject.name, goal, view.version)
     except Conflict:
         return InProgress(_RECORDED, "remove", dict(operation.status.data), "the pool has changed meanwhile")
-    return InProgress(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: the deletion has not begun")
+    return InProgress(
+        _LOOK_AT_POOL_AGAIN, "remove", dict(operation.status.data), f"{view.names}: the deletion has not begun"
+    )
 
 
 def release_from_pool(context: CapiContext, operation: Operation) -> bool:
@@ -161,7 +183,7 @@ def _all_marked(context: CapiContext, view: PoolView) -> bool:
     return all(each.mark(context.settings.keys) is not None for each in view.standing.targets)
 
 
-def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
+def _check_pool(context: CapiContext, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
     subject = view.subject
     if operation.spec.kind is not OperationKind.DELETE_INSTANCES:
         check_minimum(subject, goal)
@@ -197,3 +219,83 @@ def _record(operation: Operation, view: PoolView) -> dict[str, str]:
         _GENERATION: generation,
         NEVER_JOINED: str(unjoined),
     }
+
+
+class PoolView(msgspec.Struct, frozen=True):
+    """bare: the targets that are listed without a Machine. there: the number of the pool's instances, without leaving
+    Machines."""
+
+    subject: Subject
+    version: str
+    standing: Standing
+    bare: tuple[str, ...]
+    there: int
+    machines: tuple[CapiMachine, ...] = ()  # all Machines of the namespace
+
+    @property
+    def left(self) -> int:
+        """The number of targets that still exist."""
+        return len(self.standing.targets) + len(self.bare)
+
+    @property
+    def excess(self) -> int:
+        """The number of instances that the pool is about to delete; negative while some are still to be created."""
+        return self.there - self.standing.size
+
+    @property
+    def names(self) -> str:
+        """The targets that still exist."""
+        return ", ".join((*(each.handle for each in self.standing.targets), *self.bare))
+
+
+def look_at_pool(context: CapiContext, operation: Operation, *, asked: bool = True) -> PoolView:
+    """Return the pool, its size with the version, and the targets that still exist. asked: raise if it must not be
+    changed.
+
+    Raises ProviderError: InvalidRequest for a target that does not belong to the pool."""
+    # The size and its version are read before the list in the pool itself: a newer list then only causes a Conflict.
+    kind, _, rest = operation.spec.group.partition("/")
+    namespace, _, name = rest.partition("/")
+    scale = context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
+    subject = context.subject(operation.spec.group, asked=asked)
+    if scale is None:
+        raise InvalidRequest(f"{operation.spec.group} is not a node group of Cluster API")
+    mine, foreign = machines_of(context.api, subject, ())
+    handles, bare = _targets(operation, subject, mine)
+    check_membership(subject, handles, mine, foreign)
+    stands = standing(scale.spec.replicas, mine, handles, context.settings.keys)
+    unclaimed = without_machine(subject.resource, mine)
+    return PoolView(
+        subject, scale.metadata.resource_version, stands, bare, len(stands.living) + len(unclaimed), (*mine, *foreign)
+    )
+
+
+def _targets(
+    operation: Operation, subject: Subject, mine: Sequence[CapiMachine]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return (Machine handle -> instance id, provider ids listed without a Machine) of the targets that are still
+    listed."""
+    by_id = {normalise(each.spec.provider_id): each.handle for each in mine if each.spec.provider_id}
+    unclaimed = without_machine(subject.resource, mine)
+    handles: dict[str, str] = {}
+    bare: list[str] = []
+    for target in operation.spec.targets:
+        handle = target.handle or handle_of(target.instance) or listed_handle(target.instance)
+        provider_id = listed_id(handle)
+        if provider_id and (machine := by_id.get(normalise(provider_id))):
+            handles[machine] = target.instance
+        elif provider_id:
+            bare.extend(_listed(provider_id, unclaimed))
+        elif handle.count("/") == 1:
+            handles[handle] = target.instance
+        else:
+            raise InvalidRequest(f"{target.node or target.instance}: no instance is known for it")
+    return handles, tuple(dict.fromkeys(bare))
+
+
+def _listed(provider_id: str, listed: Sequence[str]) -> list[str]:
+    """Return the list's entry for this instance: the exact id, otherwise by its last segment if that is unique."""
+    if provider_id in listed:
+        return [provider_id]
+    near = [each for each in listed if normalise(each) == normalise(provider_id)]
+    return near if len(near) == 1 else []

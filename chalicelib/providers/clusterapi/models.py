@@ -6,6 +6,7 @@ other module depends on the version. Everything has a default, because the API o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
@@ -309,3 +310,65 @@ def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[
     return MissingData(
         kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", affected_decisions=weakens
     )
+
+
+class Workers(msgspec.Struct, frozen=True):
+    """One entry of spec.topology.workers; replicas None: an autoscaler may set the size."""
+
+    name: str = ""
+    replicas: Int32 | None = None
+
+
+class WorkersList(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.topology.workers."""
+
+    machine_deployments: list[Workers] | None = None
+    machine_pools: list[Workers] | None = None
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """spec.topology."""
+
+    workers: WorkersList | None = None
+
+
+class ClusterSpec(msgspec.Struct, frozen=True):
+    """spec of a Cluster."""
+
+    paused: bool | None = None
+    topology: Topology | None = None
+
+
+class CapiCluster(msgspec.Struct, frozen=True):
+    """A Cluster."""
+
+    metadata: Metadata
+    spec: ClusterSpec | None = None
+
+    @property
+    def paused(self) -> bool:
+        """Whether reconciliation of the cluster's objects is paused. The paused annotation on a Cluster stops only that
+        object."""
+        return self.spec is not None and self.spec.paused is True
+
+    @property
+    def sized(self) -> Iterable[str]:
+        """The names of the topology's entries that set a number of machines."""
+        topology = self.spec.topology if self.spec else None
+        workers = topology.workers if topology else None
+        entries = [*(workers.machine_deployments or ()), *(workers.machine_pools or ())] if workers else []
+        return [each.name for each in entries if each.name and each.replicas is not None]
+
+
+def paused(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str]]:
+    """Return (namespace, name) of the paused clusters."""
+    return frozenset((each.metadata.namespace, each.metadata.name) for each in clusters if each.paused)
+
+
+def topology_replicas(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str, str]]:
+    """Return (namespace, cluster, topology name) of the workers whose size the Cluster's topology sets.
+
+    The topology name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name`
+    of a MachinePool.
+    """
+    return frozenset((each.metadata.namespace, each.metadata.name, name) for each in clusters for name in each.sized)

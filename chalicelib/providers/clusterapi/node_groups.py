@@ -19,21 +19,31 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
 from chalicelib.providers.clusterapi.annotations import PAUSED
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
-from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
-from chalicelib.providers.clusterapi.capi_state import CapiState
-from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
+from chalicelib.providers.clusterapi.capi_state import (
+    CapiState,
+    Restraint,
+    by_deployment,
+    by_group,
+    controller,
+    has_deployment,
+    restraint,
+)
+from chalicelib.providers.clusterapi.cluster_ownership import Doubt, OwnCluster, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
-from chalicelib.providers.clusterapi.group_options import read_options
+from chalicelib.providers.clusterapi.group_options import CapiBounds, Overrides, read_bounds, read_options, resolve
 from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
-from chalicelib.providers.clusterapi.instances import Patience, classify, pool_stuck
-from chalicelib.providers.clusterapi.machinepools import listed_instances, managed_by, pool_held
+from chalicelib.providers.clusterapi.instances import (
+    Match,
+    Nodes,
+    Patience,
+    classify,
+    listed_instances,
+    managed_by,
+    pool_held,
+    pool_stuck,
+)
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, resource_gap
-from chalicelib.providers.clusterapi.node_membership import OwnCluster
 from chalicelib.providers.clusterapi.node_template import make_template
-from chalicelib.providers.clusterapi.owner_references import by_deployment, by_group, controller, has_deployment
-from chalicelib.providers.clusterapi.policy_entries import Overrides, resolve
-from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
-from chalicelib.providers.clusterapi.rollout import Restraint, restraint
 from chalicelib.providers.clusterapi.settings import CapiSettings
 
 PROVIDER = "clusterapi"

@@ -15,24 +15,19 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.clusterapi.api import CapiApi
-from chalicelib.providers.clusterapi.api_discovery import Served, discover
+from chalicelib.providers.base import Connection, Observation, outcome_of
+from chalicelib.providers.clusterapi.api import CapiApi, Served, discover
 from chalicelib.providers.clusterapi.capi_state import read_capi_state
-from chalicelib.providers.clusterapi.context import CapiContext
-from chalicelib.providers.clusterapi.decrease_target import decrease_target
+from chalicelib.providers.clusterapi.context import CapiContext, ScalableResourceState
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
-from chalicelib.providers.clusterapi.management_client import Reach
-from chalicelib.providers.clusterapi.management_cluster import to_management
+from chalicelib.providers.clusterapi.management_cluster import Reach, to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
-from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
-from chalicelib.providers.clusterapi.scale_up import has_requested, scale_up
+from chalicelib.providers.clusterapi.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.clusterapi.settings import PLACE, CapiSettings, read_names, read_settings, unnamed
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi
-from chalicelib.providers.outcomes import outcome_of
 
 Step = Callable[[CapiContext, Operation], Outcome]
 

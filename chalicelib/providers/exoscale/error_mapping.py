@@ -22,10 +22,10 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
     Unknown,
+    class_for,
 )
 from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.http_statuses import class_for
 
 FORBIDDEN = "403"
 

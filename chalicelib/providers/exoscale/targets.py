@@ -17,7 +17,7 @@ from chalicelib.providers.exoscale.instance_states import is_leaving
 from chalicelib.providers.exoscale.models import ExoscaleInstance
 from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 _FEW = 3  # maximum machines read one by one instead of by the complete list
 

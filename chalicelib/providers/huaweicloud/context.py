@@ -8,7 +8,6 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unknown
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.instance_states import cluster_off
@@ -16,6 +15,7 @@ from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.provider_ids import split
 from chalicelib.providers.huaweicloud.settings import CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import CceRange, group_range, pool_range
+from chalicelib.providers.node_identity import Seen
 
 
 class Site(msgspec.Struct, frozen=True):

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
-from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import BaseProvider, ProviderActions
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.autoscaler_addon import Switches
@@ -21,8 +19,9 @@ from chalicelib.providers.huaweicloud.decrease_target import decrease_target
 from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.huaweicloud.scale_up import has_requested, poll_growth, scale_up
 from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
-from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.node_identity import nodes as cluster_nodes
 
 _STEPS = ProviderActions(
     scale_up=scale_up,

@@ -18,7 +18,7 @@ from chalicelib.providers.huaweicloud.provider_ids import (
     is_placeholder,
     placeholder_group,
 )
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
 

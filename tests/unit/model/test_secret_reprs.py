@@ -11,8 +11,8 @@ from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.alicloud.sts import Granted, StsAnswer
-from chalicelib.providers.cherryservers.bootstrap_token import Token
 from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.exoscale import signing as exoscale
 from chalicelib.providers.huaweicloud import signing as huaweicloud
 from tests.cases import each_row

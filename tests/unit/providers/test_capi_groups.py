@@ -7,9 +7,8 @@ from typing import Any
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.capi_state import CapiState
+from chalicelib.providers.clusterapi.capi_state import CapiState, gives_way, rolling_out
 from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
-from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import (

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
-from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.infrastructure import Infrastructure, InfrastructureReader, read_status
 from chalicelib.providers.clusterapi.models import CapiResource
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_resource, deployment

@@ -8,8 +8,7 @@ import pytest
 
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
-from chalicelib.providers.clusterapi.infrastructure import no_infrastructure
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.infrastructure import Infrastructure, no_infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.node_template import CapiTemplate, failure_domain, make_template, parse_taint
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
