@@ -42,8 +42,7 @@ class Provider(Protocol):
         """Read every group: target, bounds, instances with state and error, template.
 
         nodes: the cluster's Nodes as just listed, so that a provider can match instances without another request.
-        Raises ProviderError only if nothing can be read; one unreadable group has `error` set instead.
-        """
+        Raises ProviderError only if nothing can be read; one unreadable group has `error` set instead."""
 
     def scale_up(self, operation: Operation) -> Outcome:
         """Set the group's target to operation.to_size if it is still operation.from_size; idempotent per operation.
@@ -77,8 +76,7 @@ class Provider(Protocol):
 
         Examples are a mark or a lifted protection, because of which the vendor might choose these instances later.
         Returns False if the vendor has started to remove all of them, so that nothing can be undone. Raises
-        ProviderError.
-        """
+        ProviderError."""
 
     def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the target to operation.to_size without deleting a running instance; Failed if that is impossible."""
@@ -101,10 +99,8 @@ class QuotaReader(Protocol):
 
 class Connection(msgspec.Struct, frozen=True):
     """The inputs of a provider: the cluster, its group bounds and its own settings as validated by the policy.
-
     read_secret: secret name -> text, raises OutscalerError. kube: the workload cluster's client, for providers that
-    live in a Kubernetes API themselves (Cluster API); typed there. access: how that client reaches the cluster.
-    """
+    live in a Kubernetes API themselves (Cluster API); typed there. access: how that client reaches the cluster."""
 
     cluster: str
     settings: Mapping[str, str]
@@ -121,9 +117,8 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class ProviderActions(Generic[C]):
-    """A provider's changes, according to the protocol in base.py; each raises ProviderError.
-
-    delete_nodes: also for machines that never joined. permanent_conflict: the Conflict that a retry cannot resolve."""
+    """A provider's changes, according to the protocol; each raises ProviderError. delete_nodes: also for machines that
+    never joined. permanent_conflict: the Conflict that a retry cannot resolve."""
 
     scale_up: Callable[[C, Operation], Outcome]
     has_requested: Callable[[C, Operation], bool]
@@ -135,7 +130,10 @@ class ProviderActions(Generic[C]):
 
 
 class BaseProvider(Generic[C]):
-    """The part of the Provider protocol that makes changes; observe is implemented by each vendor."""
+    """The part of the Provider protocol that makes changes, as functions of a context; each vendor implements observe.
+
+    Each call is independent: a change first reads its own progress, so its next step is a repeated call. Only a
+    scale-up has a separate poll function, if the vendor takes long."""
 
     def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
         self._name, self._context, self._steps = name, context, steps
@@ -153,10 +151,7 @@ class BaseProvider(Generic[C]):
 
     def scale_up(self, operation: Operation) -> Outcome:
         """Scale from from_size to to_size."""
-        try:
-            return self._steps.scale_up(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.permanent_conflict)
+        return self._change(self._steps.scale_up, operation)
 
     def has_requested(self, operation: Operation) -> bool:
         """Whether the vendor may have received the request of this scale-up."""
@@ -167,10 +162,7 @@ class BaseProvider(Generic[C]):
 
     def delete_nodes(self, operation: Operation) -> Outcome:
         """Remove exactly these machines and lower the size accordingly."""
-        try:
-            return self._steps.delete_nodes(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.permanent_conflict)
+        return self._change(self._steps.delete_nodes, operation)
 
     def cancel_delete(self, operation: Operation) -> bool:
         """Undo a prepared removal; False if every target is gone or leaving."""
@@ -178,26 +170,24 @@ class BaseProvider(Generic[C]):
 
     def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the size without removing a machine."""
-        try:
-            return self._steps.decrease_target(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.permanent_conflict)
+        return self._change(self._steps.decrease_target, operation)
 
     def poll(self, operation: Operation) -> Outcome:
         """Execute the next step of a change."""
+        return self._change(self._next[operation.spec.kind], operation)
+
+    def _change(self, step: Callable[[C, Operation], Outcome], operation: Operation) -> Outcome:
+        """Call the vendor's function. An error that rules out success is Failed; a configuration error is a failure
+        that names it.
+
+        Errors after which the change may have happened or may succeed soon (Transient, Throttled, other Conflicts) are
+        raised: the caller waits and calls again. A busy group is therefore never counted as failed."""
         try:
-            return self._next[operation.spec.kind](self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.permanent_conflict)
-
-
-def outcome_of(error: ProviderError | BadInput, *, final: type[Conflict]) -> Failed:
-    """Return the outcome of a change that failed. final: the Conflict that a retry cannot resolve.
-
-    Raises the error again if it is Transient, Throttled or another Conflict.
-    """
-    if isinstance(error, BadInput):
-        return Failed("InvalidRequest", str(error).splitlines()[0])
-    if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, final):
-        raise error
-    return Failed(error.error_class, error.message, error.code, error.retry_after)
+            return step(self._context, operation)
+        except BadInput as error:
+            return Failed("InvalidRequest", str(error).splitlines()[0])
+        except ProviderError as error:
+            lasting = isinstance(error, self._steps.permanent_conflict)
+            if isinstance(error, Transient | Throttled | Conflict) and not lasting:
+                raise
+            return Failed(error.error_class, error.message, error.code, error.retry_after)

@@ -44,9 +44,8 @@ class QuotaExceeded(ProviderError):
 
 
 class InstallFailed(ProviderError):
-    """A machine was created and did not become a node.
-
-    The vendor has stock, so a growing wait would not help (docs/reference/node-groups.md "Backoff")."""
+    """A machine was created and did not become a node. The vendor has stock, so a growing wait would not help
+    (docs/reference/node-groups.md "Backoff")."""
 
 
 class Unauthorized(ProviderError):

@@ -84,9 +84,8 @@ class Identity(Generic[M, N]):
 
 
 def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
-    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be.
-
-    A Node that is gone is not a reason: its machine is still to be deleted."""
+    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be. A Node
+    that is gone is not a reason: its machine is still to be deleted."""
     if names := identity.claimants(machine):
         return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
     bearer = identity.node_of(machine)
@@ -174,10 +173,8 @@ def refuse_changed(
     identity: Identity[M, Seen],
     nodes: tuple[Seen, ...],
 ) -> None:
-    """Raises PermanentConflict if a target is not, or not for certain, the Node that was planned.
-
-    instance_of: the instance of a target that is to be deleted now, None for other targets.
-    """
+    """Raises PermanentConflict if a target is not, or not for certain, the Node that was planned. instance_of: the
+    instance of a target that is to be deleted now, None for other targets."""
     for target in targets:
         instance = instance_of(target)
         if instance is not None and (why := changed(target, instance, identity, nodes)):

@@ -42,20 +42,17 @@ _Slot = Future[CherryServer | ProviderError | None]
 
 
 class CherryApi:
-    """One project with one token, for one pass. Every method raises ProviderError.
-
-    root: without a trailing slash. plans: cached for an hour, by slug.
-    """
+    """One project with one token, for one pass. Every method raises ProviderError. root: without a trailing slash.
+    plans: cached for an hour, by slug."""
 
     def __init__(self, rest: RestClient[Secret], root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
         self.project = project
         self._rest, self._root, self._plans = rest, root, plans
 
     def servers(self, odd: list[UnreadableServer] | None = None) -> tuple[CherryServer, ...]:
-        """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers.
-
-        The list is complete or the call fails (an inconsistent list is Transient). odd: receives the rows that cannot
-        be read; without it one such row is Unknown."""
+        """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers. The
+        list is complete or the call fails (an inconsistent list is Transient). odd: receives the rows that cannot be
+        read; without it one such row is Unknown."""
 
         def page(offset: int) -> tuple[int | None, list[CherryServer | UnreadableServer]]:
             params = {"offset": str(offset)} if offset else {}
@@ -199,12 +196,10 @@ PATIENCE = 6.0  # seconds that one provider object waits for the rate limit: a l
 
 
 def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
-    """Return the vendor's API for one pass, on one project.
-
-    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or contains
-    nothing usable (Unauthorized). The calls of all functions with one token share a rate limit and are spaced evenly:
-    "4 per second" applies to every second, including the first.
-    """
+    """Return the vendor's API for one pass, on one project. Sends nothing. Every call of the Api raises ProviderError,
+    also if the secret cannot be read (Transient) or contains nothing usable (Unauthorized). The calls of all functions
+    with one token share a rate limit and are spaced evenly: "4 per second" applies to every second, including the
+    first."""
     means, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_api_token)
 

@@ -40,9 +40,8 @@ class CherryContext:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return the definitions.
-
-        Raises InvalidRequest for an error that affects every pool, Transient if they cannot be read now."""
+        """Return the definitions. Raises InvalidRequest for an error that affects every pool, Transient if they cannot
+        be read now."""
         try:
             return self._read_definitions()
         except ProviderError:
@@ -68,9 +67,8 @@ class CherryContext:
         return self._open_tokens()
 
     def bounds(self, group: str) -> CherryBounds:
-        """Return the policy's bounds of a pool.
-
-        Raises InvalidRequest for a pool that the policy does not name, whose servers must not be changed."""
+        """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy does not name, whose
+        servers must not be changed."""
         for each in self.settings.groups:
             if each.name == group:
                 return each
@@ -84,10 +82,8 @@ class CherryContext:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
     def roll(self, definition: Definition | None = None) -> ServerList:
-        """Return the current servers of the project; raises ProviderError.
-
-        definition: the pool that is to be changed; raises Unknown if an unreadable row of the list may be one of its
-        servers."""
+        """Return the current servers of the project; raises ProviderError. definition: the pool that is to be changed;
+        raises Unknown if an unreadable row of the list may be one of its servers."""
         odd: list[UnreadableServer] = []
         servers = self.api.servers(odd)
         if definition is not None:
@@ -112,10 +108,8 @@ class DeletedServers:
         return frozenset(int(each) for each in self._row().get(str(server) for server in servers))
 
     def add(self, servers: Iterable[int]) -> None:
-        """Add ids to the row.
-
-        Other functions write the same row and the last write wins, so it is read again afterwards. An id that is still
-        lost counts as running until the list reports otherwise."""
+        """Add ids to the row. Other functions write the same row and the last write wins, so it is read again
+        afterwards. An id that is still lost counts as running until the list reports otherwise."""
         missing = frozenset(servers)
         for _ in range(_TRIES):
             if not missing:

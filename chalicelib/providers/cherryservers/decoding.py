@@ -131,19 +131,16 @@ _POOL_TAGS = (CLUSTER_TAG, POOL_TAG)
 
 
 class UnreadableServer(msgspec.Struct, frozen=True):
-    """A row that cannot be counted as a server.
-
-    tags: the decisive ones, a value of None is unreadable; None: no tags can be read. key: of the row's contents, so
-    that a row on two pages counts once."""
+    """A row that cannot be counted as a server. tags: the decisive ones, a value of None is unreadable; None: no tags
+    can be read. key: of the row's contents, so that a row on two pages counts once."""
 
     key: str
     why: str
     tags: dict[str, str | None] | None
 
     def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
-        """Whether the row may be a server of that pool.
-
-        untagged: also accept a row without either tag, because a server that was just bought may have none."""
+        """Whether the row may be a server of that pool. untagged: also accept a row without either tag, because a
+        server that was just bought may have none."""
         if self.tags is None:
             return True
         if untagged and not self.tags:
@@ -153,9 +150,8 @@ class UnreadableServer(msgspec.Struct, frozen=True):
 
 
 def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
-    """Return the servers of a page and its odd rows.
-
-    Raises Transient if it is not JSON, Unknown if it is not a list or none of its rows can be read."""
+    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if it is not a list or
+    none of its rows can be read."""
     rows = decoded(response)
     if not isinstance(rows, list):
         raise Unknown(f"{response.call}: the answer is not a list")
@@ -230,10 +226,8 @@ def total_of(call: str, header: str | None) -> int | None:
 
 
 def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
-    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on.
-
-    Raises what `page` raises, and Transient for an inconsistent list.
-    """
+    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on. Raises what `page`
+    raises, and Transient for an inconsistent list."""
     totals, found = set[int](), list[T]()
     for _ in range(2):
         totals, found = _pages(page, identity)
@@ -300,10 +294,8 @@ def error_for(response: VendorResponse) -> ProviderError:
 
 def denied(response: VendorResponse) -> ProviderError | None:
     """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
-    success.
-
-    It does not contain the vendor's message, because echoes of the token are removed only from errors with an error
-    status."""
+    success. It does not contain the vendor's message, because echoes of the token are removed only from errors with an
+    error status."""
     try:
         refusal = read_one(response, CherryRefusal)
     except ProviderError:
@@ -321,9 +313,8 @@ def denied(response: VendorResponse) -> ProviderError | None:
 
 
 def _said(response: VendorResponse) -> str:
-    """Return the vendor's text: `message`, then `errors`, then `error`.
-
-    Any other body is of unknown origin and is only described."""
+    """Return the vendor's text: `message`, then `errors`, then `error`. Any other body is of unknown origin and is only
+    described."""
     try:
         refusal = read_one(response, CherryRefusal)
     except ProviderError:

@@ -37,9 +37,8 @@ _OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
 
 
 def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]) -> Definitions:
-    """Return the definitions that the settings name.
-
-    Raises BadInput for an error that affects every pool, and what read_secret raises."""
+    """Return the definitions that the settings name. Raises BadInput for an error that affects every pool, and what
+    read_secret raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
@@ -62,7 +61,6 @@ def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]
 
 def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
     """Return the errors of definitions that are written in the policy itself, for validation before it is applied.
-
     Definitions in a secret are not read."""
     if settings.definitions.secret:
         return ()
@@ -92,9 +90,8 @@ class Definitions:
         self._sections, self._default, self._settings = sections, default, settings
 
     def of(self, pool: str) -> Definition:
-        """Return the definition of a pool; without its own section, the default's with the pool's name.
-
-        Raises BadInput, which affects this pool only."""
+        """Return the definition of a pool; without its own section, the default's with the pool's name. Raises
+        BadInput, which affects this pool only."""
         own = self._sections.get(pool, self._default)
         self._same_as_default(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
@@ -149,7 +146,6 @@ class Definitions:
 
     def _cluster_of(self, own: Written, pool: str) -> str:
         """Return the cluster name: the pool's own, then clusterName, then the default's, where upstream gives up.
-
         Upstream's order must be kept, because running servers carry this name in a tag."""
         own_name = _last(own, "cluster-name")
         name = cluster_name(own_name.text, own_name.place) if own_name else self._settings.cluster_name
@@ -319,9 +315,8 @@ def _entry(line: str, number: int, lines: _Lines) -> Entry:
 
 
 def _value(rest: str, number: int, lines: _Lines) -> str:
-    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks.
-
-    A trailing backslash continues the value on the next line."""
+    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks. A
+    trailing backslash continues the value on the next line."""
     kept: list[str] = []
     end, quoted, at = 0, False, 0  # end: position after the last character that is not a surrounding blank
     rest = rest.lstrip(_BLANKS)
@@ -392,9 +387,8 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def from_gcfg(text: str, place: str) -> dict[str, Written]:
-    """Return pool -> section from upstream's file. Raises BadInput.
-
-    [Global] is the default unless a section has the default's name; it is then ignored."""
+    """Return pool -> section from upstream's file. Raises BadInput. [Global] is the default unless a section has the
+    default's name; it is then ignored."""
     found: dict[str, Written] = {}
     common: Written | None = None
     for section in parse_gcfg(text, place):

@@ -102,11 +102,9 @@ def _permitted(
 
 
 def cancel_delete(context: CherryContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError.
-
-    There is nothing to undo, because the vendor is not modified before a deletion. A target that names no server of the
-    pool was never modified, and is InvalidRequest.
-    """
+    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
+    the vendor is not modified before a deletion. A target that names no server of the pool was never modified, and is
+    InvalidRequest."""
     definition = context.definition(operation.spec.group)
     roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
@@ -173,10 +171,8 @@ class _Removal:
         return Failed(self._known.cls, f"{self._operation.spec.group}: {text}", self._known.code, facts=facts)
 
     def _delete(self, server: CherryServer) -> None:
-        """Delete one server; raises the errors of _NOT_NOW.
-
-        A refused token applies to all servers. After any other refusal the server is read once, because it may have
-        been deleted concurrently."""
+        """Delete one server; raises the errors of _NOT_NOW. A refused token applies to all servers. After any other
+        refusal the server is read once, because it may have been deleted concurrently."""
         try:
             self._context.api.delete(server.id)
         except NotFound:
@@ -235,9 +231,8 @@ class CherryTargets(msgspec.Struct, frozen=True):
 
 
 def resolve(operation: Operation, servers: ServerList, definition: Definition) -> CherryTargets:
-    """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous.
-
-    A name keeps the server that an earlier call resolved, because the server may be gone by now."""
+    """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous. A name
+    keeps the server that an earlier call resolved, because the server may be gone by now."""
     before = _earlier(operation)
     ids: dict[int, None] = {}
     by_name: dict[str, int] = {}
@@ -273,10 +268,8 @@ def look(
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
 ) -> Looked:
-    """Return which targets are alive.
-
-    gone: known to be gone; most: maximum servers that may be read one by one. Raises InvalidRequest if a target is not
-    a member of the pool, and ProviderError."""
+    """Return which targets are alive. gone: known to be gone; most: maximum servers that may be read one by one. Raises
+    InvalidRequest if a target is not a member of the pool, and ProviderError."""
     gone |= context.gone.among(targets.ids)
     listed = {number: servers.by_id[number] for number in targets.ids if number in servers.by_id and number not in gone}
     living = {number: server for number, server in listed.items() if servers.lives(number)}
@@ -309,9 +302,8 @@ def _named(target: RemovalTarget, servers: ServerList, definition: Definition) -
 
 
 def _unlisted(context: CherryContext, operation: Operation, number: int) -> CherryServer | None:
-    """Return a server that the project does not list; None if it is gone.
-
-    The list was readable with this token, so a refusal concerns this server."""
+    """Return a server that the project does not list; None if it is gone. The list was readable with this token, so a
+    refusal concerns this server."""
     try:
         server = context.api.server(number)
     except NotFound:

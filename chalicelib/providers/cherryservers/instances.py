@@ -144,9 +144,8 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 def server_state(server: CherryServer) -> ServerState:
-    """Return the state for a state and status.
-
-    Unknown words count as running: a word alone must not cause a deletion or a purchase."""
+    """Return the state for a state and status. Unknown words count as running: a word alone must not cause a deletion
+    or a purchase."""
     state, status = _word(server.state), _word(server.status)
     for wanted_state, wanted_status, means in _ROWS:
         if wanted_state in ("", state) and wanted_status in ("", status):
@@ -245,10 +244,8 @@ def lister(kube: KubeLists) -> Lister:
 
 
 def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> None:
-    """Raise Final if one of the servers is a node by now.
-
-    Without access to the cluster this cannot be checked; the caller has already checked by name
-    (operations/steps/delete_instances.py)."""
+    """Raise Final if one of the servers is a node by now. Without access to the cluster this cannot be checked; the
+    caller has already checked by name (operations/steps/delete_instances.py)."""
     if listed is None:
         return
     seen = listed("")
@@ -267,9 +264,8 @@ def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[
 def check_nodes(
     listed: Lister | None, operation: Operation, roll: ServerList, servers: Mapping[int, CherryServer]
 ) -> None:
-    """Raise Final unless every server is still, without doubt, the node that was planned.
-
-    servers: those to be deleted, by number. Without access to the cluster this cannot be checked."""
+    """Raise Final unless every server is still, without doubt, the node that was planned. servers: those to be deleted,
+    by number. Without access to the cluster this cannot be checked."""
     if listed is None:
         return
     seen = listed("")
@@ -285,9 +281,8 @@ def check_nodes(
 
 
 def _is_of(node: Seen, server: CherryServer) -> bool:
-    """Whether the server has become this node: by id, or by name if the node has no providerID yet.
-
-    A node of another cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
+    """Whether the server has become this node: by id, or by name if the node has no providerID yet. A node of another
+    cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
     number = parse(node.provider_id)
     if number is not None:
         return number == server.id

@@ -56,10 +56,8 @@ def _broken(bounds: CherryBounds, error: str) -> NodeGroup:
 
 
 class _Plans:
-    """The plans of all pools, each requested once.
-
-    After throttling or a request without a response, the API is not called for the remaining plans, which are reported
-    with the same problem."""
+    """The plans of all pools, each requested once. After throttling or a request without a response, the API is not
+    called for the remaining plans, which are reported with the same problem."""
 
     def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
         self._found: dict[str, CherryPlan | None] = {}

@@ -36,10 +36,8 @@ class CherryTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapping[str, int]) -> CherryTemplate:
-    """Return the template of a pool.
-
-    plan: None if the vendor has none of that slug; reserve: reserved by the kubelet, cpu in millicores and the rest in
-    bytes."""
+    """Return the template of a pool. plan: None if the vendor has none of that slug; reserve: reserved by the kubelet,
+    cpu in millicores and the rest in bytes."""
     if plan is None:
         return CherryTemplate(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
     name = plan.slug or definition.plan
@@ -72,10 +70,8 @@ def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str
 
 
 def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
-    """Return bytes, 0 if unknown, and a warning.
-
-    One disk of the first kind counts, because how several are combined is unknown, and mirrored ones hold no more than
-    one."""
+    """Return bytes, 0 if unknown, and a warning. One disk of the first kind counts, because how several are combined is
+    unknown, and mirrored ones hold no more than one."""
     if definition.os_partition_size:
         return _BYTES["GB"] * definition.os_partition_size, ""
     row = next(iter(plan.specs.storage), None)
@@ -120,9 +116,8 @@ def region_of(plan: CherryPlan, region: str) -> AvailableRegion | None:
 
 
 def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
-    """Return the stock in the region, or that of its spot market.
-
-    Raises OutOfStock naming the plan's regions if it is not sold in this one."""
+    """Return the stock in the region, or that of its spot market. Raises OutOfStock naming the plan's regions if it is
+    not sold in this one."""
     row = region_of(plan, region)
     if row is None:
         sold = ", ".join(each.slug or each.name for each in plan.available_regions[:10]) or "no region"
@@ -133,12 +128,9 @@ def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
 
 
 def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
-    """Return the price of one server per hour, None if the plan has none.
-
-    The price is in the vendor's currency and, if both are listed, without value added tax, because prices are only
-    compared between groups. A spot price is a separate entry. The ordinary price does not replace it, and a monthly
-    price does not replace an hourly one.
-    """
+    """Return the price of one server per hour, None if the plan has none. The price is in the vendor's currency and, if
+    both are listed, without value added tax, because prices are only compared between groups. A spot price is a
+    separate entry. The ordinary price does not replace it, and a monthly price does not replace an hourly one."""
     rows = [
         row
         for row in plan.pricing

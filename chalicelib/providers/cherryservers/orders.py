@@ -44,12 +44,10 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of each server, by number.
-
-    lot: may be ordered by the next call. made: bought, with their ids. unsure: ordered, result unknown. again: how
-    often each was ordered again. refused: will not be bought; why: the most important reason. looks: consecutive checks
-    without a result; tries: consecutive failures to reach the vendor before anything was ordered.
-    """
+    """The state of each server, by number. lot: may be ordered by the next call. made: bought, with their ids. unsure:
+    ordered, result unknown. again: how often each was ordered again. refused: will not be bought; why: the most
+    important reason. looks: consecutive checks without a result; tries: consecutive failures to reach the vendor before
+    anything was ordered."""
 
     attempt: int = 0
     lot: tuple[int, ...] = ()
@@ -100,9 +98,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read(operation: Operation, count: int) -> Progress | None:
-    """Return the recorded progress; None if nothing was started.
-
-    If it cannot be decoded, all servers count as ordered, which is the safe assumption."""
+    """Return the recorded progress; None if nothing was started. If it cannot be decoded, all servers count as ordered,
+    which is the safe assumption."""
     text = operation.status.data.get(KEY)
     if text is None:
         return None
@@ -169,10 +166,9 @@ class Order:
         )
 
     def found(self, roll: ServerList, made: dict[int, int]) -> dict[int, CherryServer]:
-        """Return the existing servers by number, including leaving ones, because they were bought.
-
-        Servers are found by name (of two, one that is not leaving, then the elder), by id, and renamed ones by their
-        tag. made: the ids that the vendor has reported so far."""
+        """Return the existing servers by number, including leaving ones, because they were bought. Servers are found by
+        name (of two, one that is not leaving, then the elder), by id, and renamed ones by their tag. made: the ids that
+        the vendor has reported so far."""
         ours = self._ours(roll)
         listed = {server.id: server for servers in ours.values() for server in servers}
         found = {number: listed[server] for number, server in made.items() if server in listed}
@@ -190,10 +186,8 @@ class Order:
         return found | dict(zip(free, renamed, strict=False))
 
     def surplus(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
-        """Return second servers of one name that are still being deployed.
-
-        They exist if an order that seemed lost was executed after all. Two servers of one name cannot both become
-        nodes."""
+        """Return second servers of one name that are still being deployed. They exist if an order that seemed lost was
+        executed after all. Two servers of one name cannot both become nodes."""
         kept = {server.id for server in found.values()}
         ours = [server for name, servers in self._ours(roll).items() if name in self._known for server in servers]
         return tuple(
@@ -276,9 +270,8 @@ def on_stock(context: CherryContext, order: Order, progress: Progress) -> Progre
 
 
 def script_for(context: CherryContext, order: Order) -> Script:
-    """Return the user data of servers that are ordered now. Raises ProviderError.
-
-    The token is read only if the script uses it."""
+    """Return the user data of servers that are ordered now. Raises ProviderError. The token is read only if the script
+    uses it."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
 

@@ -15,12 +15,9 @@ from chalicelib.providers.cherryservers.tokens import Token
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """The order parameters of one pool's servers.
-
-    api_server_endpoint: `host:port` for the cloud-init; region, plan, os: slugs; cloudinit: a Go template in base64, ""
-    for none; hostname_pattern: a Go template; os_partition_size: GB, 0 for none; spot: from the spot market;
-    cpu_override: whole cores, 0 for the plan's value.
-    """
+    """The order parameters of one pool's servers. api_server_endpoint: `host:port` for the cloud-init; region, plan,
+    os: slugs; cloudinit: a Go template in base64, "" for none; hostname_pattern: a Go template; os_partition_size: GB,
+    0 for none; spot: from the spot market; cpu_override: whole cores, 0 for the plan's value."""
 
     pool: str
     cluster_name: str
@@ -175,17 +172,14 @@ def check(definition: Definition) -> None:
 
 
 def labels_pool(definition: Definition) -> bool:
-    """Whether the script seems to set the label `pool` that a template promises. Raises BadInput as check does.
-
-    True if there is no script, because the image may set the label."""
+    """Whether the script seems to set the label `pool` that a template promises. Raises BadInput as check does. True if
+    there is no script, because the image may set the label."""
     return not definition.cloudinit or b"pool=" in _decoded(definition)
 
 
 def user_data(definition: Definition, token: Token | None) -> str:
-    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script.
-
-    token: may be None if needs_token is False. Raises BadInput.
-    """
+    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script. token:
+    may be None if needs_token is False. Raises BadInput."""
     template = _template(definition)
     if token is None:
         if template.fields & {_ID, _SECRET}:

@@ -44,9 +44,8 @@ class CherryServers(BaseProvider[CherryContext]):
 
 
 def build(connection: Connection) -> CherryServers:
-    """Return a provider for one pass; raises BadInput for invalid settings.
-
-    Nothing is read or sent, not even the definitions, which may be in a secret."""
+    """Return a provider for one pass; raises BadInput for invalid settings. Nothing is read or sent, not even the
+    definitions, which may be in a secret."""
     settings = read_settings(connection.settings, connection.groups)
     return CherryServers(
         CherryContext(

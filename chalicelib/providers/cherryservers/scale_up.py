@@ -91,10 +91,8 @@ def _check_size(
 
 
 def _size(context: CherryContext, order: Order, servers: ServerList, but: frozenset[int], most: int) -> int:
-    """Return the size of the pool without the servers `but`.
-
-    A control plane node with the pool's tags does not count. The cluster is read for it only if the pool has more than
-    `most` servers."""
+    """Return the size of the pool without the servers `but`. A control plane node with the pool's tags does not count.
+    The cluster is read for it only if the pool has more than `most` servers."""
     crew = [each for each in servers.crew(order.definition) if each.id not in but]
     if len(crew) <= most:
         return len(crew)
@@ -139,10 +137,8 @@ class _Growth:
         return roll
 
     def _ready(self, servers: ServerList) -> tuple[list[int], Script | None]:
-        """Return the servers to order now and their script; None if there are none.
-
-        An error that prevents further orders does not end a scale-up that has bought something: its servers are
-        searched for first."""
+        """Return the servers to order now and their script; None if there are none. An error that prevents further
+        orders does not end a scale-up that has bought something: its servers are searched for first."""
         try:
             lot = self._to_send(servers)
             return lot, script_for(self._context, self._order) if lot else None
@@ -177,9 +173,8 @@ class _Growth:
 
     @staticmethod
     def _done(call: Callable[[], None]) -> bool:
-        """Return whether the vendor executed the call, or its server was already gone; raises temporary errors.
-
-        A refusal shows in the next lists and is reported at the end."""
+        """Return whether the vendor executed the call, or its server was already gone; raises temporary errors. A
+        refusal shows in the next lists and is reported at the end."""
         try:
             call()
         except NotFound:
@@ -222,9 +217,8 @@ class _Growth:
         return self._wait_for(self._progress.unsure) or self._once_more()
 
     def _wait_for(self, numbers: tuple[int, ...]) -> InProgress | None:
-        """Return Pending for another check, or None after the last one.
-
-        Checks are counted because clocks of different functions may differ."""
+        """Return Pending for another check, or None after the last one. Checks are counted because clocks of different
+        functions may differ."""
         looks = self._progress.looks
         if looks >= len(WAITS):
             return None

@@ -27,10 +27,8 @@ class Tokens(Protocol):
     """The bootstrap tokens of one cluster."""
 
     def current(self) -> Token:
-        """Return the token for servers that are ordered now. Called once per order, not once per server.
-
-        Raises ProviderError: Unauthorized if the operator must act, Transient if there is no response.
-        """
+        """Return the token for servers that are ordered now. Called once per order, not once per server. Raises
+        ProviderError: Unauthorized if the operator must act, Transient if there is no response."""
 
 
 class KeptTokens:
@@ -98,10 +96,7 @@ class Token(msgspec.Struct, frozen=True):
 
 def parse_token(text: str, place: str) -> Token:
     """Parse `id.secret`, JSON, or lines NAME=value; all forms of a name are equal (tokenId, token-id,
-    BOOTSTRAP_TOKEN_ID).
-
-    Raises BadInput naming the part, never its value.
-    """
+    BOOTSTRAP_TOKEN_ID). Raises BadInput naming the part, never its value."""
     written = text.strip()
     pairs = _json(written, place) if written.startswith("{") else _lines(written)
     if pairs is None:
@@ -291,7 +286,6 @@ def _absent_first(slot: Slot) -> tuple[bool, float]:
 
 def _longest(slots: list[Slot]) -> Token:
     """Return the token with the longest remaining lifetime, if all four are valid after a change of lifetime or clock.
-
     None of them may be overwritten, because servers that are booting use them."""
     alive = [slot for slot in slots if slot.token is not None]
     if not alive:
@@ -311,7 +305,6 @@ _LONGEST = 4096
 
 def parse_api_token(text: str, place: str) -> Secret:
     """Return the token. Raises BadInput for characters that are invalid in a header; no error contains any part of it.
-
     A trailing newline, which editors and `base64` add, is removed."""
     token = (_of_json(text, place) if text.lstrip().startswith(("{", "[", '"')) else text).strip()
     if not token:

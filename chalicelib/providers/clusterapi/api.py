@@ -37,10 +37,8 @@ class _List(msgspec.Struct):
 
 
 class CapiApi:
-    """The calls of one API group and version. Every method raises only ProviderError.
-
-    kube: the management cluster; workload: the cluster of the Nodes, if it is another one.
-    """
+    """The calls of one API group and version. Every method raises only ProviderError. kube: the management cluster;
+    workload: the cluster of the Nodes, if it is another one."""
 
     def __init__(
         self, kube: KubeApi, annotations: CapiAnnotations, version: str, workload_api: KubeApi | None = None
@@ -78,10 +76,8 @@ class CapiApi:
         return decode(ask(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
-        """Set the size if the resource is still at resource_version.
-
-        Raises Conflict if it was changed, Transient if the response does not confirm the write: a proxy's page with
-        status 200 sets nothing."""
+        """Set the size if the resource is still at resource_version. Raises Conflict if it was changed, Transient if
+        the response does not confirm the write: a proxy's page with status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
         answer = decode(ask(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
         if answer.spec.replicas != replicas:
@@ -89,10 +85,7 @@ class CapiApi:
 
     def mark(self, machine: CapiMachine, value: str | None) -> None:
         """Set the delete-machine annotation, or (None) remove it, only on this very Machine and not on one of the same
-        name.
-
-        Raises Transient if the response does not confirm the write, because lowering the size relies on it.
-        """
+        name. Raises Transient if the response does not confirm the write, because lowering the size relies on it."""
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
         answer = decode(ask(self._kube, "PATCH", path, body), CapiMachine)
@@ -179,11 +172,9 @@ class Served(msgspec.Struct, frozen=True):
 
 
 def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
-    """Return the version to use, the wanted one or the one the server prefers, and its kinds.
-
-    kinds False saves a call if only the version is needed. A wanted version is verified, because with one that is not
-    served every object would seem to be gone. Raises InvalidRequest if group or version is not served.
-    """
+    """Return the version to use, the wanted one or the one the server prefers, and its kinds. kinds False saves a call
+    if only the version is needed. A wanted version is verified, because with one that is not served every object would
+    seem to be gone. Raises InvalidRequest if group or version is not served."""
     version = wanted or _preferred(kube, group)
     return Served(version, _kinds(kube, group, version) if kinds or wanted else None)
 

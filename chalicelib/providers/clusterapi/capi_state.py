@@ -40,12 +40,9 @@ _WEAKENS = {
 
 
 class CapiState(msgspec.Struct, frozen=True):
-    """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all.
-
-    clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
-    topology_replicas: (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology
-    (cluster_object.py).
-    """
+    """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all. clusters: (namespace,
+    name) of all Clusters that were read. paused_clusters: of those whose spec pauses them. topology_replicas:
+    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology (cluster_object.py)."""
 
     resources: dict[str, tuple[CapiResource, ...]]
     machines: tuple[CapiMachine, ...]
@@ -61,10 +58,8 @@ class CapiState(msgspec.Struct, frozen=True):
 
 
 def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
-    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
-
-    The Clusters are optional: a role without the right to list them only causes a gap.
-    """
+    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere. The
+    Clusters are optional: a role without the right to list them only causes a gap."""
     reader = _CapiReader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
     resources = {kind: reader.all(kind, CapiResource) for kind in kinds}
@@ -146,10 +141,8 @@ def controller(metadata: Metadata, kind: str) -> str:
 
 
 def has_deployment(machine_set: CapiResource) -> bool:
-    """Whether a MachineDeployment owns the set.
-
-    Such a set is never a node group itself, even if its MachineDeployment is filtered out or gone, because the two
-    would be resized against each other."""
+    """Whether a MachineDeployment owns the set. Such a set is never a node group itself, even if its MachineDeployment
+    is filtered out or gone, because the two would be resized against each other."""
     return any(owner.kind == DEPLOYMENT and owner.name for owner in machine_set.metadata.owner_references or ())
 
 
@@ -175,9 +168,8 @@ def group_uids(machine_sets: Iterable[CapiResource]) -> dict[str, str]:
 def by_group(
     machines: Iterable[CapiMachine], machine_sets: Iterable[CapiResource], pools: Iterable[CapiResource] = ()
 ) -> dict[str, list[CapiMachine]]:
-    """Return resource UID -> its Machines, sorted by name.
-
-    Machines without that chain (control plane, stand-alone) belong to no group."""
+    """Return resource UID -> its Machines, sorted by name. Machines without that chain (control plane, stand-alone)
+    belong to no group."""
     owners = group_uids(machine_sets)
     pool_uids = {each.metadata.uid for each in pools}
     groups: dict[str, list[CapiMachine]] = {}
@@ -212,10 +204,8 @@ def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) ->
 
 
 def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> str:
-    """Return why removals must wait, empty if they need not. machine_sets: those the deployment controls.
-
-    A set without a revision is ignored. A revision that is not a number makes the latest one unknown, so removals wait.
-    """
+    """Return why removals must wait, empty if they need not. machine_sets: those the deployment controls. A set without
+    a revision is ignored. A revision that is not a number makes the latest one unknown, so removals wait."""
     on_delete = deployment.strategy == ON_DELETE
     if deployment.is_true("RollingOut") and not on_delete:
         return "the MachineDeployment is rolling out"

@@ -67,10 +67,8 @@ def _is_meant(cluster: OwnCluster, specs: Sequence[Spec]) -> bool:
 
 
 def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
-    """Return the one cluster of these names, regardless of the Nodes' annotations.
-
-    A Doubt if Cluster API has most Nodes as Machines of another cluster, because the settings then name the wrong one.
-    """
+    """Return the one cluster of these names, regardless of the Nodes' annotations. A Doubt if Cluster API has most
+    Nodes as Machines of another cluster, because the settings then name the wrong one."""
     found = sorted({each for each in seen if each.name in names}, key=_order)
     named = ", ".join(sorted(names))
     if not found:
@@ -177,9 +175,8 @@ def votes(
 
 
 def most(found: Iterable[Vote], of: int = 0) -> OwnCluster | None:
-    """Return the cluster with more than half of the votes; None if there is none.
-
-    of: require more than half of this number instead, e.g. of all Nodes."""
+    """Return the cluster with more than half of the votes; None if there is none. of: require more than half of this
+    number instead, e.g. of all Nodes."""
     counts = tally(found)
     total = of or sum(counts.values())
     return next((cluster for cluster, count in counts.items() if count * 2 > total), None)

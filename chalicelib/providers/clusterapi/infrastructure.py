@@ -84,11 +84,9 @@ class _ServedList(msgspec.Struct, frozen=True):
 
 
 class InfrastructureReader:
-    """Reads infrastructure objects for one pass; data of a whole group, version or kind is requested once.
-
-    kube: the management cluster's client, with `timeout=(connect, read)`. now: seconds, of which only differences
-    count. After two seconds of waiting in total no further request is sent.
-    """
+    """Reads infrastructure objects for one pass; data of a whole group, version or kind is requested once. kube: the
+    management cluster's client, with `timeout=(connect, read)`. now: seconds, of which only differences count. After
+    two seconds of waiting in total no further request is sent."""
 
     def __init__(self, kube: KubeApi, now: Callable[[], float] = time.monotonic) -> None:
         self._kube, self._now = cast(_Patient, kube), now
@@ -98,7 +96,6 @@ class InfrastructureReader:
 
     def of(self, kind: str, resource: CapiResource) -> Infrastructure:
         """Return the data of the object behind spec.template.spec.infrastructureRef, in the resource's own namespace.
-
         Never raises. kind: the resource's."""
         del kind  # machine templates and infrastructure pools have the same contract
         template = resource.spec.template

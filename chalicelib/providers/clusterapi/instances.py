@@ -114,9 +114,8 @@ def _told(condition: StatusCondition) -> InstanceError:
 
 
 def pool_stuck(resource: CapiResource, patience: Patience) -> str:
-    """Return why a MachinePool's instances are not created, from its condition; empty while they may be.
-
-    It is only reported, because without a Machine there is no instance that could carry the error."""
+    """Return why a MachinePool's instances are not created, from its condition; empty while they may be. It is only
+    reported, because without a Machine there is no instance that could carry the error."""
     told = next((each for each in resource.conditions if each.type == _INFRASTRUCTURE), None)
     if told is None or told.status != "False":
         return ""
@@ -134,9 +133,8 @@ _QUESTIONS: tuple[Callable[[CapiMachine, Node | None, Patience], Instance | None
 
 
 def classify(machine: CapiMachine, match: Match, patience: Patience = WITHOUT_END) -> Instance:
-    """Return the instance of a Machine.
-
-    If its Node is uncertain, it has none and is blocked: neither a removal nor a repair selects it."""
+    """Return the instance of a Machine. If its Node is uncertain, it has none and is blocked: neither a removal nor a
+    repair selects it."""
     node = match.node
     found = next((made for question in _QUESTIONS if (made := question(machine, node, patience))), None)
     return msgspec.structs.replace(found or _running(machine, node), held="" if machine.leaving else match.doubt)
@@ -204,10 +202,8 @@ def folded(provider_id: str) -> str:
 
 
 def normalise(provider_id: str) -> str:
-    """Return the part after the last slash, on which Machine and Node agree even if the rest differs.
-
-    A virtual machine of a scale set on Azure keeps its whole id, because its last segment is a bare number.
-    """
+    """Return the part after the last slash, on which Machine and Node agree even if the rest differs. A virtual machine
+    of a scale set on Azure keeps its whole id, because its last segment is a bare number."""
     provider_id = folded(provider_id)
     if provider_id.startswith("azure://") and "virtualmachinescalesets" in provider_id:
         return provider_id
@@ -230,10 +226,8 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Nodes:
-    """The cluster's Nodes, found by what a Machine records of its Node. Contains Nodes of one cluster only.
-
-    machines: all Machines of that cluster, so that two with the same claim are detected.
-    """
+    """The cluster's Nodes, found by what a Machine records of its Node. Contains Nodes of one cluster only. machines:
+    all Machines of that cluster, so that two with the same claim are detected."""
 
     def __init__(
         self, nodes: Iterable[Node], annotations: CapiAnnotations, machines: Iterable[CapiMachine] = ()
@@ -275,10 +269,8 @@ class Nodes:
         return self._by_name.get(name)
 
     def listed(self, provider_id: str, pool: str) -> Match:
-        """Return the Node of an instance that the MachinePool of that name lists.
-
-        Matched by the exact id; otherwise by its last segment, among the Nodes whose annotations name no other owner.
-        """
+        """Return the Node of an instance that the MachinePool of that name lists. Matched by the exact id; otherwise by
+        its last segment, among the Nodes whose annotations name no other owner."""
         exact = self._by_id.get(folded(provider_id), ())
         if len(exact) == 1:
             return Match(exact[0])
@@ -309,9 +301,8 @@ class Nodes:
         return ""
 
     def _referred(self, machine: CapiMachine) -> Match:
-        """Match by the nodeRef, which only Cluster API writes.
-
-        A Machine with a nodeRef has joined, even if its Node is not one of this cluster."""
+        """Match by the nodeRef, which only Cluster API writes. A Machine with a nodeRef has joined, even if its Node is
+        not one of this cluster."""
         name, provider_id = machine.node_name, machine.spec.provider_id or ""
         node = self._by_name.get(name)
         if node is None:
@@ -410,19 +401,16 @@ def listed_instances(resource: CapiResource, machines: Sequence[CapiMachine], no
 
 
 def joined_elsewhere(resource: CapiResource, nodes: Nodes) -> str:
-    """Return why none of the pool's instances may count as never joined; empty if that can be decided.
-
-    The pool's status does not say which instance each of its Nodes is."""
+    """Return why none of the pool's instances may count as never joined; empty if that can be decided. The pool's
+    status does not say which instance each of its Nodes is."""
     name = next((each for each in resource.node_names if nodes.named(each) is None), "")
     return name and f"Cluster API has seen Node {name[:80]} of this pool join, which is not among this cluster's Nodes"
 
 
 def pool_held(resource: CapiResource, machines: Sequence[CapiMachine], settings: CapiSettings) -> str:
-    """Return why nothing may be removed from the pool, empty if something may.
-
-    It is reported before a node is drained needlessly. It is not reported while fewer instances are listed than
-    requested, because it would also prevent lowering the size to the existing instances, which deletes none.
-    """
+    """Return why nothing may be removed from the pool, empty if something may. It is reported before a node is drained
+    needlessly. It is not reported while fewer instances are listed than requested, because it would also prevent
+    lowering the size to the existing instances, which deletes none."""
     listed = len(resource.listed)
     if machines or settings.allow_pool_shrink or listed < 2 or (resource.spec.replicas or 0) > listed:
         return ""

@@ -22,11 +22,9 @@ _IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
 
 
 class CapiManagement(msgspec.Struct, frozen=True):
-    """The access settings of the management cluster. secret, file, context: upstream's --cloud-config.
-
-    authoritative: --clusterapi-cloud-config-authoritative; without a --cloud-config, the workload cluster's kubeconfig
-    is not used for the management cluster.
-    """
+    """The access settings of the management cluster. secret, file, context: upstream's --cloud-config. authoritative:
+    --clusterapi-cloud-config-authoritative; without a --cloud-config, the workload cluster's kubeconfig is not used for
+    the management cluster."""
 
     secret: str = ""
     file: str = ""
@@ -41,10 +39,8 @@ class CapiManagement(msgspec.Struct, frozen=True):
 
 def to_management(management: CapiManagement, access: KubernetesAccess) -> KubernetesAccess | None:
     """Return the access to the management cluster; None if it is the workload cluster, over the same connection.
-
     access: to the workload cluster. The order is: its own kubeconfig; that of the workload cluster, unless the setting
-    is authoritative; the in-cluster one. Raises BadInput naming the missing input.
-    """
+    is authoritative; the in-cluster one. Raises BadInput naming the missing input."""
     if management.named:
         return KubernetesAccess(
             kubeconfig_secret=management.secret,
@@ -78,9 +74,8 @@ class Reach:
         self._management = workload_api if access is None else None
 
     def management(self) -> KubeApi:
-        """Return the client, the same one each time.
-
-        Raises ProviderError: Transient if the secret cannot be read now, InvalidRequest if its contents are wrong."""
+        """Return the client, the same one each time. Raises ProviderError: Transient if the secret cannot be read now,
+        InvalidRequest if its contents are wrong."""
         if self._management is None:
             assert self._way is not None
             try:

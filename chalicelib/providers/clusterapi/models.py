@@ -275,9 +275,8 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ailing(self) -> bool:
-        """Whether a MachineSet that is scaled down deletes it before healthy ones.
-
-        That is the case without a Node known to Cluster API, with a failure, or with an unhealthy Node."""
+        """Whether a MachineSet that is scaled down deletes it before healthy ones. That is the case without a Node
+        known to Cluster API, with a failure, or with an unhealthy Node."""
         healthy = self.condition("NodeHealthy")
         return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
@@ -366,9 +365,7 @@ def paused(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str]]:
 
 
 def topology_replicas(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str, str]]:
-    """Return (namespace, cluster, topology name) of the workers whose size the Cluster's topology sets.
-
-    The topology name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name`
-    of a MachinePool.
-    """
+    """Return (namespace, cluster, topology name) of the workers whose size the Cluster's topology sets. The topology
+    name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name` of a
+    MachinePool."""
     return frozenset((each.metadata.namespace, each.metadata.name, name) for each in clusters for name in each.sized)

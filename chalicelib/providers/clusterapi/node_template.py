@@ -62,12 +62,9 @@ def make_template(
     real_node: Node | None,
     infra: Infra = no_infrastructure,
 ) -> CapiTemplate:
-    """Return the template of a group.
-
-    name: the group's id; kind: the resource's. real_node: a Node of the group, if it has one, whose labels are the most
-    reliable. The infrastructure object is read only if the annotations lack cpu or memory, and no ready Node shows what
-    the next one will be like.
-    """
+    """Return the template of a group. name: the group's id; kind: the resource's. real_node: a Node of the group, if it
+    has one, whose labels are the most reliable. The infrastructure object is read only if the annotations lack cpu or
+    memory, and no ready Node shows what the next one will be like."""
     annotated = read_capacity(resource.annotations)
     asks = not suffices(annotated) and not _is_ready(real_node)
     reported = infra(kind, resource) if asks else Infrastructure()
@@ -106,10 +103,8 @@ def template_labels(
     real_node: Node | None,
     infrastructure: Infrastructure,
 ) -> dict[str, str]:
-    """Return the labels; later sources take precedence.
-
-    The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
-    copies, the `labels` annotation, and a real node."""
+    """Return the labels; later sources take precedence. The sources are defaults and the zone of a single failure
+    domain, the infrastructure object, the labels that CAPI copies, the `labels` annotation, and a real node."""
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_label and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
@@ -137,10 +132,9 @@ def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str
 
 
 def failure_domain(kind: str, resource: CapiResource) -> str:
-    """Return the failure domain of all new Machines of a resource, empty if there are several or none.
-
-    Infrastructure providers of clouds with zones name a failure domain after its zone; if one does not, the setting
-    that enables this must be turned off."""
+    """Return the failure domain of all new Machines of a resource, empty if there are several or none. Infrastructure
+    providers of clouds with zones name a failure domain after its zone; if one does not, the setting that enables this
+    must be turned off."""
     template = resource.spec.template
     if kind == POOL:
         domains = resource.spec.failure_domains or []
@@ -171,11 +165,8 @@ def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
 
 def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Return taints of the template's spec, then of the `taints` annotation, which replace those of the same key and
-    effect.
-
-    A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints come with
-    warnings about invalid entries of the annotation.
-    """
+    effect. A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints
+    come with warnings about invalid entries of the annotation."""
     taints: dict[tuple[str, str], Taint] = {}
     warnings = []
     template = resource.spec.template
@@ -230,11 +221,8 @@ def suffices(capacity: Capacity) -> bool:
 
 
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
-    """Return the capacity in the annotations, with a problem if one of them cannot be read.
-
-    Absent, empty and zero all mean "not given"; a negative amount is skipped with a warning. Blanks around a value do
-    not count.
-    """
+    """Return the capacity in the annotations, with a problem if one of them cannot be read. Absent, empty and zero all
+    mean "not given"; a negative amount is skipped with a warning. Blanks around a value do not count."""
     amounts: dict[str, int] = {}
     warnings: list[str] = []
     try:
@@ -251,9 +239,7 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
 
 def merged(annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
     """Return the complete capacity, per resource from the annotation before the infrastructure object; 110 pods by
-    default.
-
-    It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
+    default. It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
     if annotated_capacity.problem:
         return annotated_capacity
     amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated_capacity.amounts}
@@ -306,7 +292,6 @@ _LARGEST = 2**31 - 1
 
 def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
     """Return CSI driver -> maximum volumes, 0 for unlimited, and a sentence about each invalid entry of `csi-driver`.
-
     Entries and their halves are trimmed; of two entries for one driver the last applies."""
     limits: dict[str, int] = {}
     warnings = []
@@ -320,10 +305,8 @@ def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[
 
 
 def read_devices(annotations: Mapping[str, str], count: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count.
-
-    They are in one ResourceSlice of the node's own pool, which is complete from the start.
-    """
+    """Return DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count. They
+    are in one ResourceSlice of the node's own pool, which is complete from the start."""
     driver = annotations.get(CAPACITY + "dra-driver", "").strip()
     if not driver or count <= 0:
         return {}, ()
