@@ -2,6 +2,25 @@
 
 An unreadable list becomes a gap, and `unread` records which kinds are missing where. A group whose Machines are unknown
 is then reported as such and not as a group without machines.
+
+A Machine's group follows from the chain of controllers, by UID. A selector would also match foreign and control-plane
+Machines, and a name may be reused, but a UID may not. Label specs of discovery are not used here, because they apply to
+the scalable resource only.
+
+The annotation on a Machine decides within one MachineSet. Between several of them the MachineDeployment decides, and
+not always for the one with the annotation, so a removal could delete a healthy node. When its size is lowered:
+
+    MachineSets that request machines        strategy        scaled down
+    one                                      any             that one
+    the newest and one older, or only older  RollingUpdate   a rollout: older and newest alternately, as it decides
+    several, and spec.paused                 any             all of them, in proportion
+    the newest and one older                 OnDelete        the older one, as long as it requests any
+    two older                                OnDelete        the oldest of them first, by a date that may be equal
+
+Nothing is removed if the result is uncertain; otherwise only Machines of the set that is scaled down. An OnDelete
+deployment waits until a user deletes its outdated Machines, possibly forever. As long as all its Machines are of one
+set, outdated or not, it is scaled down like any other. If they are of several sets, the outdated ones may be removed
+and the others are blocked individually.
 """
 
 from __future__ import annotations
@@ -20,11 +39,10 @@ from chalicelib.providers.clusterapi.models import (
     CapiMachine,
     CapiResource,
     Metadata,
-    paused,
-    topology_replicas,
 )
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
+ON_DELETE = "OnDelete"
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster)
 
 # In upstream's order of listing. Machines are not groups; they are read as the instances.
@@ -42,7 +60,8 @@ _WEAKENS = {
 class CapiState(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all. clusters: (namespace,
     name) of all Clusters that were read. paused_clusters: of those whose spec pauses them. topology_replicas:
-    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology (cluster_object.py)."""
+    (namespace, cluster, topology name) of workers whose size
+    is set in their Cluster's topology."""
 
     resources: dict[str, tuple[CapiResource, ...]]
     machines: tuple[CapiMachine, ...]
@@ -73,9 +92,9 @@ def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[s
         machines,
         reader.unread,
         tuple(reader.gaps),
-        paused(clusters),
-        topology_replicas(clusters),
-        frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
+        frozenset(cluster.key for cluster in clusters if cluster.paused),
+        frozenset((*cluster.key, entry) for cluster in clusters for entry in cluster.sized),
+        frozenset(cluster.key for cluster in clusters),
     )
 
 
@@ -101,16 +120,15 @@ class _CapiReader:
 
     def all(self, kind: str, shape: type[T]) -> tuple[T, ...]:
         """Return the objects of a kind; failures are recorded, not raised."""
-        found: list[T] = []
+        objects: list[T] = []
         for namespace in self._namespaces:
             try:
-                found.extend(self._decoded(kind, shape, self._api.objects(kind, namespace)))
+                objects.extend(self._decoded(kind, shape, self._api.objects(kind, namespace)))
             except ProviderError as error:
-                self.failed += 1
-                self.last_error = error
+                self.failed, self.last_error = self.failed + 1, error
                 self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
                 self.gaps.append(MissingData(kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind]))
-        return tuple(found)
+        return tuple(objects)
 
     def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:
         for index, item in enumerate(items):
@@ -120,24 +138,25 @@ class _CapiReader:
                 self.gaps.append(MissingData(kind, error.message, name=_name(item), place=f"items[{index}]"))
 
 
-class _Named(msgspec.Struct):
+class _WithMetadata(msgspec.Struct):
     metadata: Metadata
 
 
 def _name(item: msgspec.Raw) -> str:
     try:
-        metadata = msgspec.json.decode(item, type=_Named).metadata
+        metadata = msgspec.json.decode(item, type=_WithMetadata).metadata
     except MALFORMED:
         return ""
     return f"{metadata.namespace}/{metadata.name}"
 
 
+# -- owners
+
+
 def controller(metadata: Metadata, kind: str) -> str:
     """Return the UID of the owner of that kind that controls the object, empty if there is none."""
-    for owner in metadata.owner_references or ():
-        if owner.kind == kind and owner.controller:
-            return owner.uid
-    return ""
+    owners = metadata.owner_references or ()
+    return next((owner.uid for owner in owners if owner.kind == kind and owner.controller), "")
 
 
 def has_deployment(machine_set: CapiResource) -> bool:
@@ -146,23 +165,13 @@ def has_deployment(machine_set: CapiResource) -> bool:
     return any(owner.kind == DEPLOYMENT and owner.name for owner in machine_set.metadata.owner_references or ())
 
 
-def sets_of(uid: str, machine_sets: Iterable[CapiResource]) -> tuple[CapiResource, ...]:
-    """Return the MachineSets that a MachineDeployment controls."""
-    return tuple(each for each in machine_sets if controller(each.metadata, DEPLOYMENT) == uid)
-
-
 def by_deployment(machine_sets: Iterable[CapiResource]) -> dict[str, list[CapiResource]]:
     """Return MachineDeployment UID -> the MachineSets that it controls."""
-    found: dict[str, list[CapiResource]] = {}
-    for each in machine_sets:
-        if uid := controller(each.metadata, DEPLOYMENT):
-            found.setdefault(uid, []).append(each)
-    return found
-
-
-def group_uids(machine_sets: Iterable[CapiResource]) -> dict[str, str]:
-    """Return MachineSet UID -> UID of the resource that its Machines belong to: its MachineDeployment, or itself."""
-    return {each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid for each in machine_sets}
+    sets: dict[str, list[CapiResource]] = {}
+    for machine_set in machine_sets:
+        if uid := controller(machine_set.metadata, DEPLOYMENT):
+            sets.setdefault(uid, []).append(machine_set)
+    return sets
 
 
 def by_group(
@@ -170,17 +179,17 @@ def by_group(
 ) -> dict[str, list[CapiMachine]]:
     """Return resource UID -> its Machines, sorted by name. Machines without that chain (control plane, stand-alone)
     belong to no group."""
-    owners = group_uids(machine_sets)
-    pool_uids = {each.metadata.uid for each in pools}
+    owners = {each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid for each in machine_sets}
+    pool_uids = {pool.metadata.uid for pool in pools}
     groups: dict[str, list[CapiMachine]] = {}
-    for machine in sorted(machines, key=lambda each: each.metadata.name):
-        pool = controller(machine.metadata, POOL)
-        if uid := owners.get(controller(machine.metadata, SET)) or (pool if pool in pool_uids else ""):
+    for machine in sorted(machines, key=lambda machine: machine.metadata.name):
+        pool_uid = controller(machine.metadata, POOL)
+        if uid := owners.get(controller(machine.metadata, SET)) or (pool_uid if pool_uid in pool_uids else ""):
             groups.setdefault(uid, []).append(machine)
     return groups
 
 
-ON_DELETE = "OnDelete"
+# -- rollouts
 
 
 class Restraint(msgspec.Struct, frozen=True):
@@ -209,19 +218,16 @@ def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) 
     on_delete = deployment.strategy == ON_DELETE
     if deployment.is_true("RollingOut") and not on_delete:
         return "the MachineDeployment is rolling out"
-    revisions: dict[str, int] = {}
-    by_name = {each.metadata.name: each for each in machine_sets}
-    for name, each in sorted(by_name.items()):
-        text = each.annotations.get(REVISION)
-        if text is None:
-            continue
-        if not text.isascii() or not text.isdigit():
-            return f"MachineSet {name} has the revision {text!r}, so the latest is not known"
-        revisions[name] = int(text)
+    by_name = {machine_set.metadata.name: machine_set for machine_set in machine_sets}
+    with_revision = [name for name in sorted(by_name) if REVISION in by_name[name].annotations]
+    revisions = {name: _revision(by_name[name]) for name in with_revision}
+    if odd := next((name for name in with_revision if revisions[name] < 0), ""):
+        text = by_name[odd].annotations[REVISION]
+        return f"MachineSet {odd} has the revision {text!r}, so the latest is not known"
     latest = max(revisions.values(), default=0)
-    there = [name for name in revisions if by_name[name].desired_or_present > 0]
-    older = [name for name in there if revisions[name] != latest]
-    if not older or (on_delete and len(there) == 1):
+    used = [name for name in with_revision if by_name[name].desired_or_present > 0]
+    older = [name for name in used if revisions[name] != latest]
+    if not older or (on_delete and len(used) == 1):
         return ""
     waits = "; its strategy is OnDelete, so they must be deleted manually" if on_delete else ""
     rests = "; it is paused (spec.paused), so they stay" if deployment.spec.paused else waits
@@ -232,12 +238,12 @@ def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiReso
     """Return the one MachineSet that is scaled down with the resource, None if it is uncertain."""
     if kind != DEPLOYMENT:
         return resource
-    asking = [each for each in machine_sets if (each.spec.replicas or 0) > 0]
-    known = all(_revision(each) >= 0 for each in machine_sets)
-    if len(asking) > 1 and known and resource.strategy == ON_DELETE and not resource.spec.paused:
+    requesting = [machine_set for machine_set in machine_sets if (machine_set.spec.replicas or 0) > 0]
+    all_known = all(_revision(machine_set) >= 0 for machine_set in machine_sets)
+    if len(requesting) > 1 and all_known and resource.strategy == ON_DELETE and not resource.spec.paused:
         newest = max(machine_sets, key=_revision)
-        asking = [each for each in asking if each is not newest]
-    return asking[0] if len(asking) == 1 else None
+        requesting = [machine_set for machine_set in requesting if machine_set is not newest]
+    return requesting[0] if len(requesting) == 1 else None
 
 
 def _revision(machine_set: CapiResource) -> int:

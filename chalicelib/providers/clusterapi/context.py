@@ -26,7 +26,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, CapiApi, Served, decode, discover
-from chalicelib.providers.clusterapi.capi_state import controller, has_deployment, sets_of
+from chalicelib.providers.clusterapi.capi_state import by_deployment, controller, has_deployment
 from chalicelib.providers.clusterapi.instances import Match, Nodes, managed_by, normalise
 from chalicelib.providers.clusterapi.management_cluster import Reach
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Metadata
@@ -179,7 +179,7 @@ def machine_sets(api: CapiApi, subject: Subject) -> tuple[CapiResource, ...]:
             readable.append(decode(item, CapiResource))
         except Transient:
             continue  # a malformed set owns no Machine that would be changed; observe() reports it
-    return sets_of(subject.resource.metadata.uid, readable)
+    return tuple(by_deployment(readable).get(subject.resource.metadata.uid, ()))
 
 
 def machines_of(

@@ -339,10 +339,18 @@ class ClusterSpec(msgspec.Struct, frozen=True):
 
 
 class CapiCluster(msgspec.Struct, frozen=True):
-    """A Cluster."""
+    """A Cluster. It says whether its groups are paused, which only newer versions copy to a MachineDeployment, and
+    which sizes its topology sets. A replicas field there is not visible on a MachineDeployment, yet the topology
+    controller keeps resetting the size to it, so it would compete with Outscaler (Cluster API book, managed
+    topologies)."""
 
     metadata: Metadata
     spec: ClusterSpec | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(namespace, name)."""
+        return self.metadata.namespace, self.metadata.name
 
     @property
     def paused(self) -> bool:
@@ -352,20 +360,9 @@ class CapiCluster(msgspec.Struct, frozen=True):
 
     @property
     def sized(self) -> Iterable[str]:
-        """The names of the topology's entries that set a number of machines."""
+        """The names of the topology's entries that set a number of machines: a MachineDeployment has it in the label
+        `topology.cluster.x-k8s.io/deployment-name`, a MachinePool in `pool-name`."""
         topology = self.spec.topology if self.spec else None
         workers = topology.workers if topology else None
         entries = [*(workers.machine_deployments or ()), *(workers.machine_pools or ())] if workers else []
         return [each.name for each in entries if each.name and each.replicas is not None]
-
-
-def paused(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str]]:
-    """Return (namespace, name) of the paused clusters."""
-    return frozenset((each.metadata.namespace, each.metadata.name) for each in clusters if each.paused)
-
-
-def topology_replicas(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str, str]]:
-    """Return (namespace, cluster, topology name) of the workers whose size the Cluster's topology sets. The topology
-    name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name` of a
-    MachinePool."""
-    return frozenset((each.metadata.namespace, each.metadata.name, name) for each in clusters for name in each.sized)
