@@ -12,7 +12,6 @@ from typing import Annotated
 import msgspec
 
 from chalicelib.model.api_integers import Int32, Int64
-from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]  # maximum length of a name in Kubernetes
@@ -302,13 +301,6 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
 
     metadata: ScaleMetadata
     spec: ScaleSpec = ScaleSpec()
-
-
-def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[str, ...] = ()) -> MissingData:
-    """Return a gap about one resource."""
-    return MissingData(
-        kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", affected_decisions=weakens
-    )
 
 
 class Workers(msgspec.Struct, frozen=True):

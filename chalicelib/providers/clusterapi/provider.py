@@ -47,8 +47,7 @@ class ClusterApi(BaseProvider[CapiContext]):
         state = read_capi_state(context.api, kinds, scope(settings.specs))
         infra = InfrastructureReader(context.reach.management()).of
         identity = context.reach.identity()
-        observed = make_groups(state, nodes, settings, context.policies, infra, context.now(), identity)
-        return Observation(observed.groups, observed.gaps)
+        return make_groups(state, nodes, settings, context.policies, infra, context.now(), identity)
 
     def cancel_delete(self, operation: Operation) -> bool:
         """Remove our annotations from the targets' Machines; False if the size was lowered for them already."""
