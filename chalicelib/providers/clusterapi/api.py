@@ -143,25 +143,33 @@ def _as_provider_error(error: OutscalerError, call: str) -> ProviderError:
     return cls(f"{call}: {error}", code=str(getattr(error, "reason", "") or status or ""), retry_after=retry_after)
 
 
-_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
+VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 
-class _Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True):
+    """A version of an API group."""
+
     version: str = ""
 
 
-class _ApiGroup(msgspec.Struct, rename="camel"):
-    versions: list[_Version] | None = None
-    preferred_version: _Version = _Version()
+class ApiGroup(msgspec.Struct, rename="camel"):
+    """An answer of /apis/GROUP."""
+
+    versions: list[Version] | None = None
+    preferred_version: Version = Version()
 
 
-class _Served(msgspec.Struct):
+class ServedKind(msgspec.Struct):
+    """A kind that a version of an API group serves; name: its plural."""
+
     name: str = ""
     kind: str = ""
 
 
-class _ServedList(msgspec.Struct):
-    resources: list[_Served] | None = None
+class ServedList(msgspec.Struct):
+    """An answer of /apis/GROUP/VERSION."""
+
+    resources: list[ServedKind] | None = None
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -181,21 +189,21 @@ def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> S
 
 def _preferred(kube: KubeApi, group: str) -> str:
     try:
-        found = decode(ask(kube, "GET", f"/apis/{group}"), _ApiGroup)
+        found = decode(ask(kube, "GET", f"/apis/{group}"), ApiGroup)
     except NotFound:
         raise InvalidRequest(
             f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
             "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
         ) from None
     version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
-    if not _VERSION.match(version):
+    if not VERSION.match(version):
         raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
     return version
 
 
 def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
     try:
-        found = decode(ask(kube, "GET", f"/apis/{group}/{version}"), _ServedList)
+        found = decode(ask(kube, "GET", f"/apis/{group}/{version}"), ServedList)
     except NotFound:
         raise InvalidRequest(
             f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "

@@ -66,8 +66,10 @@ def make_template(
     has one, whose labels are the most reliable. The infrastructure object is read only if the annotations lack cpu or
     memory, and no ready Node shows what the next one will be like."""
     annotated = read_capacity(resource.annotations)
-    asks = not suffices(annotated) and not _is_ready(real_node)
-    reported = infra(kind, resource) if asks else Infrastructure()
+    ready = real_node.condition("Ready") if real_node is not None else None
+    suffices = annotated.problem or all(resource_name in annotated.amounts for _, resource_name in _NEEDED)
+    skips_infrastructure = suffices or (ready is not None and ready.status == "True")
+    reported = Infrastructure() if skips_infrastructure else infra(resource)
     capacity = merged(annotated, reported.capacity, reported.problem)
     volumes, odd_volumes = read_volumes(resource.annotations)
     devices, odd_devices = read_devices(resource.annotations, annotated.devices)
@@ -90,11 +92,6 @@ def make_template(
     return CapiTemplate(node, "", warnings, volumes, devices)
 
 
-def _is_ready(node: Node | None) -> bool:
-    condition = node.condition("Ready") if node is not None else None
-    return condition is not None and condition.status == "True"
-
-
 def template_labels(
     name: str,
     kind: str,
@@ -111,7 +108,7 @@ def template_labels(
     labels.update(
         {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
     )
-    labels.update(_handed_down(resource, settings.managed_labels))
+    labels.update(_propagated_labels(resource, settings.managed_labels))
     labels.update(_annotated_labels(resource)[0])
     if real_node is not None:
         labels.update({key: real_node.labels[key] for key in _COPIED if real_node.labels.get(key)})
@@ -144,23 +141,22 @@ def failure_domain(kind: str, resource: CapiResource) -> str:
     return only if is_label_value(only) else ""
 
 
-def _handed_down(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
+def _propagated_labels(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
     template = resource.spec.template
     labels: Mapping[str, str] = (template.metadata.labels or {}) if template and template.metadata else {}
     if len(labels) > _MOST_LABELS:
         raise BadInput("spec.template.metadata.labels", f"has {len(labels)} labels", f"keep it under {_MOST_LABELS}")
-    return {key: value for key, value in labels.items() if _is_managed(key) or _matches_any(patterns, key)}
+    return {
+        key: value
+        for key, value in labels.items()
+        if _is_managed(key) or (len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns))
+    }
 
 
 def _is_managed(key: str) -> bool:
     domain, slash, _ = key.partition("/")
-    return bool(slash) and (
-        domain == _MANAGED_EXACT or any(domain == each or domain.endswith(f".{each}") for each in _MANAGED)
-    )
-
-
-def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
-    return len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns)
+    managed = domain == _MANAGED_EXACT or domain in _MANAGED or domain.endswith(tuple(f".{each}" for each in _MANAGED))
+    return bool(slash) and managed
 
 
 def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
@@ -170,17 +166,15 @@ def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[st
     taints: dict[tuple[str, str], Taint] = {}
     warnings = []
     template = resource.spec.template
-    for given in (template.spec.taints or ()) if template and template.spec else ():
-        if given.propagation != "OnInitialization" and given.effect in _EFFECTS:
-            taints[given.key, given.effect] = Taint(given.key, given.effect, given.value or "")
+    for taint in (template.spec.taints or ()) if template and template.spec else ():
+        if taint.propagation != "OnInitialization" and taint.effect in _EFFECTS:
+            taints[taint.key, taint.effect] = Taint(taint.key, taint.effect, taint.value or "")
     for text in _entries(resource.annotations.get(CAPACITY + "taints", "")):
-        taint = parse_taint(text)
-        if taint is None:
-            warnings.append(
-                f"annotation {CAPACITY}taints: {text[:_SHOWN]!r} is not a taint; write key=value:NoSchedule"
-            )
+        if parsed := parse_taint(text):
+            taints[parsed.key, parsed.effect] = parsed
         else:
-            taints[taint.key, taint.effect] = taint
+            form = "is not a taint; write key=value:NoSchedule"
+            warnings.append(f"annotation {CAPACITY}taints: {text[:_SHOWN]!r} {form}")
     return tuple(taints.values()), tuple(warnings)
 
 
@@ -198,6 +192,10 @@ def parse_taint(text: str) -> Taint | None:
     return Taint(key, effect, value) if is_qualified_name(key) and is_label_value(value) else None
 
 
+# -- capacity
+# One unreadable annotation makes the whole capacity unusable, as in upstream, because a plan must not use an incomplete
+# machine. An invalid value in the infrastructure object affects only its own entry, because the user cannot correct it.
+
 DEFAULT_PODS = 110
 _QUANTITIES = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL}
 _NEEDED = (("cpu", CPU), ("memory", MEMORY))
@@ -214,12 +212,6 @@ class Capacity(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def suffices(capacity: Capacity) -> bool:
-    """Whether the annotations alone give a template or make it impossible; the infrastructure object is then not
-    read."""
-    return bool(capacity.problem) or all(resource in capacity.amounts for _, resource in _NEEDED)
-
-
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
     """Return the capacity in the annotations, with a problem if one of them cannot be read. Absent, empty and zero all
     mean "not given"; a negative amount is skipped with a warning. Blanks around a value do not count."""
@@ -227,11 +219,14 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
     warnings: list[str] = []
     try:
         for name, resource in _QUANTITIES.items():
-            amounts[resource] = _positive(_quantity(annotations, name, resource), name, warnings)
-        devices = _positive(_whole(annotations, "gpu-count"), "gpu-count", warnings)
-        if kind := _gpu_type(annotations):
+            amounts[resource] = _amount(annotations, name, warnings, resource)
+        devices = _amount(annotations, "gpu-count", warnings)
+        if kind := annotations.get(CAPACITY + "gpu-type", "").strip():
+            if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
+                remedy = "name the resource that pods ask for, such as nvidia.com/gpu"
+                raise BadInput(f"annotation {CAPACITY}gpu-type", f"{kind!r} is not a device", remedy)
             amounts[kind] = devices
-        amounts[PODS] = _positive(_whole(annotations, "maxPods"), "maxPods", warnings)
+        amounts[PODS] = _amount(annotations, "maxPods", warnings)
     except BadInput as bad:
         return Capacity({}, 0, str(bad), tuple(warnings))
     return Capacity({name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings))
@@ -244,47 +239,32 @@ def merged(annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint
         return annotated_capacity
     amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated_capacity.amounts}
     missing = [CAPACITY + name for name, resource in _NEEDED if not amounts.get(resource)]
-    if not missing:
-        return msgspec.structs.replace(annotated_capacity, amounts=amounts)
-    problem = f"nothing says what a new node would offer; set {' and '.join(missing)}"
-    return msgspec.structs.replace(
-        annotated_capacity, amounts=amounts, problem=f"{problem} ({hint})" if hint else problem
-    )
+    problem = f"nothing says what a new node would offer; set {' and '.join(missing)}" if missing else ""
+    if missing and hint:
+        problem = f"{problem} ({hint})"
+    return msgspec.structs.replace(annotated_capacity, amounts=amounts, problem=problem)
 
 
-def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
-    text = annotations.get(CAPACITY + name, "").strip()
+def _amount(annotations: Mapping[str, str], name: str, warnings: list[str], resource: str = "") -> int:
+    """Return the amount in an annotation: a quantity of the resource, or a whole number. A negative one is 0."""
+    text, place = annotations.get(CAPACITY + name, "").strip(), f"annotation {CAPACITY}{name}"
     if not text:
         return 0
-    try:
-        return parse_quantity(text, milli=resource == CPU)  # _positive handles a negative amount
-    except BadInput as bad:
-        raise BadInput(f"annotation {CAPACITY}{name}", bad.problem, bad.remedy) from None
+    if resource:
+        try:
+            amount = parse_quantity(text, milli=resource == CPU)
+        except BadInput as bad:
+            raise BadInput(place, bad.problem, bad.remedy) from None
+    elif _INTEGER.match(text):
+        amount = int(text)
+    else:
+        raise BadInput(place, f"{text[:40]!r} is not a whole number", "write it in digits")
+    if amount < 0:
+        warnings.append(f"{place} is negative and was left out")
+    return max(0, amount)
 
 
-def _whole(annotations: Mapping[str, str], name: str) -> int:
-    text = annotations.get(CAPACITY + name, "").strip()
-    if not text:
-        return 0
-    if not _INTEGER.match(text):
-        raise BadInput(f"annotation {CAPACITY}{name}", f"{text[:40]!r} is not a whole number", "write it in digits")
-    return int(text)
-
-
-def _gpu_type(annotations: Mapping[str, str]) -> str:
-    kind = annotations.get(CAPACITY + "gpu-type", "").strip()
-    if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
-        place, remedy = f"annotation {CAPACITY}gpu-type", "name the resource that pods ask for, such as nvidia.com/gpu"
-        raise BadInput(place, f"{kind!r} is not a device", remedy)
-    return kind
-
-
-def _positive(amount: int, name: str, warnings: list[str]) -> int:
-    if amount >= 0:
-        return amount
-    warnings.append(f"annotation {CAPACITY}{name} is negative and was left out")
-    return 0
-
+# -- volumes and devices, which are annotations because a Node that does not exist has no CSINode and no ResourceSlices
 
 _LIMIT = re.compile(r"\+?[0-9]{1,10}\Z")
 _LARGEST = 2**31 - 1

@@ -34,7 +34,7 @@ def template(
         resource,
         settings or CapiSettings(),
         real,
-        lambda *_: reported,
+        lambda _: reported,
     )
 
 
@@ -162,17 +162,17 @@ READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "F
 def test_capi_template_reads_the_infrastructure_only_if_needed(
     annotations: dict[str, str], conditions: Condition | None, asked: bool
 ) -> None:
-    questions: list[tuple[str, CapiResource]] = []
+    questions: list[CapiResource] = []
 
-    def infra(kind: str, resource: CapiResource) -> Infrastructure:
-        questions.append((kind, resource))
+    def infra(resource: CapiResource) -> Infrastructure:
+        questions.append(resource)
         return INFRA
 
     real = Node("n", {}, {}, conditions=(conditions,)) if conditions else None
     resource = as_resource(deployment("md-0", annotations=capacity(**annotations)))
     make_template("g", DEPLOYMENT, resource, CapiSettings(), real, infra)
-    assert questions == ([(DEPLOYMENT, resource)] if asked else [])
-    assert no_infrastructure(DEPLOYMENT, resource) == Infrastructure()
+    assert questions == ([resource] if asked else [])
+    assert no_infrastructure(resource) == Infrastructure()
 
 
 def test_capi_template_negative_amounts_are_omitted_and_reported() -> None:
