@@ -1,7 +1,19 @@
-"""The servers of a project, listed at one instant, and their assignment to pools.
+"""The servers of a project, listed at one instant: their states, their pools, and the nodes that they have become.
 
 The members of a pool are the servers with both tags, the name of its cluster and its own name; node labels do not
 matter. Sizes are counted from every new list, without leaving servers.
+
+The vendor's cloud controller writes `cherryservers://1000` and also reads a bare `1000`. Nodes and servers are matched
+from one list of each, without further calls:
+
+    the node's providerID       its server
+    cherryservers://1000, 1000  number 1000, if it is listed
+    empty                       the one server of the project with the node's name
+    of another scheme           none: the node belongs to another provider
+
+A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is that of a server
+other than the one its providerID names is matched to neither, and a server that two nodes claim has no known node
+(providers/node_identity.py).
 """
 
 from __future__ import annotations
@@ -21,71 +33,28 @@ from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
 
-
-class ServerList:
-    """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd: rows that cannot be read."""
-
-    def __init__(
-        self,
-        servers: Iterable[CherryServer],
-        gone: frozenset[int] = frozenset(),
-        odd: Iterable[UnreadableServer] = (),
-    ) -> None:
-        self._odd = tuple(odd)
-        self.by_id = {each.id: each for each in servers}
-        self._gone = gone
-        self._pools: dict[tuple[str, str], list[CherryServer]] = {}
-        for _, each in sorted(self.by_id.items()):
-            self._pools.setdefault((each.tags.get(CLUSTER_TAG, ""), each.tags.get(POOL_TAG, "")), []).append(each)
-        self._names = Counter(each.hostname.casefold() for each in self.by_id.values() if not self.leaves(each))
-
-    def members(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Return the servers of a pool by id, including leaving ones."""
-        return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
-
-    def tagged_otherwise(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Return the servers that bear the tags of a pool in the form of the vendor's guide, `k8s-cluster-NAME` and
-        `k8s-nodepool-NAME`, and not as key and value. They are no members: every upstream release counts the latter."""
-        names = {f"{CLUSTER_TAG}-{definition.cluster_name}", f"{POOL_TAG}-{definition.pool}"}
-        return tuple(
-            each
-            for _, each in sorted(self.by_id.items())
-            if names <= each.tags.keys() | set(each.tags.values()) and not belongs(each, definition)
-        )
-
-    def doubt(self, definition: Definition) -> str:
-        """Return why the members of a pool are uncertain; "" if they are known."""
-        return next((each.why for each in self._odd if each.may_be_of(definition)), "")
-
-    def crew(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Return the servers of a pool that count towards its size."""
-        return tuple(each for each in self.members(definition) if not self.leaves(each))
-
-    def leaves(self, server: CherryServer) -> bool:
-        """Whether the server is being deleted, according to the vendor or because Outscaler has deleted it."""
-        return server.id in self._gone or is_leaving(server)
-
-    def lives(self, server: int) -> bool:
-        """Whether the server is listed and not being deleted."""
-        return server in self.by_id and not self.leaves(self.by_id[server])
-
-    def standing(self, server: CherryServer) -> ServerState:
-        """Return its state; a recent deletion by Outscaler overrides the list."""
-        return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
-
-    def is_only(self, hostname: str) -> bool:
-        """Whether exactly one server of the project has this name. Only then does the name identify it."""
-        return self._names[hostname.casefold()] == 1
-
-
-def belongs(server: CherryServer, definition: Definition) -> bool:
-    """Whether the server has both tags of the pool."""
-    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
-
-
 SCHEME = "cherryservers://"
+FAILED = "failed deployment"
 
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
+# State, the required status (empty for any), and the instance state. The first matching row applies. The
+# vocabularies were collected from the vendor's clients; words that occur in none of them are reported. Upstream ignores
+# states: servers being deleted count as existing, and a failed deployment is noticed only when the provision time is
+# over.
+_ROWS: tuple[tuple[str, str, InstanceState], ...] = (
+    ("terminating", "", InstanceState.DELETING),
+    ("", "terminating", InstanceState.DELETING),
+    ("", FAILED, InstanceState.CREATING),
+    ("pending", "", InstanceState.CREATING),
+    ("provisioning", "", InstanceState.CREATING),
+    ("", "deploying", InstanceState.CREATING),
+    ("inactive", "", InstanceState.RUNNING),
+    ("", "rescue mode", InstanceState.RUNNING),
+    ("active", "deployed", InstanceState.RUNNING),
+    ("active", "allocated", InstanceState.RUNNING),
+)
+
+# -- ids and names
 
 
 def parse(provider_id: str) -> int | None:
@@ -102,11 +71,6 @@ def likely(provider_id: str) -> int | None:
     return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
 
 
-def spell(server: int) -> str:
-    """Return the providerID that a server's node will have."""
-    return f"{SCHEME}{server}"
-
-
 def id_of(target: RemovalTarget) -> int | None:
     """Return the server that a target names by its handle or its provider id; None if neither does."""
     return parse(target.handle) or parse(target.instance)
@@ -117,22 +81,7 @@ def alike(one: str, other: str) -> bool:
     return bool(one) and one.casefold() == other.casefold()
 
 
-FAILED = "failed deployment"
-
-# State, the required status (empty for any), and the instance state. The first matching row applies. The
-# vocabularies were collected from the vendor's clients; words that occur in none of them are reported.
-_ROWS: tuple[tuple[str, str, InstanceState], ...] = (
-    ("terminating", "", InstanceState.DELETING),
-    ("", "terminating", InstanceState.DELETING),
-    ("", FAILED, InstanceState.CREATING),
-    ("pending", "", InstanceState.CREATING),
-    ("provisioning", "", InstanceState.CREATING),
-    ("", "deploying", InstanceState.CREATING),
-    ("inactive", "", InstanceState.RUNNING),
-    ("", "rescue mode", InstanceState.RUNNING),
-    ("active", "deployed", InstanceState.RUNNING),
-    ("active", "allocated", InstanceState.RUNNING),
-)
+# -- states
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -146,12 +95,12 @@ class ServerState(msgspec.Struct, frozen=True):
 def server_state(server: CherryServer) -> ServerState:
     """Return the state for a state and status. Unknown words count as running: a word alone must not cause a deletion
     or a purchase."""
-    state, status = _word(server.state), _word(server.status)
-    for wanted_state, wanted_status, means in _ROWS:
-        if wanted_state in ("", state) and wanted_status in ("", status):
-            return ServerState(
-                means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None
-            )
+    state, status = server.state.strip().casefold(), server.status.strip().casefold()
+    for row_state, row_status, instance_state in _ROWS:
+        if row_state in ("", state) and row_status in ("", status):
+            failed = status == FAILED and instance_state is InstanceState.CREATING
+            text = f"server {server.id}: its deployment has failed"
+            return ServerState(instance_state, InstanceError("Unknown", FAILED, text) if failed else None)
     if state == "active" and not status:
         return ServerState(InstanceState.RUNNING)  # a row without a status, as in older responses
     return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
@@ -162,38 +111,88 @@ def is_leaving(server: CherryServer) -> bool:
     return server_state(server).state is InstanceState.DELETING
 
 
-def doubts(servers: Iterable[CherryServer]) -> dict[str, CherryServer]:
-    """Return each unknown word once, with the first server that has it."""
-    found: dict[str, CherryServer] = {}
-    for server in servers:
-        if doubt := server_state(server).doubt:
-            found.setdefault(doubt, server)
-    return found
+# -- the list
 
 
-def _failure(server: CherryServer) -> InstanceError:
-    return InstanceError("Unknown", FAILED, f"server {server.id}: its deployment has failed")
+def belongs(server: CherryServer, definition: Definition) -> bool:
+    """Whether the server has both tags of the pool."""
+    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
 
 
-def _word(text: str) -> str:
-    return text.strip().casefold()
+class ServerList:
+    """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd: rows that cannot be read."""
+
+    def __init__(
+        self,
+        servers: Iterable[CherryServer],
+        gone: frozenset[int] = frozenset(),
+        odd: Iterable[UnreadableServer] = (),
+    ) -> None:
+        self._gone, self._odd = gone, tuple(odd)
+        self.by_id = {server.id: server for server in servers}
+        self._pools: dict[tuple[str, str], list[CherryServer]] = {}
+        for _, server in sorted(self.by_id.items()):
+            pool = server.tags.get(CLUSTER_TAG, ""), server.tags.get(POOL_TAG, "")
+            self._pools.setdefault(pool, []).append(server)
+        self._names = Counter(server.hostname.casefold() for server in self.by_id.values() if not self.leaves(server))
+
+    def members(self, definition: Definition) -> tuple[CherryServer, ...]:
+        """Return the servers of a pool by id, including leaving ones."""
+        return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
+
+    def counted(self, definition: Definition) -> tuple[CherryServer, ...]:
+        """Return the servers of a pool that count towards its size."""
+        return tuple(server for server in self.members(definition) if not self.leaves(server))
+
+    def tagged_otherwise(self, definition: Definition) -> tuple[CherryServer, ...]:
+        """Return the servers that bear the tags of a pool in the form of the vendor's guide, `k8s-cluster-NAME` and
+        `k8s-nodepool-NAME`, and not as key and value. They are no members: every upstream release counts the latter."""
+        names = {f"{CLUSTER_TAG}-{definition.cluster_name}", f"{POOL_TAG}-{definition.pool}"}
+        return tuple(
+            server
+            for _, server in sorted(self.by_id.items())
+            if names <= server.tags.keys() | set(server.tags.values()) and not belongs(server, definition)
+        )
+
+    def doubt(self, definition: Definition) -> str:
+        """Return why the members of a pool are uncertain; "" if they are known."""
+        return next((row.why for row in self._odd if row.may_be_of(definition)), "")
+
+    def leaves(self, server: CherryServer) -> bool:
+        """Whether the server is being deleted, according to the vendor or because Outscaler has deleted it."""
+        return server.id in self._gone or is_leaving(server)
+
+    def lives(self, server: int) -> bool:
+        """Whether the server is listed and not being deleted."""
+        return server in self.by_id and not self.leaves(self.by_id[server])
+
+    def state(self, server: CherryServer) -> ServerState:
+        """Return its state; a recent deletion by Outscaler overrides the list."""
+        return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
+
+    def is_only(self, hostname: str) -> bool:
+        """Whether exactly one server of the project has this name. Only then does the name identify it."""
+        return self._names[hostname.casefold()] == 1
 
 
-def identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
+# -- nodes
+
+
+def _identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
     """Return the nodes by the server's number."""
-    bearing = {
-        each.hostname.casefold(): each.id
-        for each in servers.by_id.values()
-        if not servers.leaves(each) and servers.is_only(each.hostname)
+    by_name = {
+        server.hostname.casefold(): server.id
+        for server in servers.by_id.values()
+        if not servers.leaves(server) and servers.is_only(server.hostname)
     }
 
     def claimed(node: N) -> tuple[int, ...]:
-        number = parse(node.provider_id) if node.provider_id else bearing.get(node.name.casefold())
+        number = parse(node.provider_id) if node.provider_id else by_name.get(node.name.casefold())
         return () if number is None else (number,)
 
     def hinted(node: N) -> tuple[int, ...]:
-        found = (likely(node.provider_id), bearing.get(node.name.casefold()))
-        return tuple(number for number in found if number is not None)
+        numbers = (likely(node.provider_id), by_name.get(node.name.casefold()))
+        return tuple(number for number in numbers if number is not None)
 
     return Identity(nodes, claimed, hinted)
 
@@ -202,11 +201,10 @@ class Matching:
     """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
 
     def __init__(self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]) -> None:
-        self._labels = tuple(controller_labels)
         nodes = tuple(nodes)
-        self._identity = identify(nodes, servers)
+        self._labels, self._servers = tuple(controller_labels), servers
+        self._identity = _identify(nodes, servers)
         self._names = {node.name.casefold() for node in nodes}
-        self._roll = servers
 
     def node_of(self, server: CherryServer) -> Node | None:
         """Return the node of a server; None if it has not joined or its node is ambiguous."""
@@ -216,7 +214,7 @@ class Matching:
         """Return the nodes that claim a server whose node is ambiguous."""
         return self._identity.claimants(server.id)
 
-    def controls(self, server: CherryServer) -> bool:
+    def is_control_plane(self, server: CherryServer) -> bool:
         """Whether the server is a control plane node."""
         node = self.node_of(server)
         return node is not None and any(label in node.labels for label in self._labels)
@@ -226,14 +224,16 @@ class Matching:
         node = self.node_of(server)
         if node is not None:
             return node.name
-        free = self._roll.is_only(server.hostname) and server.hostname.casefold() not in self._names
+        free = self._servers.is_only(server.hostname) and server.hostname.casefold() not in self._names
         return server.hostname if free else ""
 
-    def spell(self, server: CherryServer) -> str:
+    def provider_id(self, server: CherryServer) -> str:
         """Return the provider id of a server in the form that its node uses or will use."""
         node = self.node_of(server)
-        return node.provider_id if node is not None and node.provider_id else spell(server.id)
+        return node.provider_id if node is not None and node.provider_id else f"{SCHEME}{server.id}"
 
+
+# -- checks against the cluster's nodes during a change
 
 Lister = Callable[[str], tuple[Seen, ...]]
 
@@ -243,44 +243,44 @@ def lister(kube: KubeLists) -> Lister:
     return lambda selector: nodes(kube, selector)
 
 
-def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> None:
-    """Raise Final if one of the servers is a node by now. Without access to the cluster this cannot be checked; the
-    caller has already checked by name (operations/steps/delete_instances.py)."""
-    if listed is None:
-        return
-    seen = listed("")
-    refuse_joined(f"{node.name} (server {server.id})" for server in servers for node in seen if _is_of(node, server))
+def refuse_joined_servers(list_nodes: Lister | None, servers: Iterable[CherryServer]) -> None:
+    """Raise PermanentConflict if one of the servers is a node by now. Without access to the cluster this cannot be
+    checked; the caller has already checked by name (operations/steps/delete_instances.py)."""
+    if list_nodes is not None:
+        current = list_nodes("")
+        refuse_joined(
+            f"{node.name} (server {server.id})" for server in servers for node in current if _is(node, server)
+        )
 
 
-def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
+def control_plane(list_nodes: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
     """Return the servers that are nodes with one of these labels: they are control plane nodes and belong to no
     pool."""
-    if listed is None:
+    if list_nodes is None:
         return frozenset()
-    seen = [node for label in labels for node in listed(label) if label in node.labels]
-    return frozenset(server.id for server in servers if any(_is_of(node, server) for node in seen))
+    controllers = [node for label in labels for node in list_nodes(label) if label in node.labels]
+    return frozenset(server.id for server in servers if any(_is(node, server) for node in controllers))
 
 
-def check_nodes(
-    listed: Lister | None, operation: Operation, roll: ServerList, servers: Mapping[int, CherryServer]
+def refuse_changed_servers(
+    list_nodes: Lister | None, operation: Operation, server_list: ServerList, servers: Mapping[int, CherryServer]
 ) -> None:
-    """Raise Final unless every server is still, without doubt, the node that was planned. servers: those to be deleted,
-    by number. Without access to the cluster this cannot be checked."""
-    if listed is None:
+    """Raise PermanentConflict unless every server is still, without doubt, the node that was planned. servers: those to
+    be deleted, by number. Without access to the cluster this cannot be checked."""
+    if list_nodes is None:
         return
-    seen = listed("")
-    identity = identify(seen, roll)
+    current = list_nodes("")
 
-    def among(target: RemovalTarget) -> int | None:
+    def number_of(target: RemovalTarget) -> int | None:
         number = id_of(target)
         if number is None:
             number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
         return number if number in servers else None
 
-    refuse_changed(operation.spec.targets, among, identity, seen)
+    refuse_changed(operation.spec.targets, number_of, _identify(current, server_list), current)
 
 
-def _is_of(node: Seen, server: CherryServer) -> bool:
+def _is(node: Seen, server: CherryServer) -> bool:
     """Whether the server has become this node: by id, or by name if the node has no providerID yet. A node of another
     cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
     number = parse(node.provider_id)
