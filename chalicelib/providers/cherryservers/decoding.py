@@ -1,16 +1,22 @@
-"""Decodes responses that deviate from the documentation, so that one unexpected value does not hide a project's
-servers.
+"""Reads responses that deviate from the documentation, so that one unexpected value does not hide a project's servers.
 
-A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, and so is a list
-that contains one, because an underestimated number of servers leads to purchases. Tags decide which pool owns a server:
-a map of tags is read value by value, and any other value except null fails the list for the same reason.
+A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, because an
+underestimated number of servers leads to purchases. Tags decide which pool owns a server: a map of tags is read value
+by value, and any other value except null makes the row invalid for the same reason. An invalid row makes only its own
+pool's size unknown: its readable tags show which pools it may belong to.
+
+As far as is known, the vendor sends all items of a list if the request names no page, and the total in a header. If
+fewer arrive, the rest is requested by offset; without the header, until no new item arrives. An inconsistent list is
+read once more, and after that the call fails, because a short list would be taken for the pool's size.
+
+The vendor has no error codes, only statuses and messages. The message text is used for orders only: a 404 of a server
+means that the server is gone, whatever its text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -35,9 +41,13 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import VendorResponse
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
 _TAGS_FIELD = "tags"  # of the item itself, not of its nested objects
+_UNREADABLE = (msgspec.ValidationError, OverflowError)
+
+# -- items
 
 
 def read_one(response: VendorResponse, kind: type[S]) -> S:
@@ -47,7 +57,6 @@ def read_one(response: VendorResponse, kind: type[S]) -> S:
 
 
 def decoded(response: VendorResponse) -> Any:
-    """Return the response's body as JSON. Raises Transient if it is not JSON."""
     try:
         return read_json(response.body)
     except msgspec.DecodeError:
@@ -56,7 +65,7 @@ def decoded(response: VendorResponse) -> Any:
 
 def read_row(value: Any, kind: type[S], place: str) -> S:
     """Decode a value as that struct. Raises Unknown if it is not such an item. place: for the error."""
-    with suppress(msgspec.ValidationError, OverflowError, RecursionError):
+    with suppress(*_UNREADABLE, RecursionError):
         return msgspec.convert(value, kind, strict=False)
     try:  # key by key
         return _struct(value, kind, _DEEPEST)
@@ -71,18 +80,18 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
         raise msgspec.ValidationError(f"{kind.__name__} is not an object")
     if depth <= 0:
         raise msgspec.ValidationError("nested too deeply")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, hint, required in _fields(kind):
         if name not in value:
             if required:
                 raise msgspec.ValidationError(f"it has no {name}")
             continue
         try:
-            found[name] = _value(value[name], hint, depth)
-        except (msgspec.ValidationError, OverflowError):
+            fields[name] = _value(value[name], hint, depth)
+        except _UNREADABLE:
             if required or (name == _TAGS_FIELD and depth == _DEEPEST):
                 raise msgspec.ValidationError(f"its {name} cannot be read") from None
-    return kind(**found)
+    return kind(**fields)
 
 
 @lru_cache(maxsize=64)
@@ -96,116 +105,28 @@ def _value(value: Any, kind: Any, depth: int) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _struct(value, kind, depth - 1)
-    if origin is tuple:
-        return _items(value, inner[0], depth)
-    if origin is dict:
-        return _texts(value)
+    if origin is tuple:  # the items that can be decoded
+        if not isinstance(value, list):
+            raise msgspec.ValidationError("no list")
+        items = []
+        for item in value:
+            with suppress(*_UNREADABLE):
+                items.append(_value(item, inner[0], depth))
+        return tuple(items)
+    if origin is dict:  # a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list
+        if value is None or value in ([], ""):
+            return {}
+        if not isinstance(value, Mapping):
+            raise msgspec.ValidationError("no map")
+        return {
+            key: text if isinstance(text, str) else msgspec.json.encode(text).decode() for key, text in value.items()
+        }
     if origin in (Union, UnionType) and value is not None:
-        return _value(value, next(each for each in inner if each is not type(None)), depth)
+        return _value(value, next(member for member in inner if member is not type(None)), depth)
     return msgspec.convert(value, kind, strict=False)
 
 
-def _items(value: Any, kind: Any, depth: int) -> tuple[Any, ...]:
-    """Return the items that can be decoded."""
-    if not isinstance(value, list):
-        raise msgspec.ValidationError("no list")
-    found = []
-    for item in value:
-        try:
-            found.append(_value(item, kind, depth))
-        except (msgspec.ValidationError, OverflowError):
-            continue
-    return tuple(found)
-
-
-def _texts(value: Any) -> dict[str, str]:
-    """Return a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list."""
-    if value is None or value in ([], ""):
-        return {}
-    if not isinstance(value, Mapping):
-        raise msgspec.ValidationError("no map")
-    return {key: each if isinstance(each, str) else msgspec.json.encode(each).decode() for key, each in value.items()}
-
-
-_POOL_TAGS = (CLUSTER_TAG, POOL_TAG)
-
-
-class UnreadableServer(msgspec.Struct, frozen=True):
-    """A row that cannot be counted as a server. tags: the decisive ones, a value of None is unreadable; None: no tags
-    can be read. key: of the row's contents, so that a row on two pages counts once."""
-
-    key: str
-    why: str
-    tags: dict[str, str | None] | None
-
-    def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
-        """Whether the row may be a server of that pool. untagged: also accept a row without either tag, because a
-        server that was just bought may have none."""
-        if self.tags is None:
-            return True
-        if untagged and not self.tags:
-            return True
-        wanted = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
-        return all(self.tags.get(name, "") in (None, text) for name, text in wanted.items())
-
-
-def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
-    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if it is not a list or
-    none of its rows can be read."""
-    rows = decoded(response)
-    if not isinstance(rows, list):
-        raise Unknown(f"{response.call}: the answer is not a list")
-    found, problem = list[CherryServer | UnreadableServer](), None
-    for number, row in enumerate(rows):
-        try:
-            server = read_row(row, CherryServer, f"{response.call}: row {number}")
-        except Unknown as error:
-            problem = error
-            found.append(UnreadableServer(_key(row), error.message, _tags(row)))
-        else:
-            unclear = UnreadableServer(_key(row), f"server {server.id} has tags that are not strings", _tags(row))
-            found.append(unclear if None in (unclear.tags or {}).values() else server)
-    if problem is not None and all(isinstance(each, UnreadableServer) for each in found):
-        raise problem
-    return _each_once(found, rows)
-
-
-def _each_once(found: list[CherryServer | UnreadableServer], rows: list[Any]) -> list[CherryServer | UnreadableServer]:
-    """Replace differing rows with the same id by odd rows."""
-    keys: dict[int, set[str]] = {}
-    times = Counter(each.id for each in found if isinstance(each, CherryServer))
-    for each, row in zip(found, rows, strict=True):
-        if isinstance(each, CherryServer) and times[each.id] > 1:
-            keys.setdefault(each.id, set()).add(_key(row))
-    return [
-        UnreadableServer(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
-        if isinstance(each, CherryServer) and len(keys.get(each.id, ())) > 1
-        else each
-        for each, row in zip(found, rows, strict=True)
-    ]
-
-
-def _tags(row: Any) -> dict[str, str | None] | None:
-    said = row.get("tags") if isinstance(row, Mapping) else 0
-    if said in (None, [], ""):
-        return {}
-    if not isinstance(said, Mapping):
-        return None
-    return {name: _text(said[name]) for name in _POOL_TAGS if name in said}
-
-
-def _text(value: Any) -> str | None:
-    """Return a text, or a number as written."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _key(row: Any) -> str:
-    return hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()
-
-
-T = TypeVar("T")
+# -- lists
 
 TOTAL = "x-total-count"
 MOVED = "ListMoved"  # code for a list that changes while it is read
@@ -228,25 +149,87 @@ def total_of(call: str, header: str | None) -> int | None:
 def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
     """Return all items, each once, in the vendor's order. page: offset -> the rows from there on. Raises what `page`
     raises, and Transient for an inconsistent list."""
-    totals, found = set[int](), list[T]()
+    totals, items = set[int](), dict[object, T]()
     for _ in range(2):
-        totals, found = _pages(page, identity)
-        if len(totals) <= 1 and len(found) >= min(totals, default=0):
-            return tuple(found)
-    raise Transient(f"{what}: {len(found)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+        totals, items, offset = set(), {}, 0
+        for _ in range(_MOST_PAGES):
+            total, rows = page(offset)
+            offset, before = offset + len(rows), len(items)
+            totals |= set() if total is None else {total}
+            items.update((identity(row), row) for row in rows)
+            if not rows or (len(items) == before if total is None else offset >= total):
+                break
+        if len(totals) <= 1 and len(items) >= min(totals, default=0):
+            return tuple(items.values())
+    raise Transient(f"{what}: {len(items)} of {max(totals)} came, the list changes while it is read", code=MOVED)
 
 
-def _pages(page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[set[int], list[T]]:
-    found: dict[object, T] = {}
-    totals, rows = set[int](), 0
-    for _ in range(_MOST_PAGES):
-        total, things = page(rows)
-        rows, before = rows + len(things), len(found)
-        totals |= set() if total is None else {total}
-        found.update((identity(thing), thing) for thing in things)
-        if not things or (len(found) == before if total is None else rows >= total):
-            break
-    return totals, list(found.values())
+class UnreadableServer(msgspec.Struct, frozen=True):
+    """A row that cannot be counted as a server: it has no usable id, another row of the page has its id, or its tags of
+    a pool are not texts. tags: those of a pool, a value of None is unreadable; None: no tags can be read. key: of the
+    row's contents, so that a row on two pages counts once."""
+
+    key: str
+    why: str
+    tags: dict[str, str | None] | None
+
+    def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
+        """Whether the row may be a server of that pool. untagged: also accept a row without either tag, because a
+        server that was just bought may have none."""
+        if self.tags is None or (untagged and not self.tags):
+            return True
+        pool = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
+        return all(self.tags.get(name, "") in (None, text) for name, text in pool.items())
+
+
+def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
+    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if it is not a list or
+    none of its rows can be read."""
+    rows = decoded(response)
+    if not isinstance(rows, list):
+        raise Unknown(f"{response.call}: the answer is not a list")
+    servers, problem = list[CherryServer | UnreadableServer](), None
+    keys: dict[int, set[str]] = {}  # id -> different rows with it
+    for number, row in enumerate(rows):
+        try:
+            server = read_row(row, CherryServer, f"{response.call}: row {number}")
+        except Unknown as error:
+            problem = error
+            servers.append(_unreadable(row, error.message))
+            continue
+        odd = _unreadable(row, f"server {server.id} has tags that are not strings")
+        if None in (odd.tags or {}).values():
+            servers.append(odd)
+        else:
+            servers.append(server)
+            keys.setdefault(server.id, set()).add(odd.key)
+    if problem is not None and all(isinstance(server, UnreadableServer) for server in servers):
+        raise problem
+    return [
+        _unreadable(row, f"{len(keys[server.id])} rows have the id {server.id}")
+        if isinstance(server, CherryServer) and len(keys[server.id]) > 1
+        else server
+        for server, row in zip(servers, rows, strict=True)
+    ]
+
+
+def _unreadable(row: Any, why: str) -> UnreadableServer:
+    tags = row.get("tags") if isinstance(row, Mapping) else 0
+    texts: dict[str, str | None] | None = {}
+    if tags not in (None, [], ""):
+        pool_tags = (CLUSTER_TAG, POOL_TAG)
+        texts = {name: _text(tags[name]) for name in pool_tags if name in tags} if isinstance(tags, Mapping) else None
+    return UnreadableServer(hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest(), why, texts)
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, or a number as written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# -- errors
 
 
 class CherryErrorRow(msgspec.Struct, frozen=True):
@@ -267,7 +250,6 @@ class CherryErrorRow(msgspec.Struct, frozen=True):
 
 _MONEY = r"\b(credits?|balance|funds|quotas?|limits?)\b"
 _GOODS = r"\b(plans?|regions?|stock)\b"
-
 # The first matching row decides; without one, the status does.
 TABLE: tuple[CherryErrorRow, ...] = (
     CherryErrorRow(Unauthorized, frozenset({401, 403})),
@@ -277,14 +259,19 @@ TABLE: tuple[CherryErrorRow, ...] = (
     CherryErrorRow(QuotaExceeded, range(400, 500), _MONEY, orders=True),
     CherryErrorRow(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
 )
-
 # Parts of an order that must not appear in an error: cloud-init in base64, and a bootstrap token.
 _SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
 def error_for(response: VendorResponse) -> ProviderError:
-    """Return the error of a response with status 300 or above: `METHOD host/path: status message`."""
-    text, order = _said(response), response.call.startswith("POST ")
+    """Return the error of a response with status 300 or above: `METHOD host/path: status message`. The message is the
+    vendor's `message`, then `errors`, then `error`; any other body is of unknown origin and is only described."""
+    refusal = _refusal(response) or CherryRefusal()
+    message = refusal.message or "; ".join(refusal.errors) or refusal.error
+    text = " ".join(_SENT.sub("…", message).split())
+    if not message and response.body.strip():
+        text = f"({response.described})"
+    order = response.call.startswith("POST ")
     row = next((row for row in TABLE if row.fits(response.status, text, order=order)), None)
     cls = row.cls if row else class_for(response.status)
     if not text and 300 <= response.status < 400:
@@ -296,30 +283,20 @@ def denied(response: VendorResponse) -> ProviderError | None:
     """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
     success. It does not contain the vendor's message, because echoes of the token are removed only from errors with an
     error status."""
-    try:
-        refusal = read_one(response, CherryRefusal)
-    except ProviderError:
-        return None
-    if refusal.code < 400 and not (refusal.error or refusal.errors):
+    refusal = _refusal(response)
+    if refusal is None or (refusal.code < 400 and not (refusal.error or refusal.errors)):
         return None
     with suppress(ProviderError):
         read_one(response, CherryServer)
         return None
     code = refusal.code if 400 <= refusal.code < 600 else 0
     cls = type(error_for(msgspec.structs.replace(response, status=code))) if code else Unknown
-    return cls(
-        f"{response.call}: {response.status}, but its body is an error {code or ''}".rstrip(), code=str(code or "")
-    )
+    text = f"{response.call}: {response.status}, but its body is an error {code or ''}".rstrip()
+    return cls(text, code=str(code or ""))
 
 
-def _said(response: VendorResponse) -> str:
-    """Return the vendor's text: `message`, then `errors`, then `error`. Any other body is of unknown origin and is only
-    described."""
+def _refusal(response: VendorResponse) -> CherryRefusal | None:
     try:
-        refusal = read_one(response, CherryRefusal)
+        return read_one(response, CherryRefusal)
     except ProviderError:
-        refusal = CherryRefusal()
-    text = refusal.message or "; ".join(refusal.errors) or refusal.error
-    if not text and response.body.strip():
-        return f"({response.described})"
-    return " ".join(_SENT.sub("…", text).split())
+        return None
