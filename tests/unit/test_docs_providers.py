@@ -103,7 +103,7 @@ def test_docs_cherryservers_example_is_valid() -> None:
 def test_docs_cherryservers_definitions_in_upstreams_format_are_valid() -> None:
     found = from_gcfg(block(CHERRY, "ini"), "here")
     assert set(found) == {"default", "pool2"}
-    assert [said.text for said in found["default"].said["ssh-key-ids"]] == ["101", "102"]
+    assert [said.text for said in found["default"].values["ssh-key-ids"]] == ["101", "102"]
 
 
 def test_docs_cherryservers_lists_all_definition_keys() -> None:

@@ -13,8 +13,9 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import UnreadableServer
-from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions
+from chalicelib.providers.cherryservers.definition_reader import Definitions
 from chalicelib.providers.cherryservers.instances import Lister, ServerList
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown

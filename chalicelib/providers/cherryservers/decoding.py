@@ -57,6 +57,7 @@ def read_one(response: VendorResponse, kind: type[S]) -> S:
 
 
 def decoded(response: VendorResponse) -> Any:
+    """Return the body as JSON. Raises Transient if it is not JSON."""
     try:
         return read_json(response.body)
     except msgspec.DecodeError:
