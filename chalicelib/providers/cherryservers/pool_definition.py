@@ -1,4 +1,12 @@
-"""The complete definition of a pool's servers, which templates, requests and checks use."""
+"""The definition of a pool's servers, and what it renders: the host name and the script of a new server.
+
+Both are templates, of which a subset of Go's is supported: substitution of fields. A complete template language would
+let a policy compute text that runs as root on a new server. Fields, trim markers, comments and string literals (for a
+literal `{{`) are enough; every other action is refused when the definitions are read. Works on bytes, because a
+cloud-init may be anything, including a gzip file, and must stay unchanged.
+
+An error never quotes a script or a template, because they may contain passwords; it may name fields.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +42,8 @@ class Definition(msgspec.Struct, frozen=True):
     cpu_override: int = 0
 
 
+# -- templates
+
 _BLANKS = b" \t\r\n"
 _COMMENT = re.compile(rb"(?:-[ \t\r\n])?/\*")
 _END = re.compile(rb"([ \t\r\n]-)?\}\}")  # immediately, or after a trim marker
@@ -44,18 +54,7 @@ _ACTION = re.compile(
     re.DOTALL,
 )
 _ESCAPE = re.compile(rb'\\(?:([abfnrtv\\"])|([0-3][0-7]{2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)')
-_LETTERS = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-    b"\\": b"\\",
-    b'"': b'"',
-}
-_LONGEST_NAME = 40
+_LETTERS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v", b"\\", b'"'), b'\a\b\f\n\r\t\v\\"', strict=True))
 _REMEDY = 'only {{.Field}} is filled in; write {{"{{"}} for two braces that are meant'
 
 
@@ -93,9 +92,11 @@ def parse_template(source: bytes, fields: Collection[str], place: str) -> GoTemp
         try:
             trims_before, part, at, trimming = _action(source, start + 2, fields)
         except BadInput as mistake:
-            raise BadInput(f"{place}: {_position(source, start)}", mistake.problem, mistake.remedy) from None
+            line, column = source.count(b"\n", 0, start) + 1, start - source.rfind(b"\n", 0, start)
+            where = f"{place}: line {line}, column {column}"
+            raise BadInput(where, mistake.problem, mistake.remedy) from None
         text = text.rstrip(_BLANKS) if trims_before else text
-        parts.extend(each for each in (text, part) if each)
+        parts.extend(item for item in (text, part) if item)
 
 
 def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, bytes | Hole, int, bool]:
@@ -106,23 +107,20 @@ def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, byte
         if end is None:
             raise BadInput("", "a comment does not end with */}}", "write {{/* … */}}")
         return source[at : at + 1] == b"-", b"", end.end(), end[1] is not None
-    found = _ACTION.match(source, at)
-    if found is None:
+    action = _ACTION.match(source, at)
+    if action is None:
         unclosed = source.find(b"}}", at) < 0
         raise BadInput("", "{{ is not closed by }}" if unclosed else "an action that is not supported here", _REMEDY)
     part: bytes | Hole
-    if found["field"] is not None:
-        part = _hole(found["field"].decode(), fields)
+    if action["field"] is not None:
+        name = action["field"].decode()
+        if name not in fields:
+            shown = name if len(name) <= 40 else "of that name"
+            raise BadInput("", f"there is no field {shown}", f"the fields are {', '.join(fields)}")
+        part = Hole(name)
     else:
-        part = found["raw"].replace(b"\r", b"") if found["text"] is None else _unquoted(found["text"])
-    return found["trim"] is not None, part, found.end(), found["trimmed"] is not None
-
-
-def _hole(name: str, fields: Collection[str]) -> Hole:
-    if name not in fields:
-        shown = name if len(name) <= _LONGEST_NAME else "of that name"
-        raise BadInput("", f"there is no field {shown}", f"the fields are {', '.join(fields)}")
-    return Hole(name)
+        part = action["raw"].replace(b"\r", b"") if action["text"] is None else _unquoted(action["text"])
+    return action["trim"] is not None, part, action.end(), action["trimmed"] is not None
 
 
 def _unquoted(text: bytes) -> bytes:
@@ -131,7 +129,7 @@ def _unquoted(text: bytes) -> bytes:
     def replace(match: re.Match[bytes]) -> bytes:
         letter, octal, byte, short, long = match.groups()
         if letter:
-            return _LETTERS[letter]
+            return bytes((_LETTERS[letter],))
         if octal or byte:
             return bytes((int(octal, 8) if octal else int(byte, 16),))
         try:
@@ -142,10 +140,7 @@ def _unquoted(text: bytes) -> bytes:
     return _ESCAPE.sub(replace, text)
 
 
-def _position(source: bytes, at: int) -> str:
-    line, column = source.count(b"\n", 0, at) + 1, at - source.rfind(b"\n", 0, at)
-    return f"line {line}, column {column}"
-
+# -- script
 
 MOST_BYTES = 65536
 """Maximum bytes of a rendered script. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""
@@ -161,14 +156,13 @@ def needs_token(definition: Definition) -> bool:
 
 def check(definition: Definition) -> None:
     """Raise BadInput for a script that cannot be rendered."""
-    template = _template(definition)
-    if _ENDPOINT in template.fields and not definition.api_server_endpoint:
+    if _ENDPOINT in _template(definition).fields and not definition.api_server_endpoint:
         raise BadInput(
             _place(definition),
             f"asks for {_ENDPOINT}, and api-server-endpoint is not set",
             "add it to the default definition, like 203.0.113.10:6443",
         )
-    _filled(definition, template, "x" * 6, "x" * 16)
+    _script(definition, "x" * 6, "x" * 16)
 
 
 def labels_pool(definition: Definition) -> bool:
@@ -178,24 +172,21 @@ def labels_pool(definition: Definition) -> bool:
 
 
 def user_data(definition: Definition, token: Token | None) -> str:
-    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script. token:
-    may be None if needs_token is False. Raises BadInput."""
-    template = _template(definition)
-    if token is None:
-        if template.fields & {_ID, _SECRET}:
-            raise BadInput(
-                _place(definition), "needs a bootstrap token, but none is configured", "see bootstrapTokenSecret"
-            )
-        return _encoded(_filled(definition, template, "", ""))
-    return _encoded(_filled(definition, template, token.id, token.secret.reveal()))
+    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script. It
+    contains the token. token: may be None if needs_token is False. Raises BadInput."""
+    if token is None and needs_token(definition):
+        problem = "needs a bootstrap token, but none is configured"
+        raise BadInput(_place(definition), problem, "see bootstrapTokenSecret")
+    script = _script(definition, token.id, token.secret.reveal()) if token else _script(definition, "", "")
+    return base64.b64encode(script).decode("ascii")
 
 
-def _filled(definition: Definition, template: GoTemplate, token_id: str, token_secret: str) -> bytes:
+def _script(definition: Definition, token_id: str, token_secret: str) -> bytes:
     values = {_ID: token_id, _SECRET: token_secret, _ENDPOINT: definition.api_server_endpoint, _POOL: definition.pool}
-    filled = template.fill(values)
-    if len(filled) > MOST_BYTES:
-        raise BadInput(_place(definition), f"is {len(filled)} bytes long", f"keep it under {MOST_BYTES} bytes")
-    return filled
+    script = _template(definition).fill(values)
+    if len(script) > MOST_BYTES:
+        raise BadInput(_place(definition), f"is {len(script)} bytes long", f"keep it under {MOST_BYTES} bytes")
+    return script
 
 
 def _template(definition: Definition) -> GoTemplate:
@@ -211,13 +202,11 @@ def _decoded(definition: Definition) -> bytes:
         raise BadInput(_place(definition), "is not base64", "encode the script, such as by `base64 -w0`") from None
 
 
-def _encoded(script: bytes) -> str:
-    return base64.b64encode(script).decode("ascii")
-
-
 def _place(definition: Definition) -> str:
     return f"pool {definition.pool}: cloudinit"
 
+
+# -- host name
 
 DEFAULT_PATTERN = "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
@@ -231,13 +220,14 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z", re.ASCII)
 
 
 def letters_for(seed: str) -> str:
-    """Return eight letters, always the same for the same seed."""
+    """Return eight letters, always the same for the same seed: the operation determines the names of its servers, so
+    they can be found again after a crash."""
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest())
-    found = []
+    letters = ""
     for _ in range(_COUNT):
         number, rest = divmod(number, len(_HOSTNAME_LETTERS))
-        found.append(_HOSTNAME_LETTERS[rest])
-    return "".join(found)
+        letters += _HOSTNAME_LETTERS[rest]
+    return letters
 
 
 def hostname(definition: Definition, letters: str) -> str:
