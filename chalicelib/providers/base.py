@@ -8,16 +8,19 @@ method sleeps or waits for machines: a change that takes time returns Pending an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.services import ProviderServices
 
 
@@ -39,8 +42,7 @@ class Provider(Protocol):
         """Read every group: target, bounds, instances with state and error, template.
 
         nodes: the cluster's Nodes as just listed, so that a provider can match instances without another request.
-        Raises ProviderError only if nothing can be read; one unreadable group has `error` set instead.
-        """
+        Raises ProviderError only if nothing can be read; one unreadable group has `error` set instead."""
 
     def scale_up(self, operation: Operation) -> Outcome:
         """Set the group's target to operation.to_size if it is still operation.from_size; idempotent per operation.
@@ -74,8 +76,7 @@ class Provider(Protocol):
 
         Examples are a mark or a lifted protection, because of which the vendor might choose these instances later.
         Returns False if the vendor has started to remove all of them, so that nothing can be undone. Raises
-        ProviderError.
-        """
+        ProviderError."""
 
     def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the target to operation.to_size without deleting a running instance; Failed if that is impossible."""
@@ -98,10 +99,8 @@ class QuotaReader(Protocol):
 
 class Connection(msgspec.Struct, frozen=True):
     """The inputs of a provider: the cluster, its group bounds and its own settings as validated by the policy.
-
     read_secret: secret name -> text, raises OutscalerError. kube: the workload cluster's client, for providers that
-    live in a Kubernetes API themselves (Cluster API); typed there. access: how that client reaches the cluster.
-    """
+    live in a Kubernetes API themselves (Cluster API); typed there. access: how that client reaches the cluster."""
 
     cluster: str
     settings: Mapping[str, str]
@@ -111,3 +110,84 @@ class Connection(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     access: KubernetesAccess = KubernetesAccess()
     means: ProviderServices = ProviderServices()
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class ProviderActions(Generic[C]):
+    """A provider's changes, according to the protocol; each raises ProviderError. delete_nodes: also for machines that
+    never joined. permanent_conflict: the Conflict that a retry cannot resolve."""
+
+    scale_up: Callable[[C, Operation], Outcome]
+    has_requested: Callable[[C, Operation], bool]
+    poll: Callable[[C, Operation], Outcome]
+    delete_nodes: Callable[[C, Operation], Outcome]
+    decrease_target: Callable[[C, Operation], Outcome]
+    cancel_delete: Callable[[C, Operation], bool]
+    permanent_conflict: type[Conflict]
+
+
+class BaseProvider(Generic[C]):
+    """The part of the Provider protocol that makes changes, as functions of a context; each vendor implements observe.
+
+    Each call is independent: a change first reads its own progress, so its next step is a repeated call. Only a
+    scale-up has a separate poll function, if the vendor takes long."""
+
+    def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
+        self._name, self._context, self._steps = name, context, steps
+        self._next = {
+            OperationKind.SCALE_UP: steps.poll,
+            OperationKind.DELETE_NODES: steps.delete_nodes,
+            OperationKind.DELETE_INSTANCES: steps.delete_nodes,
+            OperationKind.DECREASE_TARGET: steps.decrease_target,
+        }
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the policy."""
+        return self._name
+
+    def scale_up(self, operation: Operation) -> Outcome:
+        """Scale from from_size to to_size."""
+        return self._change(self._steps.scale_up, operation)
+
+    def has_requested(self, operation: Operation) -> bool:
+        """Whether the vendor may have received the request of this scale-up."""
+        try:
+            return self._steps.has_requested(self._context, operation)
+        except BadInput as error:
+            raise InvalidRequest(str(error)) from error
+
+    def delete_nodes(self, operation: Operation) -> Outcome:
+        """Remove exactly these machines and lower the size accordingly."""
+        return self._change(self._steps.delete_nodes, operation)
+
+    def cancel_delete(self, operation: Operation) -> bool:
+        """Undo a prepared removal; False if every target is gone or leaving."""
+        return self._steps.cancel_delete(self._context, operation)
+
+    def decrease_target(self, operation: Operation) -> Outcome:
+        """Lower the size without removing a machine."""
+        return self._change(self._steps.decrease_target, operation)
+
+    def poll(self, operation: Operation) -> Outcome:
+        """Execute the next step of a change."""
+        return self._change(self._next[operation.spec.kind], operation)
+
+    def _change(self, step: Callable[[C, Operation], Outcome], operation: Operation) -> Outcome:
+        """Call the vendor's function. An error that rules out success is Failed; a configuration error is a failure
+        that names it.
+
+        Errors after which the change may have happened or may succeed soon (Transient, Throttled, other Conflicts) are
+        raised: the caller waits and calls again. A busy group is therefore never counted as failed."""
+        try:
+            return step(self._context, operation)
+        except BadInput as error:
+            return Failed("InvalidRequest", str(error).splitlines()[0])
+        except ProviderError as error:
+            lasting = isinstance(error, self._steps.permanent_conflict)
+            if isinstance(error, Transient | Throttled | Conflict) and not lasting:
+                raise
+            return Failed(error.error_class, error.message, error.code, error.retry_after)

@@ -51,10 +51,8 @@ def digest(text: str, length: int = 12) -> str:
 
 
 class SecretSource(Generic[C]):
-    """One credential of one secret, for one provider object.
-
-    parse: the secret's text and its place (for errors) -> the credential, which must be comparable; raises BadInput.
-    """
+    """One credential of one secret, for one provider object. parse: the secret's text and its place (for errors) -> the
+    credential, which must be comparable; raises BadInput."""
 
     def __init__(self, read_secret: Callable[[str], str], name: str, parse: Callable[[str, str], C]) -> None:
         self._read_secret, self._name, self._parse = read_secret, name, parse
@@ -69,10 +67,9 @@ class SecretSource(Generic[C]):
         return self._held
 
     def renewed(self, refused: C) -> bool:
-        """Return whether the credential has changed since it was refused; raises as current does.
-
-        The secret is read again once in the life of a provider object; after that a refusal is final. If several
-        threads find the old credential refused at the same time, one reads, and all use what it has read."""
+        """Return whether the credential has changed since it was refused; raises as current does. The secret is read
+        again once in the life of a provider object; after that a refusal is final. If several threads find the old
+        credential refused at the same time, one reads, and all use what it has read."""
         with self._lock:
             if self._held != refused:
                 return True

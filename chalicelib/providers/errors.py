@@ -44,9 +44,8 @@ class QuotaExceeded(ProviderError):
 
 
 class InstallFailed(ProviderError):
-    """A machine was created and did not become a node.
-
-    The vendor has stock, so a growing wait would not help (docs/reference/node-groups.md "Backoff")."""
+    """A machine was created and did not become a node. The vendor has stock, so a growing wait would not help
+    (docs/reference/node-groups.md "Backoff")."""
 
 
 class Unauthorized(ProviderError):
@@ -71,3 +70,35 @@ class Transient(ProviderError):
 
 class Unknown(ProviderError):
     """A response that no table maps."""
+
+
+# Exact statuses first, then the hundreds; any other status is Unknown.
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    400: InvalidRequest,
+    401: Unauthorized,
+    402: Unauthorized,  # an account in arrears is refused like one without a key: the operator must act
+    403: Unauthorized,
+    404: NotFound,
+    405: InvalidRequest,
+    406: InvalidRequest,
+    408: Transient,
+    409: Conflict,
+    410: NotFound,
+    412: Conflict,
+    413: InvalidRequest,
+    415: InvalidRequest,
+    421: Transient,
+    422: InvalidRequest,
+    423: Conflict,
+    425: Transient,
+    429: Throttled,
+    501: InvalidRequest,
+}
+_BY_HUNDRED: dict[int, type[ProviderError]] = {5: Transient}
+
+
+def class_for(status: int | None) -> type[ProviderError]:
+    """Return the error class of a status; None or 0 means that there was no response, which is Transient."""
+    if not status:
+        return Transient
+    return _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, Unknown)

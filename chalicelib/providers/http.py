@@ -28,8 +28,7 @@ from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.net.time_limit import time_left
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
-from chalicelib.providers.http_statuses import class_for
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown, class_for
 
 T = TypeVar("T")
 
@@ -77,7 +76,6 @@ class VendorResponse(msgspec.Struct, frozen=True):
 
     def read(self, kind: type[T], shape: Callable[[Any], Any] = lambda document: document) -> T:
         """Decode the JSON body as that type; values that no decoder accepts are repaired to texts (net/json_repair.py).
-
         shape: transforms the document first. Raises Transient for a body that is not JSON (a proxy's page, a truncated
         body), Unknown for JSON of another structure."""
         try:
@@ -134,9 +132,8 @@ class Http:
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
     def send(self, request: VendorRequest) -> VendorResponse:
-        """Return the response, with a status below 300 and not HTML.
-
-        Raises ProviderError, or BadInput for an address that is not one of the vendor's."""
+        """Return the response, with a status below 300 and not HTML. Raises ProviderError, or BadInput for an address
+        that is not one of the vendor's."""
         self._check_address(request.url)
         attempts = self._limits.attempts if request.safe else 1
         for attempt in range(1, attempts + 1):
@@ -205,9 +202,8 @@ class Http:
 
 
 def retry_after(text: str, now: float) -> float:
-    """Return a Retry-After header as seconds from now: an integer of seconds or an HTTP date; 0.0 for anything else.
-
-    At most an hour: the value is stored in rows and messages, where an absurd value from a gateway would block work
+    """Return a Retry-After header as seconds from now: an integer of seconds or an HTTP date; 0.0 for anything else. At
+    most an hour: the value is stored in rows and messages, where an absurd value from a gateway would block work
     forever."""
     text = text.strip()
     if text.isascii() and text.isdigit():

@@ -13,8 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.kube_protocol import KubeLists
 
 M = TypeVar("M", bound=Hashable)
 
@@ -80,9 +84,8 @@ class Identity(Generic[M, N]):
 
 
 def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
-    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be.
-
-    A Node that is gone is not a reason: its machine is still to be deleted."""
+    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be. A Node
+    that is gone is not a reason: its machine is still to be deleted."""
     if names := identity.claimants(machine):
         return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
     bearer = identity.node_of(machine)
@@ -96,3 +99,83 @@ def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], node
     if target.uid and planned.uid and planned.uid != target.uid:
         return f"node {target.node} was registered anew since its removal was planned"
     return ""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A current node; provider_id is empty until a cloud controller has set it."""
+
+    name: str
+    provider_id: str = ""
+    labels: dict[str, str] = {}
+    uid: str = ""
+
+
+class _ListedMeta(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+    uid: str = ""
+
+
+class _ListedSpec(msgspec.Struct, frozen=True):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+
+
+class _ListedNode(msgspec.Struct, frozen=True):
+    metadata: _ListedMeta = _ListedMeta()
+    spec: _ListedSpec = _ListedSpec()
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[_ListedNode] | None = None
+
+
+def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
+    """Return the cluster's current nodes, all or those of a label selector; raises Transient if they cannot be read."""
+    found: list[Seen] = []
+    try:
+        for page in kube.list_pages("/api/v1/nodes", query={"labelSelector": selector} if selector else None):
+            if page.first:
+                found.clear()
+            items = msgspec.json.decode(page.body, type=_List).items or ()
+            found += [
+                Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {}, each.metadata.uid)
+                for each in items
+            ]
+    except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
+        raise Transient(f"the cluster's nodes could not be read: {error}") from None
+    return tuple(found)
+
+
+class PermanentConflict(Conflict):
+    """A Conflict that waiting does not resolve: the cluster is not the one that the operation was planned for. The
+    operation ends, and the next pass decides again."""
+
+    @property
+    def error_class(self) -> str:
+        """The class that is recorded: Conflict."""
+        return Conflict.__name__
+
+
+def refuse_joined(names: Iterable[str]) -> None:
+    """names: instances of a discard that are Nodes by now. Raises PermanentConflict if there is any."""
+    if joined := sorted(names):
+        raise PermanentConflict(f"{', '.join(joined)} has joined the cluster meanwhile")
+
+
+def joined_of(instances: Iterable[M], identity: Identity[M, Seen]) -> list[M]:
+    """The instances that are Nodes by now, or that a Node claims."""
+    return [each for each in instances if identity.node_of(each) is not None or identity.claimants(each)]
+
+
+def refuse_changed(
+    targets: Iterable[RemovalTarget],
+    instance_of: Callable[[RemovalTarget], M | None],
+    identity: Identity[M, Seen],
+    nodes: tuple[Seen, ...],
+) -> None:
+    """Raises PermanentConflict if a target is not, or not for certain, the Node that was planned. instance_of: the
+    instance of a target that is to be deleted now, None for other targets."""
+    for target in targets:
+        instance = instance_of(target)
+        if instance is not None and (why := changed(target, instance, identity, nodes)):
+            raise PermanentConflict(why)

@@ -6,8 +6,8 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import NoReturn
 
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 from chalicelib.model.policy import Policy
@@ -15,87 +15,63 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
 from chalicelib.model.vendor_hosts import mistakes as not_permitted
 from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.services import ProviderServices
-from chalicelib.providers.unavailable import UnavailableProvider
+
+_NAMES = ("alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud")
 
 
-def _clusterapi(connection: Connection) -> Provider:
-    from chalicelib.providers.clusterapi.provider import build as make
+def _make(name: str, connection: Connection) -> Provider:
+    match name:
+        case "alicloud":
+            from chalicelib.providers.alicloud import provider as alicloud
 
-    return make(connection)
+            return alicloud.build(connection)
+        case "cherryservers":
+            from chalicelib.providers.cherryservers import provider as cherryservers
 
+            return cherryservers.build(connection)
+        case "clusterapi":
+            from chalicelib.providers.clusterapi import provider as clusterapi
 
-def _alicloud(connection: Connection) -> Provider:
-    from chalicelib.providers.alicloud.provider import build as make
+            return clusterapi.build(connection)
+        case "exoscale":
+            from chalicelib.providers.exoscale import provider as exoscale
 
-    return make(connection)
+            return exoscale.build(connection)
+        case "huaweicloud":
+            from chalicelib.providers.huaweicloud import provider as huaweicloud
 
-
-def _cherryservers(connection: Connection) -> Provider:
-    from chalicelib.providers.cherryservers.provider import build as make
-
-    return make(connection)
-
-
-def _exoscale(connection: Connection) -> Provider:
-    from chalicelib.providers.exoscale.provider import build as make
-
-    return make(connection)
-
-
-def _huaweicloud(connection: Connection) -> Provider:
-    from chalicelib.providers.huaweicloud.provider import build as make
-
-    return make(connection)
+            return huaweicloud.build(connection)
+    raise BadInput(f"providers.{name}", f"{name!r} is not a provider", f"available: {', '.join(_NAMES)}")
 
 
-_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {
-        "alicloud": _alicloud,
-        "cherryservers": _cherryservers,
-        "clusterapi": _clusterapi,
-        "exoscale": _exoscale,
-        "huaweicloud": _huaweicloud,
-    }
-)
+def _useless_settings(name: str, connection: Connection) -> tuple[BadInput, ...]:
+    """Return the errors in settings with which a provider can be built but cannot work. At run time they affect only
+    their own pool; when the policy is validated they are an error."""
+    if name == "cherryservers":
+        from chalicelib.providers.cherryservers import definition_reader
+        from chalicelib.providers.cherryservers.settings import read_settings
 
+        return definition_reader.mistakes(read_settings(connection.settings, connection.groups))
+    if name == "clusterapi":
+        from chalicelib.providers.clusterapi import provider as clusterapi
 
-def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.cherryservers.definition_reader import mistakes as found
-    from chalicelib.providers.cherryservers.settings import read_settings
-
-    return found(read_settings(connection.settings, connection.groups))
-
-
-def _clusterapi_names(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.clusterapi.provider import mistakes as found
-
-    return found(connection)
-
-
-# Settings with which a provider can be built but cannot work. At run time they affect only their own pool; when the
-# policy is validated they are an error.
-_LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
-    {"cherryservers": _cherryservers_definitions, "clusterapi": _clusterapi_names}
-)
+        return clusterapi.mistakes(connection)
+    return ()
 
 
 def names() -> tuple[str, ...]:
     """Return the providers that can be built, sorted."""
-    return tuple(sorted(_AVAILABLE))
+    return _NAMES
 
 
 def build(name: str, connection: Connection) -> Provider:
-    """Return the provider of that name for one pass.
-
-    Raises BadInput for a name that cannot be built, for invalid settings, and for what the deployment does not permit,
-    regardless of earlier checks of the settings."""
-    make = _AVAILABLE.get(name)
-    if make is None:
-        raise BadInput(f"providers.{name}", f"{name!r} is not a provider", f"available: {', '.join(names())}")
-    if refused := _not_permitted(name, connection):
+    """Return the provider of that name for one pass. Raises BadInput for a name that cannot be built, for invalid
+    settings, and for what the deployment does not permit, regardless of earlier checks of the settings."""
+    if name in _NAMES and (refused := _not_permitted(name, connection)):
         raise InputErrors(refused)
-    return make(connection)
+    return _make(name, connection)
 
 
 def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
@@ -106,40 +82,47 @@ def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
 
 
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
-    """Return the errors that providers find in a policy, for validation before it is applied.
-
-    Only the provider knows which settings are valid together. Nothing is read or sent; a provider that is not part of
-    this version is not checked."""
-    means = ProviderServices(deployment=deployment)
-    found: list[BadInput] = []
-    for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
-        groups = tuple(group for group in policy.node_groups if group.provider == name)
-        connection = Connection(
-            policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0, policy.kubernetes, means
-        )
-        found.extend(_not_permitted(name, connection))
-        for look in (_AVAILABLE[name], _LOOKED_AT.get(name)):
-            found.extend(
-                each
-                for each in _refused(look, connection)
-                if (each.place, each.problem) not in {(known.place, known.problem) for known in found}
-            )
-    return tuple(found)
+    """Return the errors that providers find in a policy, for validation before it is applied. Only the provider knows
+    which settings are valid together. Nothing is read or sent; a provider that is not part of this version is not
+    checked."""
+    services = ProviderServices(deployment=deployment)
+    errors: list[BadInput] = []
+    for name in sorted(policy.providers.keys() & set(_NAMES)):
+        connection = _connection(policy, name, object(), _unread, lambda: 0.0, services)
+        errors.extend(_not_permitted(name, connection))
+        for check in (_make, _useless_settings):
+            for error in _refused(check, name, connection):
+                if (error.place, error.problem) not in {(known.place, known.problem) for known in errors}:
+                    errors.append(error)
+    return tuple(errors)
 
 
-def _refused(look: Callable[[Connection], object] | None, connection: Connection) -> tuple[BadInput, ...]:
+def _refused(check: Callable[[str, Connection], object], name: str, connection: Connection) -> tuple[BadInput, ...]:
     """Return the errors that the call raises or returns; a provider that was built is not an error."""
     try:
-        found = look(connection) if look is not None else ()
+        result = check(name, connection)
     except InputErrors as several:
         return several.problems
     except BadInput as mistake:
         return (mistake,)
-    return found if isinstance(found, tuple) else ()
+    return result if isinstance(result, tuple) else ()
 
 
 def _unread(name: str) -> str:
     raise OutscalerError(f"{place_of(name)} is not read here")
+
+
+def _connection(
+    policy: Policy,
+    name: str,
+    kube: object | None,
+    read_secret: Callable[[str], str],
+    now: Callable[[], float],
+    services: ProviderServices,
+) -> Connection:
+    groups = tuple(group for group in policy.node_groups if group.provider == name)
+    settings = policy.providers[name]
+    return Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services)
 
 
 def providers(
@@ -149,20 +132,34 @@ def providers(
     now: Callable[[], float],
     services: ProviderServices | None = None,
 ) -> tuple[Provider, ...]:
-    """Return all providers that a policy names, by name, for one pass.
+    """Return all providers that a policy names, by name, for one pass. A stand-in replaces a provider that cannot be
+    built, which then does not affect the others."""
+    services = services or ProviderServices()
+    built: list[Provider] = []
+    for name in sorted(policy.providers):
+        try:
+            built.append(build(name, _connection(policy, name, kube, read_secret, now, services)))
+        except OutscalerError as error:
+            built.append(UnavailableProvider(name, str(error).splitlines()[0]))
+    return tuple(built)
 
-    A provider that cannot be built is replaced by a stand-in (unavailable.py) and does not affect the others."""
-    made, services = [], services or ProviderServices()
-    for name, settings in sorted(policy.providers.items()):
-        groups = tuple(group for group in policy.node_groups if group.provider == name)
-        made.append(
-            _built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, services))
-        )
-    return tuple(made)
 
+class UnavailableProvider:
+    """A stand-in for a provider that could not be built: wrong settings, no credential, or not part of this version.
 
-def _built(name: str, connection: Connection) -> Provider:
-    try:
-        return build(name, connection)
-    except OutscalerError as error:
-        return UnavailableProvider(name, str(error).splitlines()[0])
+    It answers every call with the same error, so it is handled like any failing provider: its groups are reported as
+    missing data, where the configuration error would otherwise abort the whole pass. why: the reason in one line, safe
+    to show."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self._name, self._why = name, why
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the policy."""
+        return self._name
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InvalidRequest(f"provider {self._name}: {self._why}", code="NotBuilt")
+
+    observe = scale_up = has_requested = delete_nodes = cancel_delete = decrease_target = poll = _refuse

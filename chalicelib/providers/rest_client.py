@@ -23,12 +23,9 @@ LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 
 
 class RestClient(Generic[C]):
-    """One vendor's API, for one provider object.
-
-    vendor: whose hosts may be called. sign: returns the call with the credential; secrets: the parts of the credential
-    that must be hidden; explain: the vendor's own errors, None if only the status is known. Not thread-safe: each
-    further thread uses a `twin`.
-    """
+    """One vendor's API, for one provider object. vendor: whose hosts may be called. sign: returns the call with the
+    credential; secrets: the parts of the credential that must be hidden; explain: the vendor's own errors, None if only
+    the status is known. Not thread-safe: each further thread uses a `twin`."""
 
     def __init__(
         self,
@@ -50,10 +47,9 @@ class RestClient(Generic[C]):
         self._owns_budget = True  # whether the current call belongs to the thread that owns the budget
 
     def clone(self) -> RestClient[C]:
-        """Return the same API over its own connections, for another thread.
-
-        It reserves nothing. Its caller has called `book` before, in the thread that owns the budget, and has made a
-        first call, so that the credential has been read."""
+        """Return the same API over its own connections, for another thread. It reserves nothing. Its caller has called
+        `book` before, in the thread that owns the budget, and has made a first call, so that the credential has been
+        read."""
         return RestClient(
             self._vendor,
             self._source,
@@ -82,9 +78,8 @@ class RestClient(Generic[C]):
         self._budget.take()
 
     def send(self, request: VendorRequest, *, booked: bool = False) -> VendorResponse:
-        """Return the response; raises ProviderError.
-
-        booked: the call has been reserved already, and if the vendor throttles, the caller must call `refused`."""
+        """Return the response; raises ProviderError. booked: the call has been reserved already, and if the vendor
+        throttles, the caller must call `refused`."""
         used = self._source.current()
         try:
             return self._once(request, booked=booked)
@@ -125,10 +120,8 @@ class RestClient(Generic[C]):
         return self._sign(request, self._source.current())
 
     def _cleanly(self, response: VendorResponse) -> ProviderError | None:
-        """Clean the error before the transport shortens it, because half a secret could no longer be found.
-
-        A pause that the vendor names applies to every function from now on; the transport also sleeps if it is short.
-        """
+        """Clean the error before the transport shortens it, because half a secret could no longer be found. A pause
+        that the vendor names applies to every function from now on; the transport also sleeps if it is short."""
         error = self._explain(response)
         throttled = (error is None and response.status == _TOO_MANY) or isinstance(error, Throttled)
         if throttled and self._owns_budget:

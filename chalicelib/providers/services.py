@@ -21,10 +21,8 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """The rate at which all functions together may call one vendor API: `rate` calls per second, `burst` at once.
-
-    key is globally unique for the account and the API (`alicloud/LTAI…digest/cn-hangzhou/ess`), never a secret.
-    """
+    """The rate at which all functions together may call one vendor API: `rate` calls per second, `burst` at once. key
+    is globally unique for the account and the API (`alicloud/LTAI…digest/cn-hangzhou/ess`), never a secret."""
 
     key: str
     rate: float
@@ -35,9 +33,8 @@ class RateLimiter(Protocol):
     """A call budget that all functions of a deployment share."""
 
     def take(self, rate_limit: RateLimit, calls: int) -> float:
-        """Reserve calls and return 0.0, or return the seconds to wait without reserving.
-
-        Never raises: without a table there is no limit."""
+        """Reserve calls and return 0.0, or return the seconds to wait without reserving. Never raises: without a table
+        there is no limit."""
 
     def hold(self, rate_limit: RateLimit, seconds: float) -> None:
         """Pause this budget for as long as the vendor requested: no function gets a call before. Never raises."""

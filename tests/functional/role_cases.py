@@ -18,7 +18,7 @@ from chalicelib.kube.connect import connect
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.providers.cherryservers.managed_tokens import LABEL, TYPE
+from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.controllers.clock import ManualClock

@@ -21,7 +21,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.providers.cherryservers.managed_tokens import LABEL, TYPE
+from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP as CAPI
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
 from chalicelib.store import Store

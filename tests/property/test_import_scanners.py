@@ -29,7 +29,7 @@ from chalicelib.policy.cron_values import CRON
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Scalar
-from chalicelib.providers.cherryservers import gcfg, go_template
+from chalicelib.providers.cherryservers import definition_reader, pool_definition
 from chalicelib.providers.clusterapi.discovery import parse_labels, parse_spec
 from chalicelib.providers.clusterapi.node_template import parse_taint
 from tests.cases import each_row
@@ -78,9 +78,9 @@ _SCANNERS: dict[str, Callable[[str], Any]] = {
     "placeholder": remedy_for,
     "helm": lambda text: template_problems("a", text),
     "public config": public_config,
-    "gcfg": lambda text: gcfg.parse(text, "a"),
-    "gcfg value": lambda text: gcfg.parse(f"[Global]\na = {text}", "a"),
-    "go template": lambda text: go_template.parse(text.encode(), ("A",), "a"),
+    "gcfg": lambda text: definition_reader.parse_gcfg(text, "a"),
+    "gcfg value": lambda text: definition_reader.parse_gcfg(f"[Global]\na = {text}", "a"),
+    "go template": lambda text: pool_definition.parse_template(text.encode(), ("A",), "a"),
     "cron": lambda text: CRON.read(Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a")),
     "quantity": parse_quantity,
     "duration": parse_duration,

@@ -17,20 +17,18 @@ from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.load import load
 from chalicelib.policy.schema import Section
 from chalicelib.providers import errors
-from chalicelib.providers.cherryservers import (
-    client_factory,
-    cloud_init,
-    delete_nodes,
-    deleted_servers,
-    managed_tokens,
-    scale_up,
-)
-from chalicelib.providers.cherryservers import error_mapping as cherry_codes
-from chalicelib.providers.cherryservers import instance_states as cherry_states
+from chalicelib.providers.cherryservers import api, context, delete_nodes, pool_definition, scale_up, tokens
+from chalicelib.providers.cherryservers import decoding as cherry_codes
+from chalicelib.providers.cherryservers import instances as cherry_states
 from chalicelib.providers.cherryservers import settings as cherry
-from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS, from_gcfg
-from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
-from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN
+from chalicelib.providers.cherryservers.definition_reader import (
+    CLOUD_INIT,
+    KEYS,
+    Definitions,
+    from_gcfg,
+    read_definitions,
+)
+from chalicelib.providers.cherryservers.pool_definition import DEFAULT_PATTERN
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import scale_up as exo_scale_up
@@ -100,13 +98,13 @@ def test_docs_cherryservers_example_is_valid() -> None:
         True,
     )
     assert first.cloudinit == second.cloudinit
-    assert cloud_init.needs_token(first)
+    assert pool_definition.needs_token(first)
 
 
 def test_docs_cherryservers_definitions_in_upstreams_format_are_valid() -> None:
     found = from_gcfg(block(CHERRY, "ini"), "here")
     assert set(found) == {"default", "pool2"}
-    assert [said.text for said in found["default"].said["ssh-key-ids"]] == ["101", "102"]
+    assert [said.text for said in found["default"].values["ssh-key-ids"]] == ["101", "102"]
 
 
 def test_docs_cherryservers_lists_all_definition_keys() -> None:
@@ -119,8 +117,8 @@ def test_docs_cherryservers_lists_all_definition_keys() -> None:
 def test_docs_providers_list_all_node_template_fields() -> None:
     text = CHERRY.read_text("utf-8")
     assert f"`{DEFAULT_PATTERN}`" in text
-    assert f"{cloud_init.MOST_BYTES // 1024} KiB filled in" in text
-    assert [field for field in cloud_init._FIELDS if f"`{field}`" not in text] == []
+    assert f"{pool_definition.MOST_BYTES // 1024} KiB filled in" in text
+    assert [field for field in pool_definition._SCRIPT_FIELDS if f"`{field}`" not in text] == []
 
 
 def test_docs_exoscale_lists_what_a_key_with_upstreams_role_lacks() -> None:
@@ -157,9 +155,9 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
         (CHERRY, f"One scale-up has at most {scale_up.MOST:,} machines"),
         (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
         (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
-        (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in total"),
-        (CHERRY, f"`bootstrap-token-{managed_tokens.IDS[0]}` to `bootstrap-token-{managed_tokens.IDS[-1]}`"),
-        (CHERRY, f"with the label `{managed_tokens.LABEL}`"),
+        (CHERRY, f"waits up to {api.PATIENCE:g} seconds in total"),
+        (CHERRY, f"`bootstrap-token-{tokens.IDS[0]}` to `bootstrap-token-{tokens.IDS[-1]}`"),
+        (CHERRY, f"with the label `{tokens.LABEL}`"),
         (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
         (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
     ],
@@ -169,7 +167,7 @@ def test_docs_providers_numbers_equal_the_code(page: Path, words: str) -> None:
 
 
 def test_docs_cherryservers_deleted_servers_are_not_counted_for_an_hour() -> None:
-    assert deleted_servers.KEPT == 3600
+    assert context.KEPT == 3600
     assert "Servers deleted within the last hour do not count" in CHERRY.read_text("utf-8")
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-
+from tests.source_trees import ROOT
+from tests.source_trees import sources
+from tests.source_trees import trees
+import ast
 import pytest
 
-from tests.source_trees import ROOT, sources, trees
 
 # -- classes
 
@@ -108,17 +109,15 @@ DRAWERS = (
     "credentials",
     "decoding",
     "delete_nodes",
-    "error_mapping",
     "node_groups",
     "node_template",
     "provider",
-    "provider_ids",
     "scale_up",
     "settings",
 )
 #: (vendor, module that it does not have) -> why.
 WITHOUT_DRAWER = {
-    ("cherryservers", "credentials"): "the vendor's requests carry a bearer token (api_token.py) and no signature",
+    ("cherryservers", "credentials"): "the vendor's requests carry a bearer token (tokens.py) and no signature",
     ("clusterapi", "credentials"): "requests go through the management cluster's client, which authenticates them",
     ("clusterapi", "decoding"): "objects of the Kubernetes API are decoded by the types in models.py alone",
 }

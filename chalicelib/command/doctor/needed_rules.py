@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, NAMESPACE, PLURAL, obeyed
-from chalicelib.providers.cherryservers.managed_tokens import IDS
+from chalicelib.providers.cherryservers.tokens import IDS
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.management_cluster import to_management

@@ -6,20 +6,21 @@ say what a secret is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.notify.webhook import signature
 from chalicelib.providers.alicloud import credentials as alicloud
-from chalicelib.providers.cherryservers import api_token, bootstrap_token
-from chalicelib.providers.cherryservers.config_sections import from_gcfg
+from chalicelib.providers.cherryservers import tokens
+from chalicelib.providers.cherryservers.definition_reader import from_gcfg
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from chalicelib.runtime.webhook_secret import read_keys
 from chalicelib.snapshot.watched_lists import watcher_key
+from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 Form = Callable[[Policy, str, str], object]
 """(policy, text, place for messages) -> what is parsed; raises BadInput that quotes no part of the text."""
@@ -64,10 +65,10 @@ FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
         ("providers", "alicloud", "credentialsSecret"): _plain(alicloud.parse_secret),
         ("providers", "alicloud", "observeSecret"): _plain(alicloud.parse_secret),
         ("providers", "alicloud", "oidcTokenSecret"): _plain(alicloud.parse_oidc_token),
-        ("providers", "cherryservers", "credentialsSecret"): _plain(api_token.parse_token),
-        ("providers", "cherryservers", "observeSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "credentialsSecret"): _plain(tokens.parse_api_token),
+        ("providers", "cherryservers", "observeSecret"): _plain(tokens.parse_api_token),
         ("providers", "cherryservers", "cloudConfigSecret"): _plain(from_gcfg),
-        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(bootstrap_token.parse_token),
+        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(tokens.parse_token),
         ("providers", "exoscale", "credentialsSecret"): _plain(exoscale.parse_secret),
         ("providers", "exoscale", "observeSecret"): _plain(exoscale.parse_secret),
         ("providers", "huaweicloud", "credentialsSecret"): _plain(huaweicloud.parse_secret),

@@ -18,7 +18,7 @@ from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, CapiAnnotations
-from chalicelib.providers.clusterapi.bounds import read_bounds
+from chalicelib.providers.clusterapi.node_groups import read_bounds
 from chalicelib.snapshot.listed_resources import ListedResource
 
 KEYS = CapiAnnotations()

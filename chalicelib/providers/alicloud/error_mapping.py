@@ -21,9 +21,9 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
     Unknown,
+    class_for,
 )
 from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.http_statuses import class_for
 
 LONGEST_ASKED = 3600.0  # seconds; the same cap as for Retry-After in providers/http.py
 
@@ -81,7 +81,7 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
             ),
         ),
         (Sense.QUOTA, QuotaExceeded, "QuotaExceeded* QuotaExceed.* InvalidVSwitchId.IpNotEnough"),
-        # The account is in arrears. The operator must act, as for a refused key (providers/http_statuses.py, 402).
+        # The account is in arrears. The operator must act, as for a refused key (providers/errors.py, 402).
         (Sense.BILLING, Unauthorized, "InvalidAccountStatus.NotEnoughBalance InsufficientBalance"),
         (
             Sense.GONE,

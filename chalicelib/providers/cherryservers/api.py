@@ -1,4 +1,8 @@
-"""The vendor calls that this provider makes; the decisions behind them are in other modules."""
+"""The vendor calls that this provider makes; the decisions behind them are in other modules.
+
+Nothing is sent and no secret is read before the first call, so a provider can be built while AWS is unavailable. A
+failure then is an error of that call and does not remove the provider.
+"""
 
 from __future__ import annotations
 
@@ -11,39 +15,50 @@ from urllib.parse import quote
 
 import msgspec
 
+from chalicelib import __version__
 from chalicelib.model.secret import Secret
+from chalicelib.providers.base import Connection
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.cherryservers.decoding import read_one
-from chalicelib.providers.cherryservers.error_mapping import denied
+from chalicelib.providers.cherryservers.decoding import (
+    TOTAL,
+    UnreadableServer,
+    denied,
+    error_for,
+    read_all,
+    read_one,
+    read_rows,
+    total_of,
+)
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
-from chalicelib.providers.cherryservers.pagination import TOTAL, read_all, total_of
-from chalicelib.providers.cherryservers.server_list import UnreadableServer, read_rows
+from chalicelib.providers.cherryservers.settings import PROVIDER, CherrySettings
+from chalicelib.providers.cherryservers.tokens import parse_api_token
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
 _HOUR = 3600.0
 _UNKNOWN_PLAN = 300.0  # seconds until an unknown plan is requested again
 _STOPPING = (Unauthorized, Throttled)  # errors that would apply to all further orders
-_Slot = Future[CherryServer | ProviderError | None]
+AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
+PATIENCE = 6.0  # seconds that one provider object waits for the rate limit: a list, plans, and twenty orders
+_Result = CherryServer | ProviderError | None
 
 
 class CherryApi:
-    """One project with one token, for one pass. Every method raises ProviderError.
-
-    root: without a trailing slash. plans: cached for an hour, by slug.
-    """
+    """One project with one token, for one pass. Every method raises ProviderError. root: without a trailing slash.
+    plans: cached for an hour, by slug."""
 
     def __init__(self, rest: RestClient[Secret], root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
         self.project = project
         self._rest, self._root, self._plans = rest, root, plans
 
     def servers(self, odd: list[UnreadableServer] | None = None) -> tuple[CherryServer, ...]:
-        """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers.
-
-        The list is complete or the call fails (an inconsistent list is Transient). odd: receives the rows that cannot
-        be read; without it one such row is Unknown."""
+        """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers. The
+        list is complete or the call fails (an inconsistent list is Transient). odd: receives the rows that cannot be
+        read; without it one such row is Unknown."""
 
         def page(offset: int) -> tuple[int | None, list[CherryServer | UnreadableServer]]:
             params = {"offset": str(offset)} if offset else {}
@@ -55,31 +70,30 @@ class CherryApi:
             page,
             lambda row: row.key if isinstance(row, UnreadableServer) else row.id,
         )
-        strange = [each for each in rows if isinstance(each, UnreadableServer)]
+        unreadable = [row for row in rows if isinstance(row, UnreadableServer)]
         if odd is not None:
-            odd += strange
-        elif strange:
-            raise Unknown(strange[0].why)
-        return tuple(each for each in rows if isinstance(each, CherryServer))
+            odd += unreadable
+        elif unreadable:
+            raise Unknown(unreadable[0].why)
+        return tuple(row for row in rows if isinstance(row, CherryServer))
 
     def server(self, number: int) -> CherryServer:
         """Return one server by its id; NotFound if it is gone."""
         return read_one(self._get(f"servers/{number}"), CherryServer)
 
-    def create(self, bodies: Sequence[CreateServer]) -> tuple[CherryServer | ProviderError | None, ...]:
+    def create(self, bodies: Sequence[CreateServer]) -> tuple[_Result, ...]:
         """Buy servers, each by one POST that is never repeated. Returns one result per server, in order; raises
         nothing.
 
         Four requests run at a time, within the rate limit shared by all functions. Sending stops when a request is
         refused for its token or for too many calls, or when the rate limit has no slot soon enough. The unsent requests
         have the result None, and a result before or among them holds the error. Transient: whether the server was
-        bought is unknown, also if a success cannot be decoded.
-        """
-        slots: list[_Slot | ProviderError] = []
+        bought is unknown, also if a success cannot be decoded."""
+        slots: list[Future[_Result] | ProviderError] = []
         orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
         with orders as pool:
             for body in bodies:
-                line = orders.free()  # first, because a reserved slot cannot be kept for later
+                client = orders.idle_client()  # first, because a reserved slot cannot be kept for later
                 if orders.stopped.is_set():
                     break
                 try:
@@ -87,7 +101,7 @@ class CherryApi:
                 except ProviderError as error:
                     slots.append(error)
                     break
-                slots.append(pool.submit(copy_context().run, orders.give, line, body))
+                slots.append(pool.submit(copy_context().run, orders.send, client, body))
         results = [slot.result() if isinstance(slot, Future) else slot for slot in slots]
         throttled = [error.retry_after for error in results if isinstance(error, Throttled) and error is not slots[-1]]
         if throttled:
@@ -102,23 +116,18 @@ class CherryApi:
     def plan(self, slug: str, *, fresh: bool = False) -> CherryPlan | None:
         """Return the plan by its slug, None if it does not exist; at most an hour old, or current if its stock matters
         (fresh)."""
-        if not fresh and slug in (kept := self._plans.get([slug])):
-            return kept[slug]
-        plan = self._asked_plan(slug)
+        if not fresh and slug in (cached := self._plans.get([slug])):
+            return cached[slug]
+        plan = self._current_plan(slug)
         self._plans.put({slug: plan}, known=_HOUR, unknown=_UNKNOWN_PLAN)
         return plan
 
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
         """Replace all tags of a server, by PUT servers/{id}."""
-        self._rest.send(
-            VendorRequest("PUT", f"{self._root}/servers/{number}", body=msgspec.json.encode({"tags": dict(tags)}))
-        )
+        body = msgspec.json.encode({"tags": dict(tags)})
+        self._rest.send(VendorRequest("PUT", f"{self._root}/servers/{number}", body=body))
 
-    def expect(self, calls: int) -> None:
-        """Announce the number of calls that will follow soon (rate_limit.py)."""
-        self._rest.announce_calls(calls)
-
-    def _asked_plan(self, slug: str) -> CherryPlan | None:
+    def _current_plan(self, slug: str) -> CherryPlan | None:
         if not slug.strip("."):  # an empty segment or a step up in the path would address another resource
             return None
         try:
@@ -138,45 +147,78 @@ class _Orders:
     """Orders in several threads, each over its own connections, which are closed at the end."""
 
     def __init__(self, rest: RestClient[Secret], root: str, threads: int) -> None:
-        self._root, self._lines = root, [rest.clone() for _ in range(threads)]
+        self._root, self._clients = root, [rest.clone() for _ in range(threads)]
         self._idle: SimpleQueue[RestClient[Secret]] = SimpleQueue()
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="cherryservers")
         self.stopped = threading.Event()
 
     def __enter__(self) -> ThreadPoolExecutor:
-        for line in self._lines:
-            self._idle.put(line)
+        for client in self._clients:
+            self._idle.put(client)
         return self._pool
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self.stopped.set()  # orders still in the queue are not sent
         self._pool.shutdown(wait=True)
-        for line in self._lines:
-            line.close()
+        for client in self._clients:
+            client.close()
 
-    def free(self) -> RestClient[Secret]:
-        """Return an idle connection; waits until there is one."""
+    def idle_client(self) -> RestClient[Secret]:
+        """Return an idle client; waits until there is one."""
         return self._idle.get()
 
-    def give(self, line: RestClient[Secret], body: CreateServer) -> CherryServer | ProviderError | None:
+    def send(self, client: RestClient[Secret], body: CreateServer) -> _Result:
         """Send one POST. Returns None without sending once an order has met an error that applies to all."""
+        call = VendorRequest("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
         try:
-            return None if self.stopped.is_set() else self._given(line, body)
-        except _STOPPING as error:
-            self.stopped.set()
-            return error
+            if self.stopped.is_set():
+                return None
+            answer = client.send(call, booked=True)
+            if error := denied(answer):
+                raise error
+            try:
+                return read_one(answer, CherryServer)
+            except Unknown as error:  # a success that cannot be decoded: the server may have been bought
+                raise Transient(error.message) from None
         except ProviderError as error:
+            if isinstance(error, _STOPPING):
+                self.stopped.set()
             return error
         finally:
-            self._idle.put(line)
+            self._idle.put(client)
 
-    def _given(self, line: RestClient[Secret], body: CreateServer) -> CherryServer:
-        call = VendorRequest("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
-        answer = line.send(call, booked=True)
-        if error := denied(answer):
-            raise error
-        try:
-            return read_one(answer, CherryServer)
-        except Unknown as error:  # a success that cannot be decoded: the server may have been bought
-            raise Transient(error.message) from None
+
+def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
+    """Return the vendor's API for one pass, on one project. Sends nothing. Every call raises ProviderError, also if the
+    secret cannot be read (Transient) or contains nothing usable (Unauthorized). The calls of all functions with one
+    token share a rate limit and are spaced evenly: "4 per second" applies to every second, including the first."""
+    services, now = connection.means, connection.now
+    source = SecretSource(connection.read_secret, settings.credentials_secret, parse_api_token)
+
+    def key(subject: str) -> str:
+        return f"cherryservers/{digest(source.current().reveal())}/{subject}"
+
+    budget = CallBudget(services, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
+    rest = RestClient(
+        PROVIDER,
+        source,
+        sign=_signed,
+        secrets=lambda token: (token,),
+        explain=error_for,
+        budget=budget,
+        services=services,
+        now=now,
+    )
+    return CherryApi(rest, settings.root, project, TtlCache(services.cache, lambda: key("plans"), CherryPlan, now))
+
+
+def _signed(request: VendorRequest, secret: Secret) -> VendorRequest:
+    """Return the call with the token and the other headers that the vendor's clients send with every request."""
+    headers = {
+        "Authorization": f"Bearer {secret.reveal()}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "User-Agent": AGENT,
+    }
+    return msgspec.structs.replace(request, headers=request.headers | headers)

@@ -6,19 +6,23 @@ An error in them is an error of that call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions
-from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.joined_servers import Lister
-from chalicelib.providers.cherryservers.server_list import UnreadableServer
+from chalicelib.providers.cherryservers.decoding import UnreadableServer
+from chalicelib.providers.cherryservers.definition_reader import Definitions
+from chalicelib.providers.cherryservers.instances import Lister, ServerList
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds, CherrySettings
-from chalicelib.providers.cherryservers.token_source import Tokens
+from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
+from chalicelib.providers.services import Cache
+
+KEPT = 3600.0  # seconds for which a deleted server is remembered
+_TRIES = 3
 
 
 class CherryContext:
@@ -40,9 +44,8 @@ class CherryContext:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Return the definitions.
-
-        Raises InvalidRequest for an error that affects every pool, Transient if they cannot be read now."""
+        """Return the definitions. Raises InvalidRequest for an error that affects every pool, Transient if they cannot
+        be read now."""
         try:
             return self._read_definitions()
         except ProviderError:
@@ -68,12 +71,11 @@ class CherryContext:
         return self._open_tokens()
 
     def bounds(self, group: str) -> CherryBounds:
-        """Return the policy's bounds of a pool.
-
-        Raises InvalidRequest for a pool that the policy does not name, whose servers must not be changed."""
-        for each in self.settings.groups:
-            if each.name == group:
-                return each
+        """Return the policy's bounds of a pool. Raises InvalidRequest for a pool that the policy does not name, whose
+        servers must not be changed."""
+        for bounds in self.settings.groups:
+            if bounds.name == group:
+                return bounds
         raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
 
     def definition(self, group: str) -> Definition:
@@ -83,15 +85,42 @@ class CherryContext:
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
-    def roll(self, definition: Definition | None = None) -> ServerList:
-        """Return the current servers of the project; raises ProviderError.
-
-        definition: the pool that is to be changed; raises Unknown if an unreadable row of the list may be one of its
-        servers."""
+    def servers(self, definition: Definition | None = None) -> ServerList:
+        """Return the current servers of the project; raises ProviderError. definition: the pool that is to be changed;
+        raises Unknown if an unreadable row of the list may be one of its servers."""
         odd: list[UnreadableServer] = []
         servers = self.api.servers(odd)
         if definition is not None:
-            for each in odd:
-                if each.may_be_of(definition, untagged=True):
-                    raise Unknown(each.why)
-        return ServerList(servers, self.gone.among(each.id for each in servers), odd)
+            for row in odd:
+                if row.may_be_of(definition, untagged=True):
+                    raise Unknown(row.why)
+        return ServerList(servers, self.gone.among(server.id for server in servers), odd)
+
+
+class DeletedServers:
+    """The recently deleted servers of one project, which do not count while a list still reports them as `active`. now:
+    epoch seconds.
+
+    One row per project in the cache shared by all functions. It is written after the deletion: a crash in between
+    leaves a server that is deleted once more, which is harmless. The reverse order could leave out a running server."""
+
+    def __init__(self, cache: Cache, project: int, now: Callable[[], float]) -> None:
+        self._cache, self._key, self._now = cache, f"cherryservers/deleted/{project}", now
+
+    def among(self, servers: Iterable[int]) -> frozenset[int]:
+        """Return those of the ids that Outscaler has deleted within the hour."""
+        return frozenset(int(number) for number in self._row().get(str(server) for server in servers))
+
+    def add(self, servers: Iterable[int]) -> None:
+        """Add ids to the row. Other functions write the same row and the last write wins, so it is read again
+        afterwards. An id that is still lost counts as running until the list reports otherwise."""
+        missing = frozenset(servers)
+        for _ in range(_TRIES):
+            if not missing:
+                return
+            self._row().put({str(number): True for number in sorted(missing)}, known=KEPT, unknown=0.0)
+            missing -= self.among(missing)
+
+    def _row(self) -> TtlCache[bool]:
+        """Return the row, read each time to include writes by other functions."""
+        return TtlCache(self._cache, lambda: self._key, bool, self._now)

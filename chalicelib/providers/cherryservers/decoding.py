@@ -1,14 +1,23 @@
-"""Decodes responses that deviate from the documentation, so that one unexpected value does not hide a project's
-servers.
+"""Reads responses that deviate from the documentation, so that one unexpected value does not hide a project's servers.
 
-A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, and so is a list
-that contains one, because an underestimated number of servers leads to purchases. Tags decide which pool owns a server:
-a map of tags is read value by value, and any other value except null fails the list for the same reason.
+A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, because an
+underestimated number of servers leads to purchases. Tags decide which pool owns a server: a map of tags is read value
+by value, and any other value except null makes the row invalid for the same reason. An invalid row makes only its own
+pool's size unknown: its readable tags show which pools it may belong to.
+
+As far as is known, the vendor sends all items of a list if the request names no page, and the total in a header. If
+fewer arrive, the rest is requested by offset; without the header, until no new item arrives. An inconsistent list is
+read once more, and after that the call fails, because a short list would be taken for the pool's size.
+
+The vendor has no error codes, only statuses and messages. The message text is used for orders only: a 404 of a server
+means that the server is gone, whatever its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import UnionType
@@ -17,13 +26,28 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from chalicelib.net.json_repair import read_json
-from chalicelib.providers.errors import Transient, Unknown
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryRefusal, CherryServer
+from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.errors import (
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+    class_for,
+)
 from chalicelib.providers.http import VendorResponse
 
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
-_DECISIVE = "tags"  # of the item itself, not of its nested objects
+_TAGS_FIELD = "tags"  # of the item itself, not of its nested objects
+_UNREADABLE = (msgspec.ValidationError, OverflowError)
+
+# -- items
 
 
 def read_one(response: VendorResponse, kind: type[S]) -> S:
@@ -33,7 +57,7 @@ def read_one(response: VendorResponse, kind: type[S]) -> S:
 
 
 def decoded(response: VendorResponse) -> Any:
-    """Return the response's body as JSON. Raises Transient if it is not JSON."""
+    """Return the body as JSON. Raises Transient if it is not JSON."""
     try:
         return read_json(response.body)
     except msgspec.DecodeError:
@@ -42,7 +66,7 @@ def decoded(response: VendorResponse) -> Any:
 
 def read_row(value: Any, kind: type[S], place: str) -> S:
     """Decode a value as that struct. Raises Unknown if it is not such an item. place: for the error."""
-    with suppress(msgspec.ValidationError, OverflowError, RecursionError):
+    with suppress(*_UNREADABLE, RecursionError):
         return msgspec.convert(value, kind, strict=False)
     try:  # key by key
         return _struct(value, kind, _DEEPEST)
@@ -57,18 +81,18 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
         raise msgspec.ValidationError(f"{kind.__name__} is not an object")
     if depth <= 0:
         raise msgspec.ValidationError("nested too deeply")
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, hint, required in _fields(kind):
         if name not in value:
             if required:
                 raise msgspec.ValidationError(f"it has no {name}")
             continue
         try:
-            found[name] = _value(value[name], hint, depth)
-        except (msgspec.ValidationError, OverflowError):
-            if required or (name == _DECISIVE and depth == _DEEPEST):
+            fields[name] = _value(value[name], hint, depth)
+        except _UNREADABLE:
+            if required or (name == _TAGS_FIELD and depth == _DEEPEST):
                 raise msgspec.ValidationError(f"its {name} cannot be read") from None
-    return kind(**found)
+    return kind(**fields)
 
 
 @lru_cache(maxsize=64)
@@ -82,32 +106,198 @@ def _value(value: Any, kind: Any, depth: int) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _struct(value, kind, depth - 1)
-    if origin is tuple:
-        return _items(value, inner[0], depth)
-    if origin is dict:
-        return _texts(value)
+    if origin is tuple:  # the items that can be decoded
+        if not isinstance(value, list):
+            raise msgspec.ValidationError("no list")
+        items = []
+        for item in value:
+            with suppress(*_UNREADABLE):
+                items.append(_value(item, inner[0], depth))
+        return tuple(items)
+    if origin is dict:  # a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list
+        if value is None or value in ([], ""):
+            return {}
+        if not isinstance(value, Mapping):
+            raise msgspec.ValidationError("no map")
+        return {
+            key: text if isinstance(text, str) else msgspec.json.encode(text).decode() for key, text in value.items()
+        }
     if origin in (Union, UnionType) and value is not None:
-        return _value(value, next(each for each in inner if each is not type(None)), depth)
+        return _value(value, next(member for member in inner if member is not type(None)), depth)
     return msgspec.convert(value, kind, strict=False)
 
 
-def _items(value: Any, kind: Any, depth: int) -> tuple[Any, ...]:
-    """Return the items that can be decoded."""
-    if not isinstance(value, list):
-        raise msgspec.ValidationError("no list")
-    found = []
-    for item in value:
+# -- lists
+
+TOTAL = "x-total-count"
+MOVED = "ListMoved"  # code for a list that changes while it is read
+_MOST_PAGES = 200
+_MOST_DIGITS = 9
+
+Page = tuple[int | None, list[T]]  # (total, None if not reported; items on this page)
+
+
+def total_of(call: str, header: str | None) -> int | None:
+    """Return the total in the header; None if there is none. Raises Transient if it is not a number."""
+    if header is None:
+        return None
+    text = header.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise Transient(f"{call}: the number of rows is not to be read", code=MOVED)
+    return int(text)
+
+
+def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
+    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on. Raises what `page`
+    raises, and Transient for an inconsistent list."""
+    totals, items = set[int](), dict[object, T]()
+    for _ in range(2):
+        totals, items, offset = set(), {}, 0
+        for _ in range(_MOST_PAGES):
+            total, rows = page(offset)
+            offset, before = offset + len(rows), len(items)
+            totals |= set() if total is None else {total}
+            items.update((identity(row), row) for row in rows)
+            if not rows or (len(items) == before if total is None else offset >= total):
+                break
+        if len(totals) <= 1 and len(items) >= min(totals, default=0):
+            return tuple(items.values())
+    raise Transient(f"{what}: {len(items)} of {max(totals)} came, the list changes while it is read", code=MOVED)
+
+
+class UnreadableServer(msgspec.Struct, frozen=True):
+    """A row that cannot be counted as a server: it has no usable id, another row of the page has its id, or its tags of
+    a pool are not texts. tags: those of a pool, a value of None is unreadable; None: no tags can be read. key: of the
+    row's contents, so that a row on two pages counts once."""
+
+    key: str
+    why: str
+    tags: dict[str, str | None] | None
+
+    def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
+        """Whether the row may be a server of that pool. untagged: also accept a row without either tag, because a
+        server that was just bought may have none."""
+        if self.tags is None or (untagged and not self.tags):
+            return True
+        pool = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
+        return all(self.tags.get(name, "") in (None, text) for name, text in pool.items())
+
+
+def read_rows(response: VendorResponse) -> list[CherryServer | UnreadableServer]:
+    """Return the servers of a page and its odd rows. Raises Transient if it is not JSON, Unknown if it is not a list or
+    none of its rows can be read."""
+    rows = decoded(response)
+    if not isinstance(rows, list):
+        raise Unknown(f"{response.call}: the answer is not a list")
+    servers, problem = list[CherryServer | UnreadableServer](), None
+    keys: dict[int, set[str]] = {}  # id -> different rows with it
+    for number, row in enumerate(rows):
         try:
-            found.append(_value(item, kind, depth))
-        except (msgspec.ValidationError, OverflowError):
+            server = read_row(row, CherryServer, f"{response.call}: row {number}")
+        except Unknown as error:
+            problem = error
+            servers.append(_unreadable(row, error.message))
             continue
-    return tuple(found)
+        odd = _unreadable(row, f"server {server.id} has tags that are not strings")
+        if None in (odd.tags or {}).values():
+            servers.append(odd)
+        else:
+            servers.append(server)
+            keys.setdefault(server.id, set()).add(odd.key)
+    if problem is not None and all(isinstance(server, UnreadableServer) for server in servers):
+        raise problem
+    return [
+        _unreadable(row, f"{len(keys[server.id])} rows have the id {server.id}")
+        if isinstance(server, CherryServer) and len(keys[server.id]) > 1
+        else server
+        for server, row in zip(servers, rows, strict=True)
+    ]
 
 
-def _texts(value: Any) -> dict[str, str]:
-    """Return a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list."""
-    if value is None or value in ([], ""):
-        return {}
-    if not isinstance(value, Mapping):
-        raise msgspec.ValidationError("no map")
-    return {key: each if isinstance(each, str) else msgspec.json.encode(each).decode() for key, each in value.items()}
+def _unreadable(row: Any, why: str) -> UnreadableServer:
+    tags = row.get("tags") if isinstance(row, Mapping) else 0
+    texts: dict[str, str | None] | None = {}
+    if tags not in (None, [], ""):
+        pool_tags = (CLUSTER_TAG, POOL_TAG)
+        texts = {name: _text(tags[name]) for name in pool_tags if name in tags} if isinstance(tags, Mapping) else None
+    return UnreadableServer(hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest(), why, texts)
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, or a number as written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+# -- errors
+
+
+class CherryErrorRow(msgspec.Struct, frozen=True):
+    """statuses: empty for all. words: a pattern that the message must contain; empty for any. orders: only for
+    purchases."""
+
+    cls: type[ProviderError]
+    statuses: range | frozenset[int] = frozenset()
+    words: str = ""
+    orders: bool = False
+
+    def fits(self, status: int, text: str, *, order: bool) -> bool:
+        """Whether this row matches the response."""
+        if (self.statuses and status not in self.statuses) or (self.orders and not order):
+            return False
+        return not self.words or re.search(self.words, text, re.IGNORECASE) is not None
+
+
+_MONEY = r"\b(credits?|balance|funds|quotas?|limits?)\b"
+_GOODS = r"\b(plans?|regions?|stock)\b"
+# The first matching row decides; without one, the status does.
+TABLE: tuple[CherryErrorRow, ...] = (
+    CherryErrorRow(Unauthorized, frozenset({401, 403})),
+    CherryErrorRow(Throttled, frozenset({429})),
+    CherryErrorRow(Transient, range(500, 600)),
+    CherryErrorRow(QuotaExceeded, frozenset({402})),
+    CherryErrorRow(QuotaExceeded, range(400, 500), _MONEY, orders=True),
+    CherryErrorRow(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
+)
+# Parts of an order that must not appear in an error: cloud-init in base64, and a bootstrap token.
+_SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+
+
+def error_for(response: VendorResponse) -> ProviderError:
+    """Return the error of a response with status 300 or above: `METHOD host/path: status message`. The message is the
+    vendor's `message`, then `errors`, then `error`; any other body is of unknown origin and is only described."""
+    refusal = _refusal(response) or CherryRefusal()
+    message = refusal.message or "; ".join(refusal.errors) or refusal.error
+    text = " ".join(_SENT.sub("…", message).split())
+    if not message and response.body.strip():
+        text = f"({response.described})"
+    order = response.call.startswith("POST ")
+    row = next((row for row in TABLE if row.fits(response.status, text, order=order)), None)
+    cls = row.cls if row else class_for(response.status)
+    if not text and 300 <= response.status < 400:
+        text = "it points to another host, to which the token is not sent"
+    return cls(f"{response.call}: {response.status} {text}".rstrip(), code=str(response.status))
+
+
+def denied(response: VendorResponse) -> ProviderError | None:
+    """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
+    success. It does not contain the vendor's message, because echoes of the token are removed only from errors with an
+    error status."""
+    refusal = _refusal(response)
+    if refusal is None or (refusal.code < 400 and not (refusal.error or refusal.errors)):
+        return None
+    with suppress(ProviderError):
+        read_one(response, CherryServer)
+        return None
+    code = refusal.code if 400 <= refusal.code < 600 else 0
+    cls = type(error_for(msgspec.structs.replace(response, status=code))) if code else Unknown
+    text = f"{response.call}: {response.status}, but its body is an error {code or ''}".rstrip()
+    return cls(text, code=str(code or ""))
+
+
+def _refusal(response: VendorResponse) -> CherryRefusal | None:
+    try:
+        return read_one(response, CherryRefusal)
+    except ProviderError:
+        return None

@@ -1,37 +1,73 @@
-"""Builds and checks the definition of each pool from the written sections and their defaults.
+"""Reads the definition of each pool from upstream's file or from the policy, with defaults and checks.
 
-An error in one pool's section affects that pool only; an error in a value that all pools need, such as the project,
-affects them all. Where upstream sends an empty value (a pool without a plan), the default definition applies here. What
-upstream silently ignores (a project set for one pool) is refused here.
+Both forms become the same sections of texts with places, and one reader interprets them. An unknown key makes the whole
+source fail, as in upstream: a misspelt key would select another kind of server, bought repeatedly. An error in one
+pool's section affects that pool only; an error in a value that all pools need, such as the project, affects them all.
+Where upstream sends an empty value (a pool without a plan), the default definition applies here. What upstream silently
+ignores (a project set for one pool) is refused here.
+
+Upstream's file is git-config as Go's gcfg reads it. configparser does not fit: it supports neither git's quotes and
+comments nor repeated sections, and it gives `%` and `:` a meaning. An error never quotes a line: a value may be a
+script with a password in it, and the lines of a script that was pasted unencoded look like keys.
 """
 
 from __future__ import annotations
 
+import base64
+import difflib
 import re
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import place_of
-from chalicelib.providers.cherryservers import cloud_init
-from chalicelib.providers.cherryservers.config_sections import ConfiguredValue, Written, from_gcfg, from_mapping
-from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostname, letters_for
-from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.pool_definition import (
+    DEFAULT_PATTERN,
+    Definition,
+    check,
+    hostname,
+    letters_for,
+    needs_token,
+)
 from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, CherrySettings, cluster_name
 
-__all__ = ["Definition", "Definitions", "mistakes", "read_definitions"]
+LISTS = frozenset({"ssh-key-ids"})
+FLAGS = frozenset({"spot-market"})
+KEYS: Mapping[str, str] = {
+    "cluster-name": "clusterName",
+    "project-id": "projectId",
+    "api-server-endpoint": "apiServerEndpoint",
+    "region": "region",
+    "plan": "plan",
+    "os": "os",
+    "ssh-key-ids": "sshKeyIds",
+    "cloudinit": "cloudinit",
+    "hostname-pattern": "hostnamePattern",
+    "os-partition-size": "osPartitionSize",
+    "spot-market": "spotMarket",
+    "cpu-override": "cpuOverride",
+}
+"""Upstream's keys and the last two of ours; their names in nodeGroupDefs."""
+CLOUD_INIT = "cloudInit"
+"""cloudinit in nodeGroupDefs as plain text, without base64."""
 
+_GLOBAL, _DEFS = "global", "nodegroupdef"
+# the spelling in upstream's README
+_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}
+_LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
 _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MAKES_A_DEFAULT = ("cluster-name", "cloudinit", "region", "plan", "project-id")
 _NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # with an example value
-_OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
+
+# -- definitions
 
 
 def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]) -> Definitions:
-    """Return the definitions that the settings name.
-
-    Raises BadInput for an error that affects every pool, and what read_secret raises."""
+    """Return the definitions that the settings name. Raises BadInput for an error that affects every pool, and what
+    read_secret raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
@@ -42,19 +78,18 @@ def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]
         place = f"{PLACE}.cloudConfig"
         sections = from_gcfg(source.text, place)
     default = sections.get(DEFAULT)
-    if default is None or not (settings.project_id or any(_last(default, key) for key in _MAKES_A_DEFAULT)):
+    if default is None or not (settings.project_id or any(default.last(key) for key in _MAKES_A_DEFAULT)):
         raise BadInput(
             place,
             "has no default definition" if default is None else "has an empty default definition",
             'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with project-id, '
             "region, plan and os",
         )
-    return Definitions(sections, default, _project(default, settings), settings)
+    return Definitions(sections, default, settings)
 
 
 def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
     """Return the errors of definitions that are written in the policy itself, for validation before it is applied.
-
     Definitions in a secret are not read."""
     if settings.definitions.secret:
         return ()
@@ -62,89 +97,89 @@ def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
         definitions = read_definitions(settings, str)
     except BadInput as mistake:
         return (mistake,)
-    found: dict[str, BadInput] = {}  # an error in an inherited value is reported once
+    errors: dict[str, BadInput] = {}  # an error in an inherited value is reported once
     for bounds in settings.groups:
         try:
             definitions.of(bounds.name)
         except BadInput as mistake:
             place = mistake.place if mistake.place.startswith(PLACE) else f"{PLACE}: {mistake.place}"
-            found.setdefault(str(mistake), BadInput(place, mistake.problem, mistake.remedy))
-    return tuple(found.values())
+            errors.setdefault(str(mistake), BadInput(place, mistake.problem, mistake.remedy))
+    return tuple(errors.values())
 
 
 class Definitions:
     """The definitions of one cluster's pools. project: the number of the project of all servers; cluster_name: for
-    pools that name none, may be empty."""
+    pools that name none, may be empty. Raises BadInput for an error that affects every pool."""
 
-    def __init__(
-        self, sections: Mapping[str, Written], default: Written, project: int, settings: CherrySettings
-    ) -> None:
-        self.project = project
-        self.cluster_name = _cluster_name(default, settings)
+    def __init__(self, sections: Mapping[str, PoolSection], default: PoolSection, settings: CherrySettings) -> None:
         self._sections, self._default, self._settings = sections, default, settings
+        self.project = self._project()
+        name = default.last("cluster-name")
+        self.cluster_name = settings.cluster_name or (cluster_name(name.text, name.place) if name else "")
 
     def of(self, pool: str) -> Definition:
-        """Return the definition of a pool; without its own section, the default's with the pool's name.
-
-        Raises BadInput, which affects this pool only."""
+        """Return the definition of a pool; without its own section, the default's with the pool's name. Raises
+        BadInput, which affects this pool only."""
         own = self._sections.get(pool, self._default)
-        self._same_as_default(own)
+        self._check_common_keys(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
         if lacking:
-            raise BadInput(
-                own.place, f"pool {pool} has no {', no '.join(lacking)}", "add it there, or to the default definition"
-            )
+            problem = f"pool {pool} has no {', no '.join(lacking)}"
+            raise BadInput(own.place, problem, "add it there, or to the default definition")
         definition = Definition(
             pool=pool,
-            cluster_name=self._cluster_of(own, pool),
+            cluster_name=self._cluster_name(own, pool),
             project_id=self.project,
             api_server_endpoint=self._text(self._default, "api-server-endpoint"),
             region=self._slug(own, "region"),
             plan=self._slug(own, "plan"),
             os=self._slug(own, "os"),
-            ssh_key_ids=self._keys(own),
+            ssh_key_ids=self._ssh_keys(own),
             cloudinit=self._text(own, "cloudinit"),
             hostname_pattern=self._text(own, "hostname-pattern") or DEFAULT_PATTERN,
             os_partition_size=self._number(own, "os-partition-size", _MOST_GIGABYTES, "60"),
             spot=self._flag(own, "spot-market"),
             cpu_override=self._number(own, "cpu-override", _MOST_CORES, "16"),
         )
-        self._check(definition)
-        return definition
-
-    def _check(self, definition: Definition) -> None:
-        """Check everything that creating or finding a server needs, before one is bought."""
+        # everything that creating or finding a server needs, before one is bought
         hostname(definition, letters_for(definition.pool))
-        cloud_init.check(definition)
+        check(definition)
         bootstrap = self._settings.bootstrap
-        if cloud_init.needs_token(definition) and not (bootstrap.create or bootstrap.secret):
+        if needs_token(definition) and not (bootstrap.create or bootstrap.secret):
             raise BadInput(
                 f"{PLACE}.bootstrapTokenSecret",
-                f"is missing, and the cloudinit of pool {definition.pool} asks for a bootstrap token",
+                f"is missing, and the cloudinit of pool {pool} asks for a bootstrap token",
                 "name a secret with one, or set createBootstrapTokens: true",
             )
+        return definition
 
-    def _same_as_default(self, own: Written) -> None:
-        """Check that a pool does not override these two keys, which apply to all pools."""
-        for key in _OF_THE_DEFAULT:
-            said = _last(own, key)
-            theirs = str(self.project) if key == "project-id" else self._text(self._default, key)
-            given = said.text.strip() if said else ""
+    def _project(self) -> int:
+        value, place, project = self._default.last("project-id"), f"{PLACE}.projectId", self._settings.project_id
+        number = _whole(value, "project-id", _LARGEST, "write it like 10001") if value else 0
+        if number and project and number != project:
+            problem = f"{project} differs from project-id {number} of the default definition"
+            raise BadInput(place, problem, "keep one of the two")
+        if not (number or project):
+            raise BadInput(place, "is missing, and the default definition has no project-id", "write it like 10001")
+        return number or project
+
+    def _check_common_keys(self, own: PoolSection) -> None:
+        """Check that a pool does not override the two keys that apply to all pools."""
+        endpoint = self._text(self._default, "api-server-endpoint")
+        for key, common in (("project-id", str(self.project)), ("api-server-endpoint", endpoint)):
+            value = own.last(key)
+            text = value.text.strip() if value else ""
             if key == "project-id":
-                given = given.lstrip("0")  # in upstream, 0 means none
-            if said and given and given != theirs:
-                raise BadInput(
-                    said.place,
-                    f"{key} differs from the default definition's",
-                    "one cluster is in one project and behind one endpoint: take the line out",
-                )
+                text = text.lstrip("0")  # in upstream, 0 means none
+            if value and text and text != common:
+                remedy = "one cluster is in one project and behind one endpoint: take the line out"
+                raise BadInput(value.place, f"{key} differs from the default definition's", remedy)
 
-    def _cluster_of(self, own: Written, pool: str) -> str:
+    def _cluster_name(self, own: PoolSection, pool: str) -> str:
         """Return the cluster name: the pool's own, then clusterName, then the default's, where upstream gives up.
-
         Upstream's order must be kept, because running servers carry this name in a tag."""
-        own_name = _last(own, "cluster-name")
-        name = cluster_name(own_name.text, own_name.place) if own_name else self._settings.cluster_name
+        value = own.last("cluster-name")
+        name = cluster_name(value.text, value.place) if value else self._settings.cluster_name
         if not (name or self.cluster_name):
             raise BadInput(
                 f"{PLACE}.clusterName",
@@ -153,50 +188,41 @@ class Definitions:
             )
         return name or self.cluster_name
 
-    def _said(self, own: Written, key: str) -> ConfiguredValue | None:
-        return _last(own, key) or _last(self._default, key)
+    def _value(self, own: PoolSection, key: str) -> ConfiguredValue | None:
+        return own.last(key) or self._default.last(key)
 
-    def _text(self, own: Written, key: str) -> str:
-        said = self._said(own, key)
-        return said.text.strip() if said else ""
+    def _text(self, own: PoolSection, key: str) -> str:
+        value = self._value(own, key)
+        return value.text.strip() if value else ""
 
-    def _slug(self, own: Written, key: str) -> str:
-        said = self._said(own, key)
-        if said is None or not re.fullmatch(r"[\x20-\x7e]{1,200}", said.text.strip()):
+    def _slug(self, own: PoolSection, key: str) -> str:
+        value, text = self._value(own, key), self._text(own, key)
+        if not re.fullmatch(r"[\x20-\x7e]{1,200}", text):
             raise BadInput(
-                said.place if said else own.place,
+                value.place if value else own.place,
                 f"{key} contains special characters or is too long",
                 f"write the vendor's slug, such as {_NEEDED[key]}",
             )
-        return said.text.strip()
+        return text
 
-    def _number(self, own: Written, key: str, most: int, example: str) -> int:
-        said = self._said(own, key)
-        if said is None:
-            return 0
-        return _whole(said, key, most, f"write a whole number up to {most}, such as {example}, or 0 for none")
+    def _number(self, own: PoolSection, key: str, most: int, example: str) -> int:
+        remedy = f"write a whole number up to {most}, such as {example}, or 0 for none"
+        value = self._value(own, key)
+        return _whole(value, key, most, remedy) if value else 0
 
-    def _flag(self, own: Written, key: str) -> bool:
-        said = self._said(own, key)
-        if said is None:
-            return False
-        if said.text.strip().lower() not in _TRUTH:
-            raise BadInput(said.place, f"{key} is neither true nor false", "write true or false")
-        return _TRUTH[said.text.strip().lower()]
+    def _flag(self, own: PoolSection, key: str) -> bool:
+        value, text = self._value(own, key), self._text(own, key).lower()
+        if value and text not in _TRUTH:
+            raise BadInput(value.place, f"{key} is neither true nor false", "write true or false")
+        return value is not None and _TRUTH[text]
 
-    def _keys(self, own: Written) -> tuple[int, ...]:
+    def _ssh_keys(self, own: PoolSection) -> tuple[int, ...]:
         """Return the SSH keys. A list is inherited as a whole; an explicitly empty list stays empty."""
-        section = own if "ssh-key-ids" in own.said else self._default
+        section = own if "ssh-key-ids" in own.values else self._default
         return tuple(
-            _whole(said, f"ssh-key-ids: number {position}", _LARGEST, "write a key's id, one per line, like 101")
-            for position, said in enumerate(section.said.get("ssh-key-ids", ()), start=1)
+            _whole(value, f"ssh-key-ids: number {position}", _LARGEST, "write a key's id, one per line, like 101")
+            for position, value in enumerate(section.values.get("ssh-key-ids", ()), start=1)
         )
-
-
-def _last(section: Written, key: str) -> ConfiguredValue | None:
-    """Return the effective value; None if it is not set or empty, which are equal."""
-    said = section.said.get(key)
-    return said[-1] if said and said[-1].text.strip() else None
 
 
 def _whole(configured: ConfiguredValue, what: str, most: int, remedy: str) -> int:
@@ -206,21 +232,216 @@ def _whole(configured: ConfiguredValue, what: str, most: int, remedy: str) -> in
     return int(text)
 
 
-def _project(default: Written, settings: CherrySettings) -> int:
-    said = _last(default, "project-id")
-    written = _whole(said, "project-id", _LARGEST, "write it like 10001") if said else 0
-    place = f"{PLACE}.projectId"
-    if written and settings.project_id and written != settings.project_id:
-        raise BadInput(
-            place,
-            f"{settings.project_id} differs from project-id {written} of the default definition",
-            "keep one of the two",
-        )
-    if not (written or settings.project_id):
-        raise BadInput(place, "is missing, and the default definition has no project-id", "write it like 10001")
-    return written or settings.project_id
+# -- sections
 
 
-def _cluster_name(default: Written, settings: CherrySettings) -> str:
-    said = _last(default, "cluster-name")
-    return settings.cluster_name or (cluster_name(said.text, said.place) if said else "")
+class ConfiguredValue(msgspec.Struct, frozen=True):
+    """One value and its place."""
+
+    text: str
+    place: str
+
+
+class PoolSection(msgspec.Struct, frozen=True):
+    """The section of one pool. values: of each key, several for a list; an empty tuple: explicitly none."""
+
+    place: str
+    values: dict[str, tuple[ConfiguredValue, ...]]
+
+    def last(self, key: str) -> ConfiguredValue | None:
+        """Return the effective value; None if it is not set or empty, which are equal."""
+        values = self.values.get(key)
+        return values[-1] if values and values[-1].text.strip() else None
+
+
+def from_gcfg(text: str, place: str) -> dict[str, PoolSection]:
+    """Return pool -> section from upstream's file. Raises BadInput. [Global] is the default unless a section has the
+    default's name; it is then ignored."""
+    pools: dict[str, PoolSection] = {}
+    common: PoolSection | None = None
+    for section in parse_gcfg(text, place):
+        pool = section.sub or ""
+        if section.name == _GLOBAL and section.sub is None:
+            common = _merged(section, common, place)
+        elif section.name == _DEFS:
+            pools[pool] = _merged(section, pools.get(pool), place)
+        else:
+            problem = f"there is no section {_shown(section.name)}"
+            raise BadInput(
+                f"{place}: line {section.line}", problem, 'the sections are [Global] and [nodegroupdef "name"]'
+            )
+    return pools if common is None else {DEFAULT: common, **pools}
+
+
+def _merged(section: Section, earlier: PoolSection | None, place: str) -> PoolSection:
+    """Merge a section into the earlier ones of the same name: a later value replaces, lists are joined."""
+    title = section.name if section.sub is None else f'{section.name} "{section.sub}"'
+    values = dict(earlier.values) if earlier else {}
+    for entry in section.entries:
+        where, key = f"{place}: line {entry.line}", entry.key
+        if key not in KEYS:
+            raise _unknown(where, key, KEYS)
+        if entry.value is None:
+            if key not in LISTS | FLAGS:
+                raise BadInput(where, f"{key} has no value", f"write {key}=…, or take the line out")
+            values[key] = (ConfiguredValue("true", where),) if key in FLAGS else ()
+        else:
+            before = values.get(key, ()) if key in LISTS else ()
+            values[key] = (*before, ConfiguredValue(entry.value, where))
+    return PoolSection(earlier.place if earlier else f"{place}: [{title}]", values)
+
+
+def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, PoolSection]:
+    """Return pool -> section from nodeGroupDefs in JSON; cloudInit becomes cloudinit. Raises BadInput."""
+    try:
+        pools = msgspec.json.decode(text, type=dict[str, dict[str, str | bool | int | list[str | int] | None]])
+    except msgspec.MsgspecError:
+        remedy = "write it like {default: {region: …, plan: …, os: …}, pool2: {plan: …}}"
+        raise BadInput(place, "is not a mapping of pools to keys and values", remedy) from None
+    keys = {camel: key for key, camel in KEYS.items()} | {CLOUD_INIT: "cloudinit"}
+    sections = {}
+    for pool, fields in pools.items():
+        values: dict[str, tuple[ConfiguredValue, ...]] = {}
+        for camel, value in fields.items():
+            where = f"{place}.{pool}.{camel}"
+            if camel not in keys:
+                raise _unknown(where, camel, keys)
+            key = keys[camel]
+            if key in values:
+                raise BadInput(where, "conflicts with cloudinit", "keep one of the two")
+            if isinstance(value, list) and key not in LISTS:
+                raise BadInput(where, "is a list", "write one value")
+            items = value if isinstance(value, list) else [value]
+            texts = [str(item).lower() if isinstance(item, bool) else str(item) for item in items if item is not None]
+            if camel == CLOUD_INIT:
+                texts = [base64.b64encode(text.encode()).decode() for text in texts]
+            values[key] = tuple(ConfiguredValue(text, where) for text in texts)
+        sections[pool] = PoolSection(f"{place}.{pool}", values)
+    return sections
+
+
+def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:
+    if key in _API_SERVER:
+        return BadInput(where, f"there is no key {key}", f"upstream's README means {_API_SERVER[key]}; write that")
+    similar = difflib.get_close_matches(key, known, n=1)
+    remedy = f"did you mean {similar[0]}?" if similar else f"the keys are {', '.join(known)}"
+    return BadInput(where, f"there is no key {_shown(key)}", remedy)
+
+
+def _shown(key: str) -> str:
+    """Return a name that is safe to show: part of a value that was broken over two lines may look like a key."""
+    return key if _LIKE_A_KEY.match(key) else "of that name"
+
+
+# -- upstream's file
+
+_HEADER = re.compile(r'\[[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:"((?:[^"\\]|\\.)*)")?[ \t]*\][ \t]*(?:[;#].*)?\Z')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)[ \t]*(=|[;#]|\Z)")
+_SUB_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
+_BLANKS = " \t"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One `key = value`. key: in lower case; value None: the key has no `=`."""
+
+    key: str
+    value: str | None
+    line: int
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One header and its entries. name: in lower case; sub None: without a sub-section."""
+
+    name: str
+    sub: str | None
+    line: int
+    entries: list[Entry]
+
+
+def parse_gcfg(text: str, place: str) -> tuple[Section, ...]:
+    """Return the file's sections in order, without merging equal ones. Raises BadInput naming `place` and the line."""
+    lines = _Lines(text.removeprefix("\ufeff"), place)
+    sections: list[Section] = []
+    while (line := lines.next()) is not None:
+        written, number = line.lstrip(_BLANKS), lines.number
+        if not written or written[0] in ";#":
+            continue
+        if written[0] == "[":
+            sections.append(_header(written, number, lines))
+        elif not sections:
+            raise lines.bad(number, "is before the first section", 'begin with [Global] or [nodegroupdef "name"]')
+        else:
+            sections[-1].entries.append(_entry(written, number, lines))
+    return tuple(sections)
+
+
+class _Lines:
+    """An iterator over the lines, from which a value can take continuation lines."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._lines, self._place, self.number = text.split("\n"), place, 0
+
+    def next(self) -> str | None:
+        """Return the next line without its end; None at the end of the file."""
+        if self.number == len(self._lines):
+            return None
+        self.number += 1
+        line = self._lines[self.number - 1].replace("\r", "")
+        if "\0" in line:
+            raise self.bad(self.number, "contains a zero byte", "save the file as plain text")
+        return line
+
+    def bad(self, number: int, problem: str, remedy: str) -> BadInput:
+        """Return the error for a line."""
+        return BadInput(f"{self._place}: line {number}", problem, remedy)
+
+
+def _header(line: str, number: int, lines: _Lines) -> Section:
+    match = _HEADER.match(line)
+    if match is None or match[2] == "" or any(letter not in '\\"' for letter in _SUB_ESCAPE.findall(match[2] or "")):
+        remedy = 'write [Global] or [nodegroupdef "name"] on a line of its own'
+        raise lines.bad(number, "is not a section's header", remedy)
+    sub = None if match[2] is None else _SUB_ESCAPE.sub(r"\1", match[2])
+    return Section(match[1].lower(), sub, number, [])
+
+
+def _entry(line: str, number: int, lines: _Lines) -> Entry:
+    match = _KEY.match(line)
+    if match is None:
+        remedy = "write a value on one line, such as base64 without breaks"
+        raise lines.bad(number, "is neither a section's header nor key=value", remedy)
+    value = _value(line[match.end() :], number, lines) if match[2] == "=" else None
+    return Entry(match[1].lower(), value, number)
+
+
+def _value(rest: str, number: int, lines: _Lines) -> str:
+    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks. A
+    trailing backslash continues the value on the next line."""
+    letters: list[str] = []
+    end, quoted, at = 0, False, 0  # end: position after the last character that is not a surrounding blank
+    rest = rest.lstrip(_BLANKS)
+    while True:
+        if at == len(rest):
+            if quoted:
+                raise lines.bad(number, "has a quote that is not closed", 'close it with ", or write \\" for one')
+            return "".join(letters[:end])
+        letter = rest[at]
+        at += 1
+        if letter == '"':
+            quoted = not quoted
+            end = len(letters)
+        elif letter == "\\":
+            if at == len(rest) and not quoted:
+                rest, at = lines.next() or "", 0
+                continue
+            escape = rest[at : at + 1]
+            if escape not in _ESCAPES:
+                raise lines.bad(number, "contains an invalid escape", "write \\\\ for a backslash")
+            letters.append(_ESCAPES[escape])
+            at, end = at + 1, len(letters)
+        elif not quoted and letter in ";#":
+            at = len(rest)
+        else:
+            letters.append(letter)
+            end = len(letters) if quoted or letter not in _BLANKS else end

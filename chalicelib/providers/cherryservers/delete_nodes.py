@@ -9,6 +9,15 @@ Every call lists first and continues from that state, so it may be repeated or i
 
 One call deletes up to twenty servers. A server that the vendor refuses to delete does not stop the others and is
 reported at the end. After a lost response the request is repeated, which is safe for a server that is already gone.
+
+A target is resolved to a server, and all of them are verified to belong to the pool before any deletion:
+
+    the target names           it resolves to
+    a handle, or a provider id the server of that number
+    a name only                the one server of the project with that name
+    neither, or another cloud  nothing: the whole removal is refused
+
+A server that is not listed is read by its number: it is gone, or it belongs to another project.
 """
 
 from __future__ import annotations
@@ -17,13 +26,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.instance_states import is_leaving
-from chalicelib.providers.cherryservers.joined_servers import check_nodes, controllers, spare_the_joined
+from chalicelib.providers.cherryservers.instances import (
+    ServerList,
+    alike,
+    belongs,
+    control_plane,
+    id_of,
+    is_leaving,
+    refuse_changed_servers,
+    refuse_joined_servers,
+)
 from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.targets import CherryTargets, look, remembered, resolve
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -37,8 +54,9 @@ from chalicelib.providers.errors import (
 LOT = 20
 STEP = "delete"
 KEY = "removal"
+NAMES = "names"
 _LOOK_AGAIN = 5.0
-_NAMED = 10  # servers that a failure lists
+_SHOWN = 10  # servers that a failure lists
 _NOT_NOW = (Throttled, Transient, Conflict)
 
 
@@ -53,14 +71,14 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Deletes nothing if a target does not belong to the pool."""
-    least = context.bounds(operation.spec.group).min
-    definition, known = context.definition(operation.spec.group), _read(operation)
-    roll = context.roll(definition)
-    targets = resolve(operation, roll, definition)
-    looked = look(context, operation, targets, roll, definition, frozenset(known.gone), LOT)
-    there, known = looked.living, msgspec.structs.replace(known, gone=(*known.gone, *looked.absent))
-    removal = _Removal(context, operation, targets, there, known)
-    if not looked.whole:
+    minimum = context.bounds(operation.spec.group).min
+    definition, removed = context.definition(operation.spec.group), _read(operation)
+    servers = context.servers(definition)
+    targets = _resolve(operation, servers, definition)
+    found = _find(context, operation, targets, servers, definition, frozenset(removed.gone), LOT)
+    removed = msgspec.structs.replace(removed, gone=(*removed.gone, *found.absent))
+    removal = _Removal(context, operation, targets, found.living, removed)
+    if not found.all_checked:
         return InProgress(0.0, STEP, removal.data)
     if not removal.to_delete:
         return removal.end()
@@ -68,107 +86,92 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
         # store what a name resolved to, because it cannot be resolved once its server is gone
         return InProgress(0.0, STEP, removal.data)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        spare_the_joined(context.nodes, removal.to_delete)
-    else:
-        # the list may still contain servers that are gone
-        crew = [each for each in roll.crew(definition) if each.id not in known.gone]
-        _permitted(context, operation, there, crew, least)
-        check_nodes(context.nodes, operation, roll, {each.id: each for each in removal.to_delete})
+        refuse_joined_servers(context.nodes, removal.to_delete)
+        return removal.run()
+    # the list may still contain servers that are gone
+    counted = [server for server in servers.counted(definition) if server.id not in removed.gone]
+    controllers = control_plane(context.nodes, context.settings.controller_labels, counted)
+    if protected := sorted(controllers & set(found.living)):
+        raise InvalidRequest(f"server {protected[0]} is a node of the control plane")
+    size = len(counted) - len(controllers) - len(found.living)
+    if size < minimum:
+        raise InvalidRequest(f"{operation.spec.group}: {size} would be below the minimum {minimum}")
+    refuse_changed_servers(context.nodes, operation, servers, {server.id: server for server in removal.to_delete})
     return removal.run()
 
 
-def _permitted(
-    context: CherryContext,
-    operation: Operation,
-    there: Mapping[int, CherryServer],
-    crew: Sequence[CherryServer],
-    least: int,
-) -> None:
-    """Raise InvalidRequest if the pool would fall below its minimum, or if a target is a control plane node."""
-    apart = controllers(context.nodes, context.settings.controller_labels, crew)
-    if held := sorted(apart & set(there)):
-        raise InvalidRequest(f"server {held[0]} is a node of the control plane")
-    left = len(crew) - len(apart) - len(there)
-    if left < least:
-        raise InvalidRequest(f"{operation.spec.group}: {left} would be below the minimum {least}")
-
-
 def cancel_delete(context: CherryContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError.
-
-    There is nothing to undo, because the vendor is not modified before a deletion. A target that names no server of the
-    pool was never modified, and is InvalidRequest.
-    """
+    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
+    the vendor is not modified before a deletion. A target that names no server of the pool was never modified, and is
+    InvalidRequest."""
     definition = context.definition(operation.spec.group)
-    roll = context.roll(definition)
-    targets = resolve(operation, roll, definition)
-    return bool(look(context, operation, targets, roll, definition).living)
+    servers = context.servers(definition)
+    targets = _resolve(operation, servers, definition)
+    return bool(_find(context, operation, targets, servers, definition).living)
 
 
 class _Removal:
-    """The deletions of one call. there: the targets that are alive, by id."""
+    """The deletions of one call. living: the targets that are alive, by id."""
 
     def __init__(
         self,
         context: CherryContext,
         operation: Operation,
         targets: CherryTargets,
-        there: Mapping[int, CherryServer],
+        living: Mapping[int, CherryServer],
         removed: Removed,
     ) -> None:
         self._context, self._operation, self._targets = context, operation, targets
-        self._there, self._known = dict(there), removed
-        self._gone: list[int] = []
+        self._living, self._removed = dict(living), removed
+        self._deleted: list[int] = []
 
     @property
     def to_delete(self) -> list[CherryServer]:
         """The servers whose deletion the vendor has not refused."""
-        return [server for number, server in self._there.items() if number not in self._known.refused]
+        return [server for number, server in self._living.items() if number not in self._removed.refused]
 
     @property
     def data(self) -> dict[str, str]:
         """The data that the next call needs."""
-        known = msgspec.structs.replace(self._known, gone=(*self._known.gone, *self._gone))
-        return {**remembered(self._targets), KEY: msgspec.json.encode(known).decode()}
+        removed = msgspec.structs.replace(self._removed, gone=(*self._removed.gone, *self._deleted))
+        names = {NAMES: msgspec.json.encode(self._targets.by_name).decode()} if self._targets.by_name else {}
+        return {**names, KEY: msgspec.json.encode(removed).decode()}
 
     def run(self) -> Outcome:
         """Delete as many servers as one call may; raises a temporary error if it met the first of them."""
-        held: ProviderError | None = None
+        interruption: ProviderError | None = None
         for server in self.to_delete[:LOT]:
-            if server.id in self._known.refused:
+            if server.id in self._removed.refused:
                 break  # refused together with all the others
             try:
                 self._delete(server)
             except _NOT_NOW as error:
-                held = error
+                interruption = error
                 break
-        self._context.gone.add(self._gone)
+        self._context.gone.add(self._deleted)
         if not self.to_delete:
             return self.end()
-        if held is None:
+        if interruption is None:
             return InProgress(0.0, STEP, self.data)
-        if not self._gone and not self._known.refused:
-            raise held
-        return InProgress(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.error_class}: {held.message}")
+        if not self._deleted and not self._removed.refused:
+            raise interruption
+        note = f"{interruption.error_class}: {interruption.message}"
+        return InProgress(max(_LOOK_AGAIN, interruption.retry_after), STEP, self.data, note)
 
     def end(self) -> Outcome:
         """Return the outcome once every target is gone or refused by the vendor."""
-        left = sorted(self._there.items())
-        facts: dict[str, str | int] = {
-            "removed": len(self._targets.ids) - len(left),
-            "group": self._operation.spec.group,
-        }
-        if not left:
+        group, refused = self._operation.spec.group, sorted(self._living.items())
+        facts: dict[str, str | int] = {"removed": len(self._targets.ids) - len(refused), "group": group}
+        if not refused:
             return Succeeded(facts)
-        said = [f"{server.hostname} ({number}): {self._known.refused[number]}" for number, server in left]
-        text = "; ".join([*said[:_NAMED], *([f"and {len(said) - _NAMED} more"] if len(said) > _NAMED else [])])
-        return Failed(self._known.cls, f"{self._operation.spec.group}: {text}", self._known.code, facts=facts)
+        reasons = [f"{server.hostname} ({number}): {self._removed.refused[number]}" for number, server in refused]
+        more = [f"and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
+        text = "; ".join([*reasons[:_SHOWN], *more])
+        return Failed(self._removed.cls, f"{group}: {text}", self._removed.code, facts=facts)
 
     def _delete(self, server: CherryServer) -> None:
-        """Delete one server; raises the errors of _NOT_NOW.
-
-        A refused token applies to all servers. After any other refusal the server is read once, because it may have
-        been deleted concurrently."""
+        """Delete one server; raises the errors of _NOT_NOW. A refused token applies to all servers. After any other
+        refusal the server is read once, because it may have been deleted concurrently."""
         try:
             self._context.api.delete(server.id)
         except NotFound:
@@ -179,13 +182,13 @@ class _Removal:
             self._refuse(self.to_delete, error)
             return
         except ProviderError as error:
-            if not self._has_gone(server):
+            if not self._is_gone(server):
                 self._refuse([server], error)
                 return
-        self._gone.append(server.id)
-        del self._there[server.id]
+        self._deleted.append(server.id)
+        del self._living[server.id]
 
-    def _has_gone(self, server: CherryServer) -> bool:
+    def _is_gone(self, server: CherryServer) -> bool:
         try:
             return is_leaving(self._context.api.server(server.id))
         except NotFound:
@@ -196,12 +199,12 @@ class _Removal:
             return False
 
     def _refuse(self, servers: Sequence[CherryServer], error: ProviderError) -> None:
-        known = self._known
-        self._known = msgspec.structs.replace(
-            known,
-            refused={**known.refused, **{each.id: error.message for each in servers}},
-            cls=known.cls or error.error_class,
-            code=known.code or error.code,
+        removed = self._removed
+        self._removed = msgspec.structs.replace(
+            removed,
+            refused={**removed.refused, **{server.id: error.message for server in servers}},
+            cls=removed.cls or error.error_class,
+            code=removed.code or error.code,
         )
 
 
@@ -212,3 +215,94 @@ def _read(operation: Operation) -> Removed:
         return msgspec.json.decode(operation.status.data.get(KEY) or "{}", type=Removed)
     except (msgspec.MsgspecError, UnicodeError):
         return Removed()
+
+
+# -- targets
+
+
+class CherryTargets(msgspec.Struct, frozen=True):
+    """ids: the servers, each once. by_name: node -> id, for servers found only by name; is_new: an earlier call has not
+    resolved one of these."""
+
+    ids: tuple[int, ...]
+    by_name: dict[str, int] = {}
+    is_new: bool = False
+
+
+def _resolve(operation: Operation, servers: ServerList, definition: Definition) -> CherryTargets:
+    """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous. A name
+    keeps the server that an earlier call resolved, because the server may be gone by now."""
+    try:
+        earlier = msgspec.json.decode(operation.status.data.get(NAMES) or "{}", type=dict[str, int])
+    except (msgspec.MsgspecError, UnicodeError):
+        earlier = {}
+    ids: dict[int, None] = {}
+    by_name: dict[str, int] = {}
+    for target in operation.spec.targets:
+        number = id_of(target)
+        if number is None:
+            number = earlier[target.node] if target.node in earlier else _find_name(target, servers, definition)
+            by_name[target.node] = number
+        ids[number] = None
+    return CherryTargets(tuple(ids), by_name, is_new=not by_name.keys() <= earlier.keys())
+
+
+def _find_name(target: RemovalTarget, servers: ServerList, definition: Definition) -> int:
+    name = target.node or target.instance
+    if target.instance or target.handle:
+        raise InvalidRequest(f"{name}: {target.instance or target.handle} names no server of this provider")
+    bearers = [each for each in servers.by_id.values() if alike(each.hostname, name) and not servers.leaves(each)]
+    if len(bearers) != 1:
+        what = f"servers {', '.join(str(server.id) for server in bearers)} bear" if bearers else "no server bears"
+        raise InvalidRequest(f"{name or 'a target without a name'}: {what} that name")
+    if not belongs(bearers[0], definition):
+        raise InvalidRequest(f"server {bearers[0].id} ({name}) does not belong to {definition.pool}")
+    return bearers[0].id
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """living: the targets that exist and are not leaving. absent: those found to be gone."""
+
+    living: dict[int, CherryServer]
+    absent: tuple[int, ...]
+    all_checked: bool
+
+
+def _find(
+    context: CherryContext,
+    operation: Operation,
+    targets: CherryTargets,
+    servers: ServerList,
+    definition: Definition,
+    gone: frozenset[int] = frozenset(),
+    most: int = 1000,
+) -> _Found:
+    """Return which targets are alive. gone: known to be gone; most: maximum servers that may be read one by one. Raises
+    InvalidRequest if a target is not a member of the pool, and ProviderError."""
+    gone |= context.gone.among(targets.ids)
+    left = [number for number in targets.ids if number not in gone]
+    listed = {number: servers.by_id[number] for number in left if servers.lives(number)}
+    _check_pool(operation, listed, definition)
+    unlisted = [number for number in left if number not in servers.by_id]
+    living, absent = dict[int, CherryServer](), []
+    for number in unlisted[:most]:
+        try:
+            server = context.api.server(number)
+        except NotFound:
+            absent.append(number)
+        except Unauthorized as error:  # the list was readable with this token, so the refusal concerns this server
+            text = f"server {number} does not belong to {operation.spec.group}: {error.message}"
+            raise InvalidRequest(text) from None
+        else:
+            if is_leaving(server):
+                absent.append(number)
+            else:
+                living[number] = server
+    _check_pool(operation, living, definition)
+    return _Found({**listed, **living}, tuple(absent), len(unlisted) <= most)
+
+
+def _check_pool(operation: Operation, servers: Mapping[int, CherryServer], definition: Definition) -> None:
+    for number, server in servers.items():
+        if not belongs(server, definition):
+            raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.spec.group}")

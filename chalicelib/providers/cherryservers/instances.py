@@ -1,20 +1,122 @@
-"""The servers of a project, listed at one instant, and their assignment to pools.
+"""The servers of a project, listed at one instant: their states, their pools, and the nodes that they have become.
 
 The members of a pool are the servers with both tags, the name of its cluster and its own name; node labels do not
 matter. Sizes are counted from every new list, without leaving servers.
+
+The vendor's cloud controller writes `cherryservers://1000` and also reads a bare `1000`. Nodes and servers are matched
+from one list of each, without further calls:
+
+    the node's providerID       its server
+    cherryservers://1000, 1000  number 1000, if it is listed
+    empty                       the one server of the project with the node's name
+    of another scheme           none: the node belongs to another provider
+
+A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is that of a server
+other than the one its providerID names is matched to neither, and a server that two nodes claim has no known node
+(providers/node_identity.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from chalicelib.model.group import InstanceState
-from chalicelib.providers.cherryservers.instance_states import ServerState, is_leaving, server_state
-from chalicelib.providers.cherryservers.models import CherryServer
+import msgspec
+
+from chalicelib.model.group import InstanceError, InstanceState
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.providers.cherryservers.decoding import UnreadableServer
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
-from chalicelib.providers.cherryservers.server_list import UnreadableServer
+from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
+
+SCHEME = "cherryservers://"
+FAILED = "failed deployment"
+
+_ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
+# State, the required status (empty for any), and the instance state. The first matching row applies. The
+# vocabularies were collected from the vendor's clients; words that occur in none of them are reported. Upstream ignores
+# states: servers being deleted count as existing, and a failed deployment is noticed only when the provision time is
+# over.
+_ROWS: tuple[tuple[str, str, InstanceState], ...] = (
+    ("terminating", "", InstanceState.DELETING),
+    ("", "terminating", InstanceState.DELETING),
+    ("", FAILED, InstanceState.CREATING),
+    ("pending", "", InstanceState.CREATING),
+    ("provisioning", "", InstanceState.CREATING),
+    ("", "deploying", InstanceState.CREATING),
+    ("inactive", "", InstanceState.RUNNING),
+    ("", "rescue mode", InstanceState.RUNNING),
+    ("active", "deployed", InstanceState.RUNNING),
+    ("active", "allocated", InstanceState.RUNNING),
+)
+
+# -- ids and names
+
+
+def parse(provider_id: str) -> int | None:
+    """Return the server's id in a node's providerID, with or without the scheme; None if it is empty or anything
+    else."""
+    text = provider_id.removeprefix(SCHEME)
+    return int(text) if _ID.match(text) else None
+
+
+def likely(provider_id: str) -> int | None:
+    """Return the server's id in a text that resembles a providerID of this vendor (capitals, a path, blanks) but is
+    invalid."""
+    text = provider_id.strip()
+    return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
+
+
+def id_of(target: RemovalTarget) -> int | None:
+    """Return the server that a target names by its handle or its provider id; None if neither does."""
+    return parse(target.handle) or parse(target.instance)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two host names are equal in DNS and in Kubernetes, which writes them in lower case."""
+    return bool(one) and one.casefold() == other.casefold()
+
+
+# -- states
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    """The state of a server; doubt: the unknown words, empty if all are known."""
+
+    state: InstanceState
+    error: InstanceError | None = None
+    doubt: str = ""
+
+
+def server_state(server: CherryServer) -> ServerState:
+    """Return the state for a state and status. Unknown words count as running: a word alone must not cause a deletion
+    or a purchase."""
+    state, status = server.state.strip().casefold(), server.status.strip().casefold()
+    for row_state, row_status, instance_state in _ROWS:
+        if row_state in ("", state) and row_status in ("", status):
+            failed = status == FAILED and instance_state is InstanceState.CREATING
+            text = f"server {server.id}: its deployment has failed"
+            return ServerState(instance_state, InstanceError("Unknown", FAILED, text) if failed else None)
+    if state == "active" and not status:
+        return ServerState(InstanceState.RUNNING)  # a row without a status, as in older responses
+    return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
+
+
+def is_leaving(server: CherryServer) -> bool:
+    """Whether the vendor is deleting the server."""
+    return server_state(server).state is InstanceState.DELETING
+
+
+# -- the list
+
+
+def belongs(server: CherryServer, definition: Definition) -> bool:
+    """Whether the server has both tags of the pool."""
+    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
 
 
 class ServerList:
@@ -26,35 +128,35 @@ class ServerList:
         gone: frozenset[int] = frozenset(),
         odd: Iterable[UnreadableServer] = (),
     ) -> None:
-        self._odd = tuple(odd)
-        self.by_id = {each.id: each for each in servers}
-        self._gone = gone
+        self._gone, self._odd = gone, tuple(odd)
+        self.by_id = {server.id: server for server in servers}
         self._pools: dict[tuple[str, str], list[CherryServer]] = {}
-        for _, each in sorted(self.by_id.items()):
-            self._pools.setdefault((each.tags.get(CLUSTER_TAG, ""), each.tags.get(POOL_TAG, "")), []).append(each)
-        self._names = Counter(each.hostname.casefold() for each in self.by_id.values() if not self.leaves(each))
+        for _, server in sorted(self.by_id.items()):
+            pool = server.tags.get(CLUSTER_TAG, ""), server.tags.get(POOL_TAG, "")
+            self._pools.setdefault(pool, []).append(server)
+        self._names = Counter(server.hostname.casefold() for server in self.by_id.values() if not self.leaves(server))
 
     def members(self, definition: Definition) -> tuple[CherryServer, ...]:
         """Return the servers of a pool by id, including leaving ones."""
         return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
+
+    def counted(self, definition: Definition) -> tuple[CherryServer, ...]:
+        """Return the servers of a pool that count towards its size."""
+        return tuple(server for server in self.members(definition) if not self.leaves(server))
 
     def tagged_otherwise(self, definition: Definition) -> tuple[CherryServer, ...]:
         """Return the servers that bear the tags of a pool in the form of the vendor's guide, `k8s-cluster-NAME` and
         `k8s-nodepool-NAME`, and not as key and value. They are no members: every upstream release counts the latter."""
         names = {f"{CLUSTER_TAG}-{definition.cluster_name}", f"{POOL_TAG}-{definition.pool}"}
         return tuple(
-            each
-            for _, each in sorted(self.by_id.items())
-            if names <= each.tags.keys() | set(each.tags.values()) and not belongs(each, definition)
+            server
+            for _, server in sorted(self.by_id.items())
+            if names <= server.tags.keys() | set(server.tags.values()) and not belongs(server, definition)
         )
 
     def doubt(self, definition: Definition) -> str:
         """Return why the members of a pool are uncertain; "" if they are known."""
-        return next((each.why for each in self._odd if each.may_be_of(definition)), "")
-
-    def crew(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Return the servers of a pool that count towards its size."""
-        return tuple(each for each in self.members(definition) if not self.leaves(each))
+        return next((row.why for row in self._odd if row.may_be_of(definition)), "")
 
     def leaves(self, server: CherryServer) -> bool:
         """Whether the server is being deleted, according to the vendor or because Outscaler has deleted it."""
@@ -64,7 +166,7 @@ class ServerList:
         """Whether the server is listed and not being deleted."""
         return server in self.by_id and not self.leaves(self.by_id[server])
 
-    def standing(self, server: CherryServer) -> ServerState:
+    def state(self, server: CherryServer) -> ServerState:
         """Return its state; a recent deletion by Outscaler overrides the list."""
         return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
 
@@ -73,6 +175,115 @@ class ServerList:
         return self._names[hostname.casefold()] == 1
 
 
-def belongs(server: CherryServer, definition: Definition) -> bool:
-    """Whether the server has both tags of the pool."""
-    return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)
+# -- nodes
+
+
+def _identify(nodes: Iterable[N], servers: ServerList) -> Identity[int, N]:
+    """Return the nodes by the server's number."""
+    by_name = {
+        server.hostname.casefold(): server.id
+        for server in servers.by_id.values()
+        if not servers.leaves(server) and servers.is_only(server.hostname)
+    }
+
+    def claimed(node: N) -> tuple[int, ...]:
+        number = parse(node.provider_id) if node.provider_id else by_name.get(node.name.casefold())
+        return () if number is None else (number,)
+
+    def hinted(node: N) -> tuple[int, ...]:
+        numbers = (likely(node.provider_id), by_name.get(node.name.casefold()))
+        return tuple(number for number in numbers if number is not None)
+
+    return Identity(nodes, claimed, hinted)
+
+
+class Matching:
+    """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
+
+    def __init__(self, nodes: Iterable[Node], servers: ServerList, controller_labels: Sequence[str]) -> None:
+        nodes = tuple(nodes)
+        self._labels, self._servers = tuple(controller_labels), servers
+        self._identity = _identify(nodes, servers)
+        self._names = {node.name.casefold() for node in nodes}
+
+    def node_of(self, server: CherryServer) -> Node | None:
+        """Return the node of a server; None if it has not joined or its node is ambiguous."""
+        return self._identity.node_of(server.id)
+
+    def claimants(self, server: CherryServer) -> tuple[str, ...]:
+        """Return the nodes that claim a server whose node is ambiguous."""
+        return self._identity.claimants(server.id)
+
+    def is_control_plane(self, server: CherryServer) -> bool:
+        """Whether the server is a control plane node."""
+        node = self.node_of(server)
+        return node is not None and any(label in node.labels for label in self._labels)
+
+    def name_of(self, server: CherryServer) -> str:
+        """Return the name of its node, or the name that its node will have; empty if that would be ambiguous."""
+        node = self.node_of(server)
+        if node is not None:
+            return node.name
+        free = self._servers.is_only(server.hostname) and server.hostname.casefold() not in self._names
+        return server.hostname if free else ""
+
+    def provider_id(self, server: CherryServer) -> str:
+        """Return the provider id of a server in the form that its node uses or will use."""
+        node = self.node_of(server)
+        return node.provider_id if node is not None and node.provider_id else f"{SCHEME}{server.id}"
+
+
+# -- checks against the cluster's nodes during a change
+
+Lister = Callable[[str], tuple[Seen, ...]]
+
+
+def lister(kube: KubeLists) -> Lister:
+    """Return a function: label selector ("" for all) -> the nodes. It raises Transient if they cannot be read."""
+    return lambda selector: nodes(kube, selector)
+
+
+def refuse_joined_servers(list_nodes: Lister | None, servers: Iterable[CherryServer]) -> None:
+    """Raise PermanentConflict if one of the servers is a node by now. Without access to the cluster this cannot be
+    checked; the caller has already checked by name (operations/steps/delete_instances.py)."""
+    if list_nodes is not None:
+        current = list_nodes("")
+        refuse_joined(
+            f"{node.name} (server {server.id})" for server in servers for node in current if _is(node, server)
+        )
+
+
+def control_plane(list_nodes: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
+    """Return the servers that are nodes with one of these labels: they are control plane nodes and belong to no
+    pool."""
+    if list_nodes is None:
+        return frozenset()
+    controllers = [node for label in labels for node in list_nodes(label) if label in node.labels]
+    return frozenset(server.id for server in servers if any(_is(node, server) for node in controllers))
+
+
+def refuse_changed_servers(
+    list_nodes: Lister | None, operation: Operation, server_list: ServerList, servers: Mapping[int, CherryServer]
+) -> None:
+    """Raise PermanentConflict unless every server is still, without doubt, the node that was planned. servers: those to
+    be deleted, by number. Without access to the cluster this cannot be checked."""
+    if list_nodes is None:
+        return
+    current = list_nodes("")
+
+    def number_of(target: RemovalTarget) -> int | None:
+        number = id_of(target)
+        if number is None:
+            number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
+        return number if number in servers else None
+
+    refuse_changed(operation.spec.targets, number_of, _identify(current, server_list), current)
+
+
+def _is(node: Seen, server: CherryServer) -> bool:
+    """Whether the server has become this node: by id, or by name if the node has no providerID yet. A node of another
+    cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
+    number = parse(node.provider_id)
+    if number is not None:
+        return number == server.id
+    return likely(node.provider_id) == server.id or alike(node.name, server.hostname)

@@ -10,20 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = [
-    "AvailableRegion",
-    "CherryPlan",
-    "CherryRefusal",
-    "CherryServer",
-    "Cpus",
-    "CreateServer",
-    "Memory",
-    "Named",
-    "Pricing",
-    "Region",
-    "Specs",
-    "Storage",
-]
+CLUSTER_TAG, POOL_TAG, OPERATION_TAG = "k8s-cluster", "k8s-nodepool", "outscaler-operation"
 
 Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 Text = Annotated[str, msgspec.Meta(max_length=300)]

@@ -7,6 +7,7 @@ zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -14,9 +15,9 @@ import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
-from chalicelib.providers.cherryservers.models import CherryPlan
-from chalicelib.providers.cherryservers.plans import region_of
+from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan, Pricing
 from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.errors import OutOfStock
 
 GPU, POOL_LABEL = "nvidia.com/gpu", "pool"
 _PODS = 110
@@ -35,10 +36,8 @@ class CherryTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapping[str, int]) -> CherryTemplate:
-    """Return the template of a pool.
-
-    plan: None if the vendor has none of that slug; reserve: reserved by the kubelet, cpu in millicores and the rest in
-    bytes."""
+    """Return the template of a pool. plan: None if the vendor has none of that slug; reserve: reserved by the kubelet,
+    cpu in millicores and the rest in bytes."""
     if plan is None:
         return CherryTemplate(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
     name = plan.slug or definition.plan
@@ -71,10 +70,8 @@ def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str
 
 
 def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
-    """Return bytes, 0 if unknown, and a warning.
-
-    One disk of the first kind counts, because how several are combined is unknown, and mirrored ones hold no more than
-    one."""
+    """Return bytes, 0 if unknown, and a warning. One disk of the first kind counts, because how several are combined is
+    unknown, and mirrored ones hold no more than one."""
     if definition.os_partition_size:
         return _BYTES["GB"] * definition.os_partition_size, ""
     row = next(iter(plan.specs.storage), None)
@@ -102,3 +99,45 @@ def _labels(definition: Definition, plan: CherryPlan, name: str) -> dict[str, st
         "kubernetes.io/os": "linux",
         HOSTNAME_LABEL: f"{definition.pool}-asg-0",
     }
+
+
+_UNITS = {False: "hourly", True: "spot hourly"}
+_CURRENCY = "EUR"  # the vendor's currency, used if a plan has prices in several
+
+
+def region_of(plan: CherryPlan, region: str) -> AvailableRegion | None:
+    """Return the plan's entry for a region, matched by slug, then name or id; None if the plan is not sold there."""
+    rows = plan.available_regions
+    for keys in (lambda row: (row.slug,), lambda row: (row.name, str(row.id))):
+        for row in rows:
+            if region in keys(row):
+                return row
+    return None
+
+
+def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
+    """Return the stock in the region, or that of its spot market. Raises OutOfStock naming the plan's regions if it is
+    not sold in this one."""
+    row = region_of(plan, region)
+    if row is None:
+        sold = ", ".join(each.slug or each.name for each in plan.available_regions[:10]) or "no region"
+        raise OutOfStock(
+            f"plan {plan.slug or plan.id} is not sold in region {region!r}; it is sold in {sold}", code="Region"
+        )
+    return max(0, row.spot_qty if spot else row.stock_qty)
+
+
+def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
+    """Return the price of one server per hour, None if the plan has none. The price is in the vendor's currency and, if
+    both are listed, without value added tax, because prices are only compared between groups. A spot price is a
+    separate entry. The ordinary price does not replace it, and a monthly price does not replace an hourly one."""
+    rows = [
+        row
+        for row in plan.pricing
+        if row.unit.strip().casefold() == _UNITS[spot] and math.isfinite(row.price) and row.price > 0
+    ]
+    return min(rows, key=_order).price if rows else None
+
+
+def _order(pricing: Pricing) -> tuple[bool, bool, float]:
+    return pricing.currency.upper() != _CURRENCY, pricing.taxed, pricing.price

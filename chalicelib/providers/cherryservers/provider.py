@@ -8,21 +8,18 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
-from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import BaseProvider, ProviderActions
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.cherryservers import node_groups
-from chalicelib.providers.cherryservers.client_factory import open_api
-from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.decrease_target import decrease_target
+from chalicelib.providers.cherryservers.api import open_api
+from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
-from chalicelib.providers.cherryservers.joined_servers import lister
-from chalicelib.providers.cherryservers.scale_up import has_requested, scale_up
+from chalicelib.providers.cherryservers.instances import lister
+from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
-from chalicelib.providers.cherryservers.token_source import open_tokens
-from chalicelib.providers.joined_nodes import PermanentConflict
+from chalicelib.providers.cherryservers.tokens import open_tokens
 from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import PermanentConflict
 
 _STEPS = ProviderActions(
     scale_up=scale_up,
@@ -47,9 +44,8 @@ class CherryServers(BaseProvider[CherryContext]):
 
 
 def build(connection: Connection) -> CherryServers:
-    """Return a provider for one pass; raises BadInput for invalid settings.
-
-    Nothing is read or sent, not even the definitions, which may be in a secret."""
+    """Return a provider for one pass; raises BadInput for invalid settings. Nothing is read or sent, not even the
+    definitions, which may be in a secret."""
     settings = read_settings(connection.settings, connection.groups)
     return CherryServers(
         CherryContext(

@@ -5,6 +5,7 @@ The client is typed as a Protocol (kube_protocol.py), and its errors are mapped 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -13,10 +14,8 @@ import msgspec
 
 from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
-from chalicelib.providers.clusterapi.cluster_object import CapiCluster
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Scale
-from chalicelib.providers.errors import NotFound, ProviderError, Transient, Unauthorized
-from chalicelib.providers.http_statuses import class_for
+from chalicelib.providers.clusterapi.models import CapiCluster, CapiMachine, CapiResource, Scale
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized, class_for
 from chalicelib.providers.kube_protocol import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -38,10 +37,8 @@ class _List(msgspec.Struct):
 
 
 class CapiApi:
-    """The calls of one API group and version. Every method raises only ProviderError.
-
-    kube: the management cluster; workload: the cluster of the Nodes, if it is another one.
-    """
+    """The calls of one API group and version. Every method raises only ProviderError. kube: the management cluster;
+    workload: the cluster of the Nodes, if it is another one."""
 
     def __init__(
         self, kube: KubeApi, annotations: CapiAnnotations, version: str, workload_api: KubeApi | None = None
@@ -79,10 +76,8 @@ class CapiApi:
         return decode(ask(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
-        """Set the size if the resource is still at resource_version.
-
-        Raises Conflict if it was changed, Transient if the response does not confirm the write: a proxy's page with
-        status 200 sets nothing."""
+        """Set the size if the resource is still at resource_version. Raises Conflict if it was changed, Transient if
+        the response does not confirm the write: a proxy's page with status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
         answer = decode(ask(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
         if answer.spec.replicas != replicas:
@@ -90,10 +85,7 @@ class CapiApi:
 
     def mark(self, machine: CapiMachine, value: str | None) -> None:
         """Set the delete-machine annotation, or (None) remove it, only on this very Machine and not on one of the same
-        name.
-
-        Raises Transient if the response does not confirm the write, because lowering the size relies on it.
-        """
+        name. Raises Transient if the response does not confirm the write, because lowering the size relies on it."""
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
         answer = decode(ask(self._kube, "PATCH", path, body), CapiMachine)
@@ -149,3 +141,72 @@ def _as_provider_error(error: OutscalerError, call: str) -> ProviderError:
     cls = Transient if status == 410 else class_for(status)
     retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
     return cls(f"{call}: {error}", code=str(getattr(error, "reason", "") or status or ""), retry_after=retry_after)
+
+
+VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A version of an API group."""
+
+    version: str = ""
+
+
+class ApiGroup(msgspec.Struct, rename="camel"):
+    """An answer of /apis/GROUP."""
+
+    versions: list[Version] | None = None
+    preferred_version: Version = Version()
+
+
+class ServedKind(msgspec.Struct):
+    """A kind that a version of an API group serves; name: its plural."""
+
+    name: str = ""
+    kind: str = ""
+
+
+class ServedList(msgspec.Struct):
+    """An answer of /apis/GROUP/VERSION."""
+
+    resources: list[ServedKind] | None = None
+
+
+class Served(msgspec.Struct, frozen=True):
+    """The version to use, and the kinds of the API group, None if they were not requested."""
+
+    version: str
+    kinds: frozenset[str] | None = None
+
+
+def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
+    """Return the version to use, the wanted one or the one the server prefers, and its kinds. kinds False saves a call
+    if only the version is needed. A wanted version is verified, because with one that is not served every object would
+    seem to be gone. Raises InvalidRequest if group or version is not served."""
+    version = wanted or _preferred(kube, group)
+    return Served(version, _kinds(kube, group, version) if kinds or wanted else None)
+
+
+def _preferred(kube: KubeApi, group: str) -> str:
+    try:
+        found = decode(ask(kube, "GET", f"/apis/{group}"), ApiGroup)
+    except NotFound:
+        raise InvalidRequest(
+            f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
+            "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
+        ) from None
+    version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
+    if not VERSION.match(version):
+        raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
+    return version
+
+
+def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
+    try:
+        found = decode(ask(kube, "GET", f"/apis/{group}/{version}"), ServedList)
+    except NotFound:
+        raise InvalidRequest(
+            f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "
+            f"those that `kubectl api-versions` lists"
+        ) from None
+    return frozenset(served.kind for served in found.resources or () if "/" not in served.name)

@@ -7,20 +7,24 @@ Upstream derives this from two flags, a switch and the pod it runs in. A Lambda 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import cast
+
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.secret import SecretUnavailable
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, class_for
+from chalicelib.providers.kube_protocol import Identified, KubeApi
 
 _IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
 
 
 class CapiManagement(msgspec.Struct, frozen=True):
-    """The access settings of the management cluster. secret, file, context: upstream's --cloud-config.
-
-    authoritative: --clusterapi-cloud-config-authoritative; without a --cloud-config, the workload cluster's kubeconfig
-    is not used for the management cluster.
-    """
+    """The access settings of the management cluster. secret, file, context: upstream's --cloud-config. authoritative:
+    --clusterapi-cloud-config-authoritative; without a --cloud-config, the workload cluster's kubeconfig is not used for
+    the management cluster."""
 
     secret: str = ""
     file: str = ""
@@ -35,10 +39,8 @@ class CapiManagement(msgspec.Struct, frozen=True):
 
 def to_management(management: CapiManagement, access: KubernetesAccess) -> KubernetesAccess | None:
     """Return the access to the management cluster; None if it is the workload cluster, over the same connection.
-
     access: to the workload cluster. The order is: its own kubeconfig; that of the workload cluster, unless the setting
-    is authoritative; the in-cluster one. Raises BadInput naming the missing input.
-    """
+    is authoritative; the in-cluster one. Raises BadInput naming the missing input."""
     if management.named:
         return KubernetesAccess(
             kubeconfig_secret=management.secret,
@@ -59,3 +61,42 @@ def to_management(management: CapiManagement, access: KubernetesAccess) -> Kuber
     return KubernetesAccess(
         in_cluster_kubeconfig_secret=access.in_cluster_kubeconfig_secret, allow_insecure_tls=access.allow_insecure_tls
     )
+
+
+class Reach:
+    """way: access settings of the management cluster, None if it is the workload cluster. connect: creates its
+    client."""
+
+    def __init__(
+        self, workload_api: KubeApi, access: KubernetesAccess | None, connect: Callable[[KubernetesAccess], object]
+    ) -> None:
+        self.workload, self._way, self._connect = workload_api, access, connect
+        self._management = workload_api if access is None else None
+
+    def management(self) -> KubeApi:
+        """Return the client, the same one each time. Raises ProviderError: Transient if the secret cannot be read now,
+        InvalidRequest if its contents are wrong."""
+        if self._management is None:
+            assert self._way is not None
+            try:
+                self._management = cast(KubeApi, self._connect(self._way))
+            except ProviderError:
+                raise
+            except OutscalerError as error:
+                raise _classified(error) from error
+        return self._management
+
+    def identity(self) -> str:
+        """Return the management cluster's identity (kube_protocol.py); empty if its client reports none."""
+        client = self.management()
+        return client.identity if isinstance(client, Identified) else ""
+
+
+def _classified(error: OutscalerError) -> ProviderError:
+    first = str(error).partition("\n")[0]
+    text = f"the management cluster cannot be reached: {first}"
+    if isinstance(error, SecretUnavailable):
+        return Transient(text)
+    if hasattr(error, "status"):
+        return class_for(error.status)(text, retry_after=float(getattr(error, "retry_after", 0.0) or 0.0))
+    return InvalidRequest(text)

@@ -6,12 +6,12 @@ other module depends on the version. Everything has a default, because the API o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 
 from chalicelib.model.api_integers import Int32, Int64
-from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]  # maximum length of a name in Kubernetes
@@ -274,9 +274,8 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ailing(self) -> bool:
-        """Whether a MachineSet that is scaled down deletes it before healthy ones.
-
-        That is the case without a Node known to Cluster API, with a failure, or with an unhealthy Node."""
+        """Whether a MachineSet that is scaled down deletes it before healthy ones. That is the case without a Node
+        known to Cluster API, with a failure, or with an unhealthy Node."""
         healthy = self.condition("NodeHealthy")
         return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
@@ -304,8 +303,58 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
     spec: ScaleSpec = ScaleSpec()
 
 
-def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[str, ...] = ()) -> MissingData:
-    """Return a gap about one resource."""
-    return MissingData(
-        kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", affected_decisions=weakens
-    )
+class Workers(msgspec.Struct, frozen=True):
+    """One entry of spec.topology.workers; replicas None: an autoscaler may set the size."""
+
+    name: str = ""
+    replicas: Int32 | None = None
+
+
+class WorkersList(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.topology.workers."""
+
+    machine_deployments: list[Workers] | None = None
+    machine_pools: list[Workers] | None = None
+
+
+class Topology(msgspec.Struct, frozen=True):
+    """spec.topology."""
+
+    workers: WorkersList | None = None
+
+
+class ClusterSpec(msgspec.Struct, frozen=True):
+    """spec of a Cluster."""
+
+    paused: bool | None = None
+    topology: Topology | None = None
+
+
+class CapiCluster(msgspec.Struct, frozen=True):
+    """A Cluster. It says whether its groups are paused, which only newer versions copy to a MachineDeployment, and
+    which sizes its topology sets. A replicas field there is not visible on a MachineDeployment, yet the topology
+    controller keeps resetting the size to it, so it would compete with Outscaler (Cluster API book, managed
+    topologies)."""
+
+    metadata: Metadata
+    spec: ClusterSpec | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(namespace, name)."""
+        return self.metadata.namespace, self.metadata.name
+
+    @property
+    def paused(self) -> bool:
+        """Whether reconciliation of the cluster's objects is paused. The paused annotation on a Cluster stops only that
+        object."""
+        return self.spec is not None and self.spec.paused is True
+
+    @property
+    def sized(self) -> Iterable[str]:
+        """The names of the topology's entries that set a number of machines: a MachineDeployment has it in the label
+        `topology.cluster.x-k8s.io/deployment-name`, a MachinePool in `pool-name`."""
+        topology = self.spec.topology if self.spec else None
+        workers = topology.workers if topology else None
+        entries = [*(workers.machine_deployments or ()), *(workers.machine_pools or ())] if workers else []
+        return [each.name for each in entries if each.name and each.replicas is not None]

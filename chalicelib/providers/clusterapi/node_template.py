@@ -7,21 +7,21 @@ insufficient, the infrastructure object. The planner prefers a real node of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.model.quantity import parse_quantity
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.policy.go_patterns import pattern
-from chalicelib.providers.clusterapi.annotations import CAPACITY, is_label_value, is_qualified_name
+from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL
-from chalicelib.providers.clusterapi.capacity import merged, read_capacity, suffices
-from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.infrastructure import Infra, Infrastructure, no_infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.clusterapi.template_devices import read_devices, read_volumes
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.
@@ -62,15 +62,14 @@ def make_template(
     real_node: Node | None,
     infra: Infra = no_infrastructure,
 ) -> CapiTemplate:
-    """Return the template of a group.
-
-    name: the group's id; kind: the resource's. real_node: a Node of the group, if it has one, whose labels are the most
-    reliable. The infrastructure object is read only if the annotations lack cpu or memory, and no ready Node shows what
-    the next one will be like.
-    """
+    """Return the template of a group. name: the group's id; kind: the resource's. real_node: a Node of the group, if it
+    has one, whose labels are the most reliable. The infrastructure object is read only if the annotations lack cpu or
+    memory, and no ready Node shows what the next one will be like."""
     annotated = read_capacity(resource.annotations)
-    asks = not suffices(annotated) and not _is_ready(real_node)
-    reported = infra(kind, resource) if asks else Infrastructure()
+    ready = real_node.condition("Ready") if real_node is not None else None
+    suffices = annotated.problem or all(resource_name in annotated.amounts for _, resource_name in _NEEDED)
+    skips_infrastructure = suffices or (ready is not None and ready.status == "True")
+    reported = Infrastructure() if skips_infrastructure else infra(resource)
     capacity = merged(annotated, reported.capacity, reported.problem)
     volumes, odd_volumes = read_volumes(resource.annotations)
     devices, odd_devices = read_devices(resource.annotations, annotated.devices)
@@ -93,11 +92,6 @@ def make_template(
     return CapiTemplate(node, "", warnings, volumes, devices)
 
 
-def _is_ready(node: Node | None) -> bool:
-    condition = node.condition("Ready") if node is not None else None
-    return condition is not None and condition.status == "True"
-
-
 def template_labels(
     name: str,
     kind: str,
@@ -106,17 +100,15 @@ def template_labels(
     real_node: Node | None,
     infrastructure: Infrastructure,
 ) -> dict[str, str]:
-    """Return the labels; later sources take precedence.
-
-    The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
-    copies, the `labels` annotation, and a real node."""
+    """Return the labels; later sources take precedence. The sources are defaults and the zone of a single failure
+    domain, the infrastructure object, the labels that CAPI copies, the `labels` annotation, and a real node."""
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_label and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
     labels.update(
         {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
     )
-    labels.update(_handed_down(resource, settings.managed_labels))
+    labels.update(_propagated_labels(resource, settings.managed_labels))
     labels.update(_annotated_labels(resource)[0])
     if real_node is not None:
         labels.update({key: real_node.labels[key] for key in _COPIED if real_node.labels.get(key)})
@@ -137,10 +129,9 @@ def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str
 
 
 def failure_domain(kind: str, resource: CapiResource) -> str:
-    """Return the failure domain of all new Machines of a resource, empty if there are several or none.
-
-    Infrastructure providers of clouds with zones name a failure domain after its zone; if one does not, the setting
-    that enables this must be turned off."""
+    """Return the failure domain of all new Machines of a resource, empty if there are several or none. Infrastructure
+    providers of clouds with zones name a failure domain after its zone; if one does not, the setting that enables this
+    must be turned off."""
     template = resource.spec.template
     if kind == POOL:
         domains = resource.spec.failure_domains or []
@@ -150,46 +141,40 @@ def failure_domain(kind: str, resource: CapiResource) -> str:
     return only if is_label_value(only) else ""
 
 
-def _handed_down(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
+def _propagated_labels(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
     template = resource.spec.template
     labels: Mapping[str, str] = (template.metadata.labels or {}) if template and template.metadata else {}
     if len(labels) > _MOST_LABELS:
         raise BadInput("spec.template.metadata.labels", f"has {len(labels)} labels", f"keep it under {_MOST_LABELS}")
-    return {key: value for key, value in labels.items() if _is_managed(key) or _matches_any(patterns, key)}
+    return {
+        key: value
+        for key, value in labels.items()
+        if _is_managed(key) or (len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns))
+    }
 
 
 def _is_managed(key: str) -> bool:
     domain, slash, _ = key.partition("/")
-    return bool(slash) and (
-        domain == _MANAGED_EXACT or any(domain == each or domain.endswith(f".{each}") for each in _MANAGED)
-    )
-
-
-def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
-    return len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns)
+    managed = domain == _MANAGED_EXACT or domain in _MANAGED or domain.endswith(tuple(f".{each}" for each in _MANAGED))
+    return bool(slash) and managed
 
 
 def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Return taints of the template's spec, then of the `taints` annotation, which replace those of the same key and
-    effect.
-
-    A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints come with
-    warnings about invalid entries of the annotation.
-    """
+    effect. A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints
+    come with warnings about invalid entries of the annotation."""
     taints: dict[tuple[str, str], Taint] = {}
     warnings = []
     template = resource.spec.template
-    for given in (template.spec.taints or ()) if template and template.spec else ():
-        if given.propagation != "OnInitialization" and given.effect in _EFFECTS:
-            taints[given.key, given.effect] = Taint(given.key, given.effect, given.value or "")
+    for taint in (template.spec.taints or ()) if template and template.spec else ():
+        if taint.propagation != "OnInitialization" and taint.effect in _EFFECTS:
+            taints[taint.key, taint.effect] = Taint(taint.key, taint.effect, taint.value or "")
     for text in _entries(resource.annotations.get(CAPACITY + "taints", "")):
-        taint = parse_taint(text)
-        if taint is None:
-            warnings.append(
-                f"annotation {CAPACITY}taints: {text[:_SHOWN]!r} is not a taint; write key=value:NoSchedule"
-            )
+        if parsed := parse_taint(text):
+            taints[parsed.key, parsed.effect] = parsed
         else:
-            taints[taint.key, taint.effect] = taint
+            form = "is not a taint; write key=value:NoSchedule"
+            warnings.append(f"annotation {CAPACITY}taints: {text[:_SHOWN]!r} {form}")
     return tuple(taints.values()), tuple(warnings)
 
 
@@ -205,3 +190,108 @@ def parse_taint(text: str) -> Taint | None:
     if ":" in effect or "=" in value or effect not in _EFFECTS:
         return None
     return Taint(key, effect, value) if is_qualified_name(key) and is_label_value(value) else None
+
+
+# -- capacity
+# One unreadable annotation makes the whole capacity unusable, as in upstream, because a plan must not use an incomplete
+# machine. An invalid value in the infrastructure object affects only its own entry, because the user cannot correct it.
+
+DEFAULT_PODS = 110
+_QUANTITIES = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL}
+_NEEDED = (("cpu", CPU), ("memory", MEMORY))
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. devices: the gpu-count, 0 for none.
+    problem: why no template can be built."""
+
+    amounts: dict[str, int]
+    devices: int = 0
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def read_capacity(annotations: Mapping[str, str]) -> Capacity:
+    """Return the capacity in the annotations, with a problem if one of them cannot be read. Absent, empty and zero all
+    mean "not given"; a negative amount is skipped with a warning. Blanks around a value do not count."""
+    amounts: dict[str, int] = {}
+    warnings: list[str] = []
+    try:
+        for name, resource in _QUANTITIES.items():
+            amounts[resource] = _amount(annotations, name, warnings, resource)
+        devices = _amount(annotations, "gpu-count", warnings)
+        if kind := annotations.get(CAPACITY + "gpu-type", "").strip():
+            if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
+                remedy = "name the resource that pods ask for, such as nvidia.com/gpu"
+                raise BadInput(f"annotation {CAPACITY}gpu-type", f"{kind!r} is not a device", remedy)
+            amounts[kind] = devices
+        amounts[PODS] = _amount(annotations, "maxPods", warnings)
+    except BadInput as bad:
+        return Capacity({}, 0, str(bad), tuple(warnings))
+    return Capacity({name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings))
+
+
+def merged(annotated_capacity: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
+    """Return the complete capacity, per resource from the annotation before the infrastructure object; 110 pods by
+    default. It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
+    if annotated_capacity.problem:
+        return annotated_capacity
+    amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated_capacity.amounts}
+    missing = [CAPACITY + name for name, resource in _NEEDED if not amounts.get(resource)]
+    problem = f"nothing says what a new node would offer; set {' and '.join(missing)}" if missing else ""
+    if missing and hint:
+        problem = f"{problem} ({hint})"
+    return msgspec.structs.replace(annotated_capacity, amounts=amounts, problem=problem)
+
+
+def _amount(annotations: Mapping[str, str], name: str, warnings: list[str], resource: str = "") -> int:
+    """Return the amount in an annotation: a quantity of the resource, or a whole number. A negative one is 0."""
+    text, place = annotations.get(CAPACITY + name, "").strip(), f"annotation {CAPACITY}{name}"
+    if not text:
+        return 0
+    if resource:
+        try:
+            amount = parse_quantity(text, milli=resource == CPU)
+        except BadInput as bad:
+            raise BadInput(place, bad.problem, bad.remedy) from None
+    elif _INTEGER.match(text):
+        amount = int(text)
+    else:
+        raise BadInput(place, f"{text[:40]!r} is not a whole number", "write it in digits")
+    if amount < 0:
+        warnings.append(f"{place} is negative and was left out")
+    return max(0, amount)
+
+
+# -- volumes and devices, which are annotations because a Node that does not exist has no CSINode and no ResourceSlices
+
+_LIMIT = re.compile(r"\+?[0-9]{1,10}\Z")
+_LARGEST = 2**31 - 1
+
+
+def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return CSI driver -> maximum volumes, 0 for unlimited, and a sentence about each invalid entry of `csi-driver`.
+    Entries and their halves are trimmed; of two entries for one driver the last applies."""
+    limits: dict[str, int] = {}
+    warnings = []
+    for entry in annotations.get(CAPACITY + "csi-driver", "").split(","):
+        driver, _, limit = (part.strip() for part in entry.partition("="))
+        if driver and _LIMIT.match(limit) and int(limit) <= _LARGEST:
+            limits[driver] = int(limit)
+        elif entry.strip():
+            warnings.append(f"annotation {CAPACITY}csi-driver: {entry[:80]!r} was left out; write driver=limit")
+    return limits, tuple(warnings)
+
+
+def read_devices(annotations: Mapping[str, str], count: int) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count. They
+    are in one ResourceSlice of the node's own pool, which is complete from the start."""
+    driver = annotations.get(CAPACITY + "dra-driver", "").strip()
+    if not driver or count <= 0:
+        return {}, ()
+    if not is_domain(driver):
+        return {}, (f"annotation {CAPACITY}dra-driver: {driver[:80]!r} is not the name of a driver",)
+    twice = annotations.get(CAPACITY + "gpu-type", "")
+    note = f"annotations {CAPACITY}gpu-type and dra-driver both count the devices; keep the one that pods ask for"
+    return {driver: count}, (note,) if twice else ()

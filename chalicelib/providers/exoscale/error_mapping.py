@@ -22,10 +22,10 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
     Unknown,
+    class_for,
 )
 from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.http_statuses import class_for
 
 # Wordings of the account's limits. The name of the operation that reads the quota, in a refusal of that operation,
 # does not count, and neither does a limit of calls.

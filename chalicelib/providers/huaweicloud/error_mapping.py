@@ -22,9 +22,9 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
     Unknown,
+    class_for,
 )
 from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.http_statuses import class_for
 
 LOCKED = "CCE.01429002"  # another request is changing the pool
 SKEWED = "APIGW.0303"  # a signature's time differs too much from the vendor's clock

@@ -11,7 +11,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import CapiApi
-from chalicelib.providers.clusterapi.delete_marks import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.context import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, finalized, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node

@@ -12,7 +12,7 @@ from chalicelib.plan.scale_up.expanders.context import ExpanderContext
 from chalicelib.plan.scale_up.expanders.priority import keep
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.policy import priority_configmap
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.infrastructure import Infrastructure
 from chalicelib.providers.clusterapi.models import (
     CapiResource,
     MachineTemplate,

@@ -11,8 +11,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS, read_definitions
 from chalicelib.providers.cherryservers.settings import KNOWN, CherryBounds, read_settings
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers

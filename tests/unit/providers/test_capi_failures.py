@@ -10,9 +10,7 @@ from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
-from chalicelib.providers.clusterapi.error_mapping import failure_class
-from chalicelib.providers.clusterapi.instances import Patience, classify
-from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
+from chalicelib.providers.clusterapi.instances import Match, Nodes, Patience, classify, failure_class
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.capi_state import CapiState
-from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
-from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
+from chalicelib.providers.base import Observation
+from chalicelib.providers.clusterapi.capi_state import CapiState, gives_way, rolling_out
+from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import (
@@ -35,7 +35,7 @@ def groups(
     settings: dict[str, str] | None = None,
     policies: Sequence[GroupPolicy] = (),
     **world: Any,
-) -> Observed:
+) -> Observation:
     by_kind: dict[str, list[Json]] = {}
     for obj in objects:
         by_kind.setdefault(obj["kind"], []).append(obj)
@@ -44,7 +44,7 @@ def groups(
     return make_groups(CapiState(resources, machines, **world), nodes, read_settings(settings or {}), policies)
 
 
-def ids(observed: Observed) -> list[str]:
+def ids(observed: Observation) -> list[str]:
     return [group.id for group in observed.groups]
 
 
@@ -65,7 +65,7 @@ def test_capi_resource_without_a_size_is_a_gap() -> None:
 
 def test_capi_resource_without_bounds_is_silently_not_a_group() -> None:
     observed = groups([deployment("md-0", annotations={}), deployment("md-1", annotations=bounds("0", "0"))])
-    assert observed == Observed((), ())
+    assert observed == Observation((), ())
 
 
 def test_capi_machine_set_of_a_deployment_is_never_a_group() -> None:
@@ -79,7 +79,7 @@ def test_capi_machine_set_of_a_deployment_is_never_a_group() -> None:
 def test_capi_paused_group_is_neither_listed_nor_resolved() -> None:
     paused = deployment("md-0", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
     objects = [paused, machine_set("ms", of="md-0"), machine("m", "ms", provider_id="c:///1", node="n")]
-    assert groups(objects, [OURS, node("n", "c:///1", of="m")]) == Observed((), ())
+    assert groups(objects, [OURS, node("n", "c:///1", of="m")]) == Observation((), ())
     by_condition = deployment("md-1", status={"conditions": [{"type": "Paused", "status": "True"}]})
     assert ids(groups([by_condition])) == []
 

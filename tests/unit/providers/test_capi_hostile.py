@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from chalicelib.providers.base import Observation
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, decode
 from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
-from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
+from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from chalicelib.providers.errors import Transient
 from tests.cases import each_row
@@ -23,7 +24,7 @@ CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 _MADE = {DEPLOYMENT: deployment, SET: machine_set, POOL: pool}
 
 
-def _observed(objects: Iterable[Json]) -> Observed:
+def _observed(objects: Iterable[Json]) -> Observation:
     """Observes as the provider reads lists: an undecodable object is omitted."""
     resources: dict[str, list[CapiResource]] = {}
     machines: list[CapiMachine] = []

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
-from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.infrastructure import Infrastructure, InfrastructureReader, read_status
 from chalicelib.providers.clusterapi.models import CapiResource
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
@@ -74,7 +73,7 @@ def using(reference: Json | None, namespace: str = "default", name: str = "md-0"
 
 
 def ask(server: CapiInfraServer, reference: Json | None = None) -> Infrastructure:
-    return server.reader().of("MachineDeployment", using(reference or V2))
+    return server.reader().of(using(reference or V2))
 
 
 def test_capi_infra_kind_is_found_in_the_first_version_that_serves_it() -> None:
@@ -105,9 +104,9 @@ def test_capi_infra_discovery_and_objects_are_read_once_per_pass() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
     for each in (V2, {**V2, "name": "u"}, V2, V1):
-        assert reader.of("MachineSet", using(each)).capacity["cpu"] == 2000
+        assert reader.of(using(each)).capacity["cpu"] == 2000
     assert len(server.calls) == 5
-    assert server.reader().of("MachineSet", using(V2)).capacity["cpu"] == 2000
+    assert server.reader().of(using(V2)).capacity["cpu"] == 2000
     assert len(server.calls) == 9, "the next pass looks again"
 
 
@@ -125,15 +124,15 @@ def test_capi_infra_missing_permission_is_remembered_per_kind_but_not_a_404() ->
     server = CapiInfraServer({**BOTH, OBJECT: forbidden, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
     for name in ("t", "u", "v"):
-        assert reader.of("MachineSet", using({**V2, "name": name})).capacity == {}
+        assert reader.of(using({**V2, "name": name})).capacity == {}
     assert len(server.calls) == 4, "one object was asked for"
     elsewhere = OBJECT.replace("/default/", "/other/")
     server.answers[elsewhere] = FULL
-    assert reader.of("MachineSet", using(V2, "other")).capacity["cpu"] == 2000, "a Role may hold in one namespace"
+    assert reader.of(using(V2, "other")).capacity["cpu"] == 2000, "a Role may hold in one namespace"
     gone = CapiInfraServer({**BOTH, OBJECT[:-1] + "u": FULL})
     reader = gone.reader()
-    assert reader.of("MachineSet", using(V2)).capacity == {}
-    assert reader.of("MachineSet", using({**V2, "name": "u"})).capacity["cpu"] == 2000
+    assert reader.of(using(V2)).capacity == {}
+    assert reader.of(using({**V2, "name": "u"})).capacity["cpu"] == 2000
 
 
 @each_row("path", [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1"])
@@ -188,7 +187,7 @@ def test_capi_infra_unserved_kind_is_reported(reference: Json) -> None:
 
 def test_capi_infra_resource_without_a_reference_has_no_error() -> None:
     server = CapiInfraServer({})
-    assert server.reader().of("MachineDeployment", using(None)) == Infrastructure()
+    assert server.reader().of(using(None)) == Infrastructure()
     assert server.calls == []
 
 
@@ -198,7 +197,7 @@ def test_capi_infra_resource_without_a_reference_has_no_error() -> None:
 def test_capi_infra_pass_waits_two_seconds_in_total() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
     reader = server.reader()
-    reported = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
+    reported = [reader.of(using({**V2, "name": f"t{at}"})) for at in range(50)]
     assert server.time <= 2.8
     assert all(not each.capacity and each.problem for each in reported)
     assert "too slow" in reported[-1].problem
@@ -209,7 +208,7 @@ def test_capi_infra_prompt_answers_do_not_use_up_the_time_limit() -> None:
     objects = {f"{OBJECT[:-1]}t{at}": FULL for at in range(300)}
     server = CapiInfraServer({**BOTH, **objects}, seconds=0.05)
     reader = server.reader()
-    assert all(reader.of("MachineSet", using({**V2, "name": f"t{at}"})).capacity for at in range(300))
+    assert all(reader.of(using({**V2, "name": f"t{at}"})).capacity for at in range(300))
 
 
 def test_capi_infra_clock_that_goes_back_ends_nothing() -> None:

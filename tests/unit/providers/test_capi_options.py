@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
-from chalicelib.providers.clusterapi.group_options import read_options
+from chalicelib.providers.clusterapi.node_groups import read_options
 from tests.cases import each_row
 
 PREFIX = "cluster.x-k8s.io/autoscaling-options-"

@@ -7,9 +7,8 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.capi_state import CapiState
-from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
+from chalicelib.providers.clusterapi.cluster_ownership import Doubt, OwnCluster, own_cluster
 from chalicelib.providers.clusterapi.discovery import Spec
-from chalicelib.providers.clusterapi.node_membership import OwnCluster
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import GROUP, node
 

@@ -8,8 +8,7 @@ import pytest
 
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
-from chalicelib.providers.clusterapi.infrastructure import no_infrastructure
-from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.infrastructure import Infrastructure, no_infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.node_template import CapiTemplate, failure_domain, make_template, parse_taint
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
@@ -35,7 +34,7 @@ def template(
         resource,
         settings or CapiSettings(),
         real,
-        lambda *_: reported,
+        lambda _: reported,
     )
 
 
@@ -163,17 +162,17 @@ READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "F
 def test_capi_template_reads_the_infrastructure_only_if_needed(
     annotations: dict[str, str], conditions: Condition | None, asked: bool
 ) -> None:
-    questions: list[tuple[str, CapiResource]] = []
+    questions: list[CapiResource] = []
 
-    def infra(kind: str, resource: CapiResource) -> Infrastructure:
-        questions.append((kind, resource))
+    def infra(resource: CapiResource) -> Infrastructure:
+        questions.append(resource)
         return INFRA
 
     real = Node("n", {}, {}, conditions=(conditions,)) if conditions else None
     resource = as_resource(deployment("md-0", annotations=capacity(**annotations)))
     make_template("g", DEPLOYMENT, resource, CapiSettings(), real, infra)
-    assert questions == ([(DEPLOYMENT, resource)] if asked else [])
-    assert no_infrastructure(DEPLOYMENT, resource) == Infrastructure()
+    assert questions == ([resource] if asked else [])
+    assert no_infrastructure(resource) == Infrastructure()
 
 
 def test_capi_template_negative_amounts_are_omitted_and_reported() -> None:

@@ -15,8 +15,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
+from chalicelib.providers.errors import class_for
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
-from chalicelib.providers.http_statuses import class_for
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_byte_server import ByteScript, drip

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions, read_definitions
+from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.settings import Bootstrap, CherryBounds, CherryPoolSource, CherrySettings
 
 SCRIPT = (

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.client_factory import open_api
+from chalicelib.providers.cherryservers.api import CherryApi, open_api
 from chalicelib.providers.cherryservers.models import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.settings import CherryPoolSource, CherrySettings

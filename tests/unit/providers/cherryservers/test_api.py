@@ -274,7 +274,7 @@ def test_cherry_api_calls_keep_even_intervals() -> None:
     books = Books()
     with HttpScript([listed(1), Reply(204)]) as server:
         api = open_to(server.url, pacer=books)
-        api.expect(30)
+        api._rest.announce_calls(30)
         api.servers()
         api.delete(1)
     [pace] = books.paces

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.bootstrap_token import Token, parse_token
+from chalicelib.providers.cherryservers.tokens import Token, parse_token
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 

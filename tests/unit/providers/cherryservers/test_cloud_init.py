@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.cloud_init import MOST_BYTES, needs_token, user_data
+from chalicelib.providers.cherryservers.pool_definition import MOST_BYTES, needs_token, user_data
 from chalicelib.providers.cherryservers.settings import Bootstrap
-from chalicelib.providers.cherryservers.token_source import Token
+from chalicelib.providers.cherryservers.tokens import Token
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import (
     HEAD,

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers import registry
-from chalicelib.providers.cherryservers.definition_reader import Definition
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import (
     HEAD,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.api_token import parse_token
-from chalicelib.providers.cherryservers.error_mapping import error_for
+from chalicelib.providers.cherryservers.decoding import error_for
+from chalicelib.providers.cherryservers.tokens import parse_api_token
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -129,7 +129,7 @@ def test_cherry_order_error_does_not_repeat_the_request(echoed: str) -> None:
     ],
 )
 def test_cherry_api_token_is_read_in_every_form(text: str) -> None:
-    assert parse_token(text, "secret a").reveal() == "EXAMPLE-token"
+    assert parse_api_token(text, "secret a").reveal() == "EXAMPLE-token"
 
 
 @each_row(
@@ -154,6 +154,6 @@ def test_cherry_api_token_is_read_in_every_form(text: str) -> None:
 )
 def test_cherry_unusable_api_token_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(BadInput) as reported:
-        parse_token(text, "secret a")
+        parse_api_token(text, "secret a")
     assert str(reported.value).startswith("secret a: ")
     assert "hid" not in str(reported.value)

@@ -6,14 +6,15 @@ import random
 import string
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.gcfg import parse
+from chalicelib.providers.cherryservers.definition_reader import parse_gcfg
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
 
 def read(text: str) -> list[tuple[str, str | None, list[tuple[str, str | None]]]]:
     return [
-        (each.name, each.sub, [(entry.key, entry.value) for entry in each.entries]) for each in parse(text, "config")
+        (each.name, each.sub, [(entry.key, entry.value) for entry in each.entries])
+        for each in parse_gcfg(text, "config")
     ]
 
 
@@ -96,14 +97,14 @@ def test_gcfg_subsection_may_have_quotes_and_spaces() -> None:
     ],
 )
 def test_gcfg_invalid_file_is_refused_by_its_line(text: str, line: int, problem: str) -> None:
-    message = refused(lambda: parse(text, "config"))
+    message = refused(lambda: parse_gcfg(text, "config"))
     assert message.startswith(f"config: line {line}: ")
     assert problem in message
 
 
 def test_gcfg_error_never_shows_the_line() -> None:
     for text in ("[s]\nhunter2 hunter2", "hunter2=1", '[s]\nk="hunter2', "[s]\nk=hunter2\\q", "[hunter2 x]"):
-        assert "hunter2" not in refused(lambda text=text: parse(text, "config"))  # type: ignore[misc]
+        assert "hunter2" not in refused(lambda text=text: parse_gcfg(text, "config"))  # type: ignore[misc]
 
 
 def test_gcfg_arbitrary_text_is_read_or_refused() -> None:
@@ -114,7 +115,7 @@ def test_gcfg_arbitrary_text_is_read_or_refused() -> None:
         text = "".join(chance.choice(letters) for _ in range(chance.randrange(30)))
         for written in (text, f"[s]\nk={text}"):
             try:
-                parse(written, "config")
+                parse_gcfg(written, "config")
             except BadInput as mistake:
                 places.append(mistake.place)
     assert places

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.go_template import parse
+from chalicelib.providers.cherryservers.pool_definition import parse_template
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
@@ -13,7 +13,7 @@ VALUES = {"X": "one", "Y": "two"}
 
 
 def filled(text: str) -> str:
-    template = parse(text.encode(), tuple(VALUES), "t")
+    template = parse_template(text.encode(), tuple(VALUES), "t")
     return template.fill(VALUES).decode()
 
 
@@ -100,16 +100,16 @@ def test_gotemplate_syntax_errors_are_reported(text: str, problem: str) -> None:
 
 
 def test_gotemplate_used_fields_are_listed() -> None:
-    assert parse(b'{{.Y}} {{"{{.X}}"}} {{/* .X */}}', tuple(VALUES), "t").fields == {"Y"}
+    assert parse_template(b'{{.Y}} {{"{{.X}}"}} {{/* .X */}}', tuple(VALUES), "t").fields == {"Y"}
 
 
 def test_gotemplate_bytes_that_are_not_text_pass_unchanged() -> None:
     blob = bytes(range(256)) + b"{{.X}}" + b"\xff\xfe"
-    assert parse(blob, tuple(VALUES), "t").fill(VALUES) == bytes(range(256)) + b"one\xff\xfe"
+    assert parse_template(blob, tuple(VALUES), "t").fill(VALUES) == bytes(range(256)) + b"one\xff\xfe"
 
 
 def test_gotemplate_values_are_not_expanded() -> None:
-    assert parse(b"{{.X}}", ("X",), "t").fill({"X": "{{.X}}"}) == b"{{.X}}"
+    assert parse_template(b"{{.X}}", ("X",), "t").fill({"X": "{{.X}}"}) == b"{{.X}}"
 
 
 def test_gotemplate_error_never_shows_the_surrounding_text() -> None:

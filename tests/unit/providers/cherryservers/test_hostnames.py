@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
+from chalicelib.providers.cherryservers.pool_definition import hostname, letters_for
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import definition, refused
 

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS
 from chalicelib.providers.cherryservers.settings import (
     Bootstrap,
     CherryBounds,

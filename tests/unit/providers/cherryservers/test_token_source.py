@@ -20,9 +20,8 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS, LABEL
 from chalicelib.providers.cherryservers.settings import Bootstrap
-from chalicelib.providers.cherryservers.token_source import Tokens, open_tokens
+from chalicelib.providers.cherryservers.tokens import GROUPS, IDS, LABEL, Tokens, open_tokens
 from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.faults import KubeFault
