@@ -14,8 +14,7 @@ from collections.abc import Mapping as Map
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.policy import yaml_document
-from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+from chalicelib.policy.diagnostics import Mapping, Node, Scalar, Sequence, quote
 
 CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
 MOST_RULES, MOST_INSTRUCTIONS = 1000, 250_000

@@ -61,8 +61,8 @@ _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
 
 
 def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
+    from chalicelib.policy.vendors.cherryservers import read_settings
     from chalicelib.providers.cherryservers.definition_reader import mistakes as found
-    from chalicelib.providers.cherryservers.settings import read_settings
 
     return found(read_settings(connection.settings, connection.groups))
 

@@ -25,10 +25,9 @@ from chalicelib.command.importers.shell_words import split_script
 from chalicelib.command.importers.unit_file import read_unit
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import parse_duration, parse_quantity
-from chalicelib.policy.cron_values import CRON
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.yaml_document import Scalar
+from chalicelib.policy.diagnostics import Diagnostics, Scalar
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.sections import CRON
 from chalicelib.providers.cherryservers import gcfg, go_template
 from chalicelib.providers.clusterapi.discovery import parse_labels, parse_spec
 from chalicelib.providers.clusterapi.node_template import parse_taint
@@ -60,8 +59,7 @@ def _words(text: str) -> list[Word]:
 
 
 def _labels(text: str) -> None:
-    section = PROVIDERS["clusterapi"].section
-    assert section is not None
+    section = section_of(PROVIDERS["clusterapi"])
     reader = next(field.kind for field in section.fields if field.key == "labels")
     reader.read(Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a"))
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.operation import Operation
+from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.models import ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import running
-from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSettings
+from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 

@@ -15,6 +15,7 @@ import msgspec
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.bulk_read import Asking, read_groups, read_instances
 from chalicelib.providers.alicloud.instances import classify, placeholders, unremovable
@@ -24,7 +25,7 @@ from chalicelib.providers.alicloud.node_template import candidates, make_templat
 from chalicelib.providers.alicloud.pagination import SIZE
 from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames
 from chalicelib.providers.alicloud.scaling_activities import last_failure
-from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudBounds, AlicloudSettings
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
 from chalicelib.providers.alicloud.size_bounds import held, occupied, off, range_of, target_of
 from chalicelib.providers.alicloud.template_tags import read_tags
 from chalicelib.providers.base import Observation

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.models import ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.settings import AlicloudBounds
 
 LEAVING = frozenset({"Removing", "Removing:Wait"})
 STOPPED = "Stopped"

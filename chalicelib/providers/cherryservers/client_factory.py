@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from chalicelib import __version__
 from chalicelib.model.secret import Secret
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.api_token import parse_token
 from chalicelib.providers.cherryservers.error_mapping import error_for
 from chalicelib.providers.cherryservers.models import CherryPlan
-from chalicelib.providers.cherryservers.settings import PROVIDER, CherrySettings
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
@@ -48,7 +48,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         services=means,
         now=now,
     )
-    return CherryApi(rest, settings.root, project, TtlCache(means.cache, lambda: key("plans"), CherryPlan, now))
+    return CherryApi(rest, settings.endpoint, project, TtlCache(means.cache, lambda: key("plans"), CherryPlan, now))
 
 
 def _signed(request: VendorRequest, secret: Secret) -> VendorRequest:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.policy.vendors.cherryservers import DEFAULT, PLACE
 from chalicelib.providers.cherryservers import gcfg
-from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE
 
 LISTS = frozenset({"ssh-key-ids"})
 FLAGS = frozenset({"spot-market"})

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions
 from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.joined_servers import Lister
 from chalicelib.providers.cherryservers.server_list import UnreadableServer
-from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.cherryservers.token_source import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 

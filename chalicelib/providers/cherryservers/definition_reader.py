@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import place_of
+from chalicelib.policy.vendors.cherryservers import DEFAULT, PLACE, CherrySettings, cluster_name
 from chalicelib.providers.cherryservers import cloud_init
 from chalicelib.providers.cherryservers.config_sections import ConfiguredValue, Written, from_gcfg, from_mapping
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostname, letters_for
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, CherrySettings, cluster_name
 
 __all__ = ["Definition", "Definitions", "mistakes", "read_definitions"]
 

@@ -12,6 +12,7 @@ from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGr
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.cloud_init import labels_pool
 from chalicelib.providers.cherryservers.context import CherryContext
@@ -23,7 +24,6 @@ from chalicelib.providers.cherryservers.node_matching import Matching
 from chalicelib.providers.cherryservers.node_template import POOL_LABEL, make_template
 from chalicelib.providers.cherryservers.plans import hourly
 from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
-from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 
@@ -141,7 +141,7 @@ class _CherryGroupBuilder:
             instances=instances,
             template=made.node if made is not None else None,
             template_error=unread or (made.problem if made else ""),
-            options=GroupOptions(max_node_provision_time=self._context.settings.provision_time),
+            options=GroupOptions(max_node_provision_time=self._context.settings.max_node_provision_time),
             priority=bounds.priority,
             price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
         )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
+from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cherryservers import node_groups
@@ -19,7 +20,6 @@ from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delet
 from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.joined_servers import lister
 from chalicelib.providers.cherryservers.scale_up import has_requested, scale_up
-from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
 from chalicelib.providers.cherryservers.token_source import open_tokens
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists

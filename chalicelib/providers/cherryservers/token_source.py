@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from chalicelib.model.secret import place_of
+from chalicelib.policy.vendors.cherryservers import PLACE, CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.bootstrap_token import Token, parse_token
 from chalicelib.providers.cherryservers.managed_tokens import MadeTokens, by_chance
-from chalicelib.providers.cherryservers.settings import PLACE, CherrySettings
 from chalicelib.providers.credential_source import as_provider_error, read_fresh
 from chalicelib.providers.errors import Unauthorized
 from chalicelib.providers.kube_protocol import KubeApi

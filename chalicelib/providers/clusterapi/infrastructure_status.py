@@ -13,8 +13,8 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount, quantity_text
+from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
 from chalicelib.providers.clusterapi.annotations import is_qualified_name
-from chalicelib.providers.clusterapi.settings import ARCHITECTURES
 
 _SYSTEM = re.compile(r"[a-z0-9]{1,63}\Z")
 # Maximum warnings per object; further ones would add no information.

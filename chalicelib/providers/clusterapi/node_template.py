@@ -110,13 +110,13 @@ def template_labels(
 
     The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
     copies, the `labels` annotation, and a real node."""
-    labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
-    if settings.zone_label and (zone := failure_domain(kind, resource)):
+    labels = {_ARCH: settings.scale_zero_default_arch, _OS: "linux", HOSTNAME_LABEL: name}
+    if settings.zone_from_failure_domain and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
     labels.update(
         {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
     )
-    labels.update(_handed_down(resource, settings.managed_labels))
+    labels.update(_handed_down(resource, settings.sync_machine_labels))
     labels.update(_annotated_labels(resource)[0])
     if real_node is not None:
         labels.update({key: real_node.labels[key] for key in _COPIED if real_node.labels.get(key)})

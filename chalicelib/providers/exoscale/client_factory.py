@@ -6,12 +6,12 @@ failure then is an error of that call and does not remove the provider.
 
 from __future__ import annotations
 
+from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.secret_format import parse_secret
-from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings
 from chalicelib.providers.exoscale.signing import signed
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient

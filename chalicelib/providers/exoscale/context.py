@@ -8,12 +8,12 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
-from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):

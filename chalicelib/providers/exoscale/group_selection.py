@@ -25,8 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.zone_state import Zone
 
 

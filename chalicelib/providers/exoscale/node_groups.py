@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.vendors.exoscale import LEAST, PROVIDER, ExoscaleSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.api import ExoscaleApi
@@ -20,7 +21,6 @@ from chalicelib.providers.exoscale.models import InstanceType
 from chalicelib.providers.exoscale.node_template import make_template, type_of
 from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
-from chalicelib.providers.exoscale.settings import LEAST, PROVIDER, ExoscaleSettings
 from chalicelib.providers.exoscale.size_bounds import Room, missing, occupied, range_of
 from chalicelib.providers.exoscale.zone_state import Zone, read_zone
 
@@ -69,7 +69,7 @@ class _ExoscaleGroupBuilder:
     def make(self, selection: ExoscaleSelection) -> NodeGroup:
         """Build the node group of a pool."""
         site = selection.site
-        within = range_of(site, selection.bounds, self._room, self._settings.unlimited)
+        within = range_of(site, selection.bounds, self._room, self._settings.unlimited_max)
         if within.doubt:
             self.warn(site.id, within.doubt)
         template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)

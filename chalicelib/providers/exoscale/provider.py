@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
+from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
@@ -18,7 +19,6 @@ from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import decrease_target
 from chalicelib.providers.exoscale.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.exoscale.scale_up import has_requested, poll_growth, scale_up
-from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 

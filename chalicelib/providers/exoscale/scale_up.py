@@ -157,7 +157,7 @@ def _within_quota(context: ExoscaleContext, operation: Operation, pool: Exoscale
     except ProviderError:
         return
     if quota.limit == NO_LIMIT:
-        most = max(context.settings.unlimited, pool.target)
+        most = max(context.settings.unlimited_max, pool.target)
         if operation.spec.to_size > most:
             raise InvalidRequest(
                 f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "

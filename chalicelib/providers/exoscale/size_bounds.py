@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from chalicelib.policy.vendors.exoscale import LEAST, ExoscaleBounds
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.models import Quota
 from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.settings import LEAST, ExoscaleBounds
 from chalicelib.providers.exoscale.zone_state import Zone, living
 
 NO_LIMIT = -1

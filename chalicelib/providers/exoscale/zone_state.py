@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
@@ -23,7 +24,6 @@ from chalicelib.providers.exoscale.instance_states import is_leaving
 from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, SksCluster
 from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
-from chalicelib.providers.exoscale.settings import ExoscaleSettings
 
 T = TypeVar("T")
 

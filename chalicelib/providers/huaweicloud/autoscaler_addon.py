@@ -9,11 +9,11 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.vendors.huaweicloud import PROVIDER
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import Addon
-from chalicelib.providers.huaweicloud.settings import PROVIDER
 
 NAME = "autoscaler"
 SWITCHES = ("scaleUpUnscheduledPodEnabled", "scaleUpUtilizationEnabled", "scaleDownEnabled")

@@ -6,15 +6,15 @@ A failure then is an error of that call and does not remove the provider.
 
 from __future__ import annotations
 
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions, of_this_process
-from chalicelib.providers.huaweicloud.endpoints import Service
+from chalicelib.providers.huaweicloud.endpoints import Service, url_of
 from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.iam import Projects, granted
 from chalicelib.providers.huaweicloud.secret_format import parse_secret
-from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings
 from chalicelib.providers.huaweicloud.signing import CceCredential, signed
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
@@ -28,7 +28,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     """
     means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
-    iam_root = settings.url(Service.IAM)
+    iam_root = settings.endpoints.get(Service.IAM) or url_of(Service.IAM, settings.region)
 
     def key(of: str) -> str:
         """Return whose limits and projects apply: an agency's account, otherwise the key's."""
@@ -63,13 +63,13 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     )
 
     def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
-        return settings.url(service), rest(source, service)
+        return settings.endpoints.get(service) or url_of(service, settings.region), rest(source, service)
 
     return CceApi(
-        settings.cluster,
+        settings.cluster_id,
         way(Service.CCE),
         way(Service.ECS),
-        project=(lambda: settings.project) if settings.project else projects.id,
+        project=(lambda: settings.project_id) if settings.project_id else projects.id,
         cache=means.cache,
         key=key,
         now=now,

@@ -8,13 +8,13 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
+from chalicelib.policy.vendors.huaweicloud import CceSettings
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unknown
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.instance_states import cluster_off
 from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.provider_ids import split
-from chalicelib.providers.huaweicloud.settings import CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import CceRange, group_range, pool_range
 
 

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 
+from chalicelib.policy.vendors.huaweicloud import Agency
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.huaweicloud.settings import Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
 
 EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed

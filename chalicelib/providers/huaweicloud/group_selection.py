@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from chalicelib.policy.vendors.huaweicloud import CceBounds, CceSettings
 from chalicelib.providers.huaweicloud.instance_states import alone
 from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
-from chalicelib.providers.huaweicloud.settings import CceBounds, CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, is_ours
 
 
@@ -61,7 +61,7 @@ def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, 
         if pool.error
         and pool.id
         and (
-            settings.discover
+            settings.autodiscovery
             or entry_of_pool(pool, settings) is not None
             or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
         )

@@ -14,13 +14,13 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Unauthorized
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.credentials import for_good
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.huaweicloud.settings import PLACE, Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
 from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from chalicelib.model.group import GroupOptions, NodeGroup, Pool
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
@@ -22,7 +23,6 @@ from chalicelib.providers.huaweicloud.instances import classify, unnamed
 from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP, CceNode, Flavor, NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone
-from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, group_range, pool_range
 
 _LISTS = 2

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cached import TtlCache
@@ -20,7 +21,6 @@ from chalicelib.providers.huaweicloud.context import CceContext
 from chalicelib.providers.huaweicloud.decrease_target import decrease_target
 from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.huaweicloud.scale_up import has_requested, poll_growth, scale_up
-from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
@@ -58,6 +58,6 @@ def build(connection: Connection) -> HuaweiCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
+    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster_id}"
     kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, kept)

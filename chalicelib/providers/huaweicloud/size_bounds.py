@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from chalicelib.policy.vendors.huaweicloud import CceBounds, CceSettings
 from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
-from chalicelib.providers.huaweicloud.settings import CceBounds, CceSettings
 
 
 class CceRange(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def is_ours(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
         return True
     if entry_of_pool(pool, settings) is not None:
         return group.enabled or group is pool.groups[0]
-    return settings.discover and pool.autoscaling.enable and group.enabled
+    return settings.autodiscovery and pool.autoscaling.enable and group.enabled
 
 
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:

@@ -11,6 +11,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.secret import Secret
+from chalicelib.policy.vendors.cherryservers import read_settings
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
@@ -19,7 +20,6 @@ from chalicelib.providers.cherryservers.joined_servers import lister
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.cherryservers.server_list import UnreadableServer
-from chalicelib.providers.cherryservers.settings import read_settings
 from chalicelib.providers.cherryservers.token_source import Token
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.kube_protocol import KubeLists

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from chalicelib.model.secret import Secret
+from chalicelib.policy.vendors.cherryservers import Bootstrap
 from chalicelib.providers.cherryservers.cloud_init import MOST_BYTES, needs_token, user_data
-from chalicelib.providers.cherryservers.settings import Bootstrap
 from chalicelib.providers.cherryservers.token_source import Token
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import (

@@ -10,6 +10,7 @@ import yaml
 
 from chalicelib.model.secret import Secret
 from chalicelib.policy.load import load
+from chalicelib.policy.vendors.cherryservers import CherrySettings, read_settings
 from chalicelib.providers.cherryservers.bootstrap_token import parse_token
 from chalicelib.providers.cherryservers.cloud_init import needs_token, user_data
 from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
@@ -17,7 +18,6 @@ from chalicelib.providers.cherryservers.hostnames import hostname
 from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS
 from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.settings import CherrySettings, read_settings
 from chalicelib.providers.cherryservers.token_source import Token
 
 INFRA = Path(__file__).resolve().parents[4] / "infra"

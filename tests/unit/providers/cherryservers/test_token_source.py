@@ -19,9 +19,9 @@ from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.vendors.cherryservers import Bootstrap
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS, LABEL
-from chalicelib.providers.cherryservers.settings import Bootstrap
 from chalicelib.providers.cherryservers.token_source import Tokens, open_tokens
 from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
 from infra.emulators.kube.auth import MASTERS, RbacRule, User

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.client_factory import open_api
-from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

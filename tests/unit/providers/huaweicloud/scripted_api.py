@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.credentials import Sessions
-from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.vendors.huaweicloud import Agency
 from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions
 from chalicelib.providers.huaweicloud.secret_format import parse_secret
-from chalicelib.providers.huaweicloud.settings import Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
