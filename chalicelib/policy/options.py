@@ -19,7 +19,7 @@ from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, PRICED_
 from chalicelib.policy.schema import entries_of, unknown_key
 from chalicelib.policy.value_types import UNSET, Form
 
-ROWS: dict[str, OptionDefinition] = {row.name: row for group in GROUPS for row in group.rows}
+ROWS: dict[str, OptionDefinition] = {row.name: row for rows in GROUPS.values() for row in rows}
 FLAGS: dict[str, OptionDefinition] = {row.flag: row for row in ROWS.values()}
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Options)}
 

@@ -183,11 +183,12 @@ def _as_written(provider: str, readable: dict[str, str], root_node: Node, diagno
     for part in path:
         entries = node.entries if isinstance(node, Mapping) else ()
         node = next((value for key, value in entries if key.text == part), None)
-    known = keys_of(PROVIDERS[provider])
+    keys = keys_of(PROVIDERS[provider])
     texts = dict(readable)
     for key, value in node.entries if isinstance(node, Mapping) else ():
-        intended = key.text if key.text in known else closest(key.text, known)
+        intended = key.text if key.text in keys else closest(key.text, keys)
         values = value.items if isinstance(value, Sequence) else (value,)
-        if intended and all(isinstance(each, Scalar) for each in values):
-            texts.setdefault(intended, "\n".join(each.text for each in values if isinstance(each, Scalar)))
+        scalars = [item for item in values if isinstance(item, Scalar)]
+        if intended and len(scalars) == len(values):
+            texts.setdefault(intended, "\n".join(item.text for item in scalars))
     return texts

@@ -50,6 +50,11 @@ class Section(msgspec.Struct, frozen=True):
     by_key: bool = False
 
 
+def section(*fields: Field, refused: dict[str, tuple[str, str]] | None = None) -> Section:
+    """Return a section of these fields."""
+    return Section(fields, refused or {})
+
+
 Check = Callable[[dict[str, Any], Path, Diagnostics], None]
 """Checks one entry of a list: its readable values by attribute, and its path."""
 _LIKE_A_SECRET = "secret|token|password|passphrase|credential|(api|access|private)_?key"  # noqa: S105 (a pattern)
@@ -63,17 +68,17 @@ def read_section(section: Section, node: Node | None, path: Path, diagnostics: D
     entries = entries_of(node, path, diagnostics)
     if entries is None:
         return None
-    known = {field.key: field for field in section.fields}
+    fields = {field.key: field for field in section.fields}
     values: dict[str, Any] = {}
     for key, value_node in entries.items():
-        if key in known:
-            value = known[key].kind.read(value_node, (*path, key), diagnostics)
+        if key in fields:
+            value = fields[key].kind.read(value_node, (*path, key), diagnostics)
             if value is not UNSET:
-                values[key if section.by_key else known[key].attribute] = value
+                values[key if section.by_key else fields[key].attribute] = value
         elif key in section.refused:
             diagnostics.problem((*path, key), *section.refused[key])
         else:
-            unknown_key(key, known, path, diagnostics)
+            unknown_key(key, fields, path, diagnostics)
     for field in section.fields:
         if field.required and field.key not in entries:
             remedy = f"add {field.example}" if field.example else f"write {field.key}: …"

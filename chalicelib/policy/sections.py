@@ -19,7 +19,7 @@ from chalicelib.model.policy import Mode
 from chalicelib.model.quantity import format_duration, parse_amount
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.diagnostics import Diagnostics, Node, Path, Scalar, quote
-from chalicelib.policy.schema import Field, Section, entries_of, listed_sections, nested
+from chalicelib.policy.schema import Field, entries_of, listed_sections, nested, section
 from chalicelib.policy.value_types import (
     BOOLEAN,
     SECRET,
@@ -121,22 +121,20 @@ def _ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics:
 # -- spec.maintenanceWindows ---------------------------------------------------------------------------------------
 
 _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
-WINDOW = Section(
-    fields=(
-        Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "Its name in output."),
-        *_opening("0 22 * * 1-5", "6h"),
-        Field(
-            "removals",
-            ValueType(
-                "allowed or forbidden",
-                _REMOVALS.read,
-                lambda allowed: "allowed" if allowed else "forbidden",
-                _REMOVALS.form,
-            ),
-            "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
-            default="allowed",
+WINDOW = section(
+    Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "Its name in output."),
+    *_opening("0 22 * * 1-5", "6h"),
+    Field(
+        "removals",
+        ValueType(
+            "allowed or forbidden",
+            _REMOVALS.read,
+            lambda allowed: "allowed" if allowed else "forbidden",
+            _REMOVALS.form,
         ),
-    )
+        "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
+        default="allowed",
+    ),
 )
 WINDOWS = listed_sections(
     WINDOW, "window", 50, '{name: nights, cron: "0 22 * * *", duration: 6h}', _ends_before_it_opens_again
@@ -149,31 +147,26 @@ _THRESHOLD = percent(1, 100)
 _MOST_ADDED = 100_000
 _ADD = f"a whole number of nodes from 1 to {_MOST_ADDED}, or auto"
 
-SCALE_UP = Section(
-    fields=(
-        Field("unschedulablePods", BOOLEAN, "Groups grow for pending pods.", default="true"),
-        Field(
-            "rules",
-            BOOLEAN,
-            "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.",
-            default="true",
-        ),
-        Field("cpuThreshold", _THRESHOLD, "The share of cpu for rules that say above: auto.", default="100%"),
-        Field("memoryThreshold", _THRESHOLD, "The same for memory.", default="100%"),
-        Field(
-            "metricMinInterval",
-            duration(0.0, 86400.0),
-            "Least time between two actions of metric rules on one pool, up to 24h.",
-            default="0s",
-        ),
-        Field("cronTimeZone", ZONE, "Time zone of the cron of HorizontalNodeAutoscaler objects.", default="UTC"),
-        Field(
-            "horizontalNodeAutoscalers",
-            BOOLEAN,
-            "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
-            "provider.",
-        ),
-    )
+SCALE_UP = section(
+    Field("unschedulablePods", BOOLEAN, "Groups grow for pending pods.", default="true"),
+    Field(
+        "rules", BOOLEAN, "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.", default="true"
+    ),
+    Field("cpuThreshold", _THRESHOLD, "The share of cpu for rules that say above: auto.", default="100%"),
+    Field("memoryThreshold", _THRESHOLD, "The same for memory.", default="100%"),
+    Field(
+        "metricMinInterval",
+        duration(0.0, 86400.0),
+        "Least time between two actions of metric rules on one pool, up to 24h.",
+        default="0s",
+    ),
+    Field("cronTimeZone", ZONE, "Time zone of the cron of HorizontalNodeAutoscaler objects.", default="UTC"),
+    Field(
+        "horizontalNodeAutoscalers",
+        BOOLEAN,
+        "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
+        "provider.",
+    ),
 )
 
 
@@ -194,42 +187,40 @@ def _read_above(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return _THRESHOLD.read(node, path, diagnostics)
 
 
-RULE = Section(
-    fields=(
-        Field(
-            "name",
-            _NAME,
-            "The rule's name in answers and in memory: with another name it is another rule.",
-            required=True,
-            example="name: NAME",
-        ),
-        Field(
-            "groups",
-            _GROUPS,
-            "Ids or names of the groups, or of the pools they belong to; the rule acts on each pool by itself.",
-            required=True,
-            example="groups: [ID]",
-        ),
-        Field("cron", CRON, "Adds nodes at these times: minute, hour, day of the month, month, day of the week."),
-        _ZONE_OF_CRON,
-        Field(
-            "metric",
-            choice(tuple(Metric), Metric),
-            "Adds nodes while this share of the pool is promised: requests of its pods by allocatable of its nodes.",
-        ),
-        Field(
-            "above",
-            ValueType("percentage or auto", _read_above, lambda value: value or "auto"),
-            "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
-            default="auto",
-        ),
-        Field(
-            "add",
-            scalar("number or auto", _parse_add, _ADD, lambda value: value or "auto"),
-            "How many nodes. auto (metric only): the fewest that bring the share below the threshold.",
-            default="auto",
-        ),
-    )
+RULE = section(
+    Field(
+        "name",
+        _NAME,
+        "The rule's name in answers and in memory: with another name it is another rule.",
+        required=True,
+        example="name: NAME",
+    ),
+    Field(
+        "groups",
+        _GROUPS,
+        "Ids or names of the groups, or of the pools they belong to; the rule acts on each pool by itself.",
+        required=True,
+        example="groups: [ID]",
+    ),
+    Field("cron", CRON, "Adds nodes at these times: minute, hour, day of the month, month, day of the week."),
+    _ZONE_OF_CRON,
+    Field(
+        "metric",
+        choice(tuple(Metric), Metric),
+        "Adds nodes while this share of the pool is promised: requests of its pods by allocatable of its nodes.",
+    ),
+    Field(
+        "above",
+        ValueType("percentage or auto", _read_above, lambda value: value or "auto"),
+        "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
+        default="auto",
+    ),
+    Field(
+        "add",
+        scalar("number or auto", _parse_add, _ADD, lambda value: value or "auto"),
+        "How many nodes. auto (metric only): the fewest that bring the share below the threshold.",
+        default="auto",
+    ),
 )
 
 
@@ -258,25 +249,22 @@ RULES = listed_sections(RULE, "rule", 500, '{name: evening, groups: [ID], cron: 
 # -- spec.schedules ------------------------------------------------------------------------------------------------
 
 _MOST_PERCENT = 1000
-SCHEDULE = Section(
-    fields=(
-        Field("name", _NAME, "The schedule's name in answers.", required=True, example="name: NAME"),
-        Field("groups", _GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
-        *_opening("0 20 * * 1-5", "11h"),
-        Field("min", whole(), "Fewest nodes of each group meanwhile; a group below it grows."),
-        Field("max", whole(), "Most nodes of each group meanwhile; a group above it does not grow."),
-        Field(
-            "headroom",
-            percent(0, _MOST_PERCENT),
-            "Headroom meanwhile, instead of that of the spec.headroom for these groups (without groups: of those "
-            "without).",
-        ),
-        Field(
-            "mode",
-            choice(tuple(Mode), str, "off, shadow or active"),
-            "Mode of the whole cluster meanwhile; not together with groups.",
-        ),
-    )
+SCHEDULE = section(
+    Field("name", _NAME, "The schedule's name in answers.", required=True, example="name: NAME"),
+    Field("groups", _GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
+    *_opening("0 20 * * 1-5", "11h"),
+    Field("min", whole(), "Fewest nodes of each group meanwhile; a group below it grows."),
+    Field("max", whole(), "Most nodes of each group meanwhile; a group above it does not grow."),
+    Field(
+        "headroom",
+        percent(0, _MOST_PERCENT),
+        "Headroom meanwhile, instead of that of the spec.headroom for these groups (without groups: of those without).",
+    ),
+    Field(
+        "mode",
+        choice(tuple(Mode), str, "off, shadow or active"),
+        "Mode of the whole cluster meanwhile; not together with groups.",
+    ),
 )
 SCHEDULED = ("min", "max", "headroom", "mode")
 """What a schedule may set: keys and attributes."""
@@ -342,24 +330,21 @@ def _show_bytes(amount: int) -> str:
     return f"{amount // size}{unit}"
 
 
-HEADROOM = Section(
-    fields=(
-        Field("name", _NAME, "The headroom's name in answers.", required=True, example="name: NAME"),
-        Field(
-            "groups",
-            _GROUPS,
-            "Ids or names of the groups, or of their pools, that hold it together; anywhere in the cluster if not "
-            "given.",
-        ),
-        Field("pods", whole(1, 5000), "Number of virtual pods of this cpu and memory."),
-        Field("cpu", _size("cpu", "500m", "1000"), "Cpu of each of these."),
-        Field("memory", _size("memory", "1Gi", "64Ti"), "Memory of each of these."),
-        Field(
-            "percent",
-            percent(1, _MOST_PERCENT),
-            "Instead of pods: capacity as a percentage of the requests of the pods in scope.",
-        ),
-    )
+HEADROOM = section(
+    Field("name", _NAME, "The headroom's name in answers.", required=True, example="name: NAME"),
+    Field(
+        "groups",
+        _GROUPS,
+        "Ids or names of the groups, or of their pools, that hold it together; anywhere in the cluster if not given.",
+    ),
+    Field("pods", whole(1, 5000), "Number of virtual pods of this cpu and memory."),
+    Field("cpu", _size("cpu", "500m", "1000"), "Cpu of each of these."),
+    Field("memory", _size("memory", "1Gi", "64Ti"), "Memory of each of these."),
+    Field(
+        "percent",
+        percent(1, _MOST_PERCENT),
+        "Instead of pods: capacity as a percentage of the requests of the pods in scope.",
+    ),
 )
 
 
@@ -399,18 +384,16 @@ def _parse_share(value: str) -> float:
     return round(share, 12)
 
 
-MAX_DISRUPTION = Section(
-    fields=(
-        Field("nodesPerHour", whole(), "Most nodes removed in any hour; 0: no limit.", default="0"),
-        Field("podsPerHour", whole(), "Most pods moved for it in any hour; 0: no limit.", default="0"),
-        Field(
-            "share",
-            scalar("share", _parse_share, _SHARE, show_number),
-            "Largest part of the autoscaled nodes that may be removed at once, at least one node. A plan beyond it "
-            "removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
-            default="0",
-        ),
-    )
+MAX_DISRUPTION = section(
+    Field("nodesPerHour", whole(), "Most nodes removed in any hour; 0: no limit.", default="0"),
+    Field("podsPerHour", whole(), "Most pods moved for it in any hour; 0: no limit.", default="0"),
+    Field(
+        "share",
+        scalar("share", _parse_share, _SHARE, show_number),
+        "Largest part of the autoscaled nodes that may be removed at once, at least one node. A plan beyond it "
+        "removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
+        default="0",
+    ),
 )
 
 # -- spec.prices ---------------------------------------------------------------------------------------------------
@@ -440,23 +423,21 @@ def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return prices if len(prices) == len(entries) else UNSET
 
 
-PRICES = Section(
-    fields=(
-        Field(
-            "instanceTypes",
-            ValueType(
-                "mapping of instance types to prices",
-                _read_types,
-                lambda prices: {name: show_number(price) for name, price in prices.items()},
-                lambda: {"type": "object", "additionalProperties": _PRICE.form()},
-            ),
-            "What a node of a type costs.",
+PRICES = section(
+    Field(
+        "instanceTypes",
+        ValueType(
+            "mapping of instance types to prices",
+            _read_types,
+            lambda prices: {name: show_number(price) for name, price in prices.items()},
+            lambda: {"type": "object", "additionalProperties": _PRICE.form()},
         ),
-        Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
-        Field("memory", _PRICE, "What a GiB of memory costs."),
-        Field("gpu", _PRICE, "What a GPU costs."),
-        Field("node", _PRICE, "What is added for every node, whatever its type.", default="0"),
-    )
+        "What a node of a type costs.",
+    ),
+    Field("cpu", _PRICE, "What a core costs, for nodes of other types and for pods."),
+    Field("memory", _PRICE, "What a GiB of memory costs."),
+    Field("gpu", _PRICE, "What a GPU costs."),
+    Field("node", _PRICE, "What is added for every node, whatever its type.", default="0"),
 )
 
 # -- spec.notifications (docs/notifications.md) --------------------------------------------------------------------
@@ -480,41 +461,35 @@ def _parse_url(value: str) -> str:
     return value
 
 
-NOTICE_WEBHOOK = Section(
-    fields=(
-        Field(
-            "url",
-            scalar("HTTPS address", _parse_url, "an HTTPS address"),
-            "Receives CloudEvents.",
-            required=True,
-            example="url: https://hooks.example.org/outscaler",
-        ),
-        Field("secret", SECRET, "Secret that the events are signed with (Standard Webhooks).", required=True),
-    )
+NOTICE_WEBHOOK = section(
+    Field(
+        "url",
+        scalar("HTTPS address", _parse_url, "an HTTPS address"),
+        "Receives CloudEvents.",
+        required=True,
+        example="url: https://hooks.example.org/outscaler",
+    ),
+    Field("secret", SECRET, "Secret that the events are signed with (Standard Webhooks).", required=True),
 )
-QUIET_HOURS = Section(fields=_opening("0 20 * * *", "10h"))
-NOTIFICATIONS = Section(
-    fields=(
-        Field("topic", _TOPIC, "SNS topic that receives CloudEvents."),
-        Field("chatTopic", _TOPIC, "SNS topic of Amazon's chat client."),
-        Field("webhook", nested(NOTICE_WEBHOOK), "Address that receives CloudEvents."),
-        Field(
-            "minSeverity",
-            choice(tuple(word.value for word in NoticeSeverity), NoticeSeverity, "info, warning or critical"),
-            "The least severity that is sent.",
-            default="warning",
-        ),
-        Field(
-            "types",
-            listed(choice(NOTICE_TYPES)),
-            "Only these types, whatever their severity; scaled.up and scaled.down are sent only where they are named.",
-        ),
-        Field(
-            "quietHours",
-            listed_sections(
-                QUIET_HOURS, "window", 20, '{cron: "0 20 * * *", duration: 10h}', _ends_before_it_opens_again
-            ),
-            "When messages of severity info wait.",
-        ),
-    )
+QUIET_HOURS = section(*_opening("0 20 * * *", "10h"))
+NOTIFICATIONS = section(
+    Field("topic", _TOPIC, "SNS topic that receives CloudEvents."),
+    Field("chatTopic", _TOPIC, "SNS topic of Amazon's chat client."),
+    Field("webhook", nested(NOTICE_WEBHOOK), "Address that receives CloudEvents."),
+    Field(
+        "minSeverity",
+        choice(tuple(word.value for word in NoticeSeverity), NoticeSeverity, "info, warning or critical"),
+        "The least severity that is sent.",
+        default="warning",
+    ),
+    Field(
+        "types",
+        listed(choice(NOTICE_TYPES)),
+        "Only these types, whatever their severity; scaled.up and scaled.down are sent only where they are named.",
+    ),
+    Field(
+        "quietHours",
+        listed_sections(QUIET_HOURS, "window", 20, '{cron: "0 20 * * *", duration: 10h}', _ends_before_it_opens_again),
+        "When messages of severity info wait.",
+    ),
 )

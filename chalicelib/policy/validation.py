@@ -95,13 +95,13 @@ def _one_way_in(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         return
     path = (*SPEC, "kubernetes")
     ways = [key for attribute, key in _ACCESS.items() if attribute in partial.kubernetes]
-    known = ", ".join(_ACCESS.values())
+    all_ways = ", ".join(_ACCESS.values())
     if len(ways) > 1:
         diagnostics.problem(
-            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {known}"
+            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {all_ways}"
         )
     elif not (ways or "in_cluster_kubeconfig_secret" in partial.kubernetes or diagnostics.has_problem_under(path)):
-        diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {known}")
+        diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {all_ways}")
 
 
 def _access_details(partial: PartialPolicy, diagnostics: Diagnostics) -> None:

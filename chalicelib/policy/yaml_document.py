@@ -124,9 +124,9 @@ class _Composer:
             remedy = f"what is not closed begins in line {begun}" if unclosed else "check the preceding line too"
             raise BadInput(where, f"not YAML{column}: {error.problem}{context}", remedy) from None
         except yaml.YAMLError as error:
-            found = getattr(error, "character", None)
-            what = f"character #x{found:04x}" if isinstance(found, int) else "a character"
-            raise BadInput(self.place, f"{what} is not allowed in YAML", "save the file as UTF-8 text") from None
+            code = getattr(error, "character", None)
+            character = f"character #x{code:04x}" if isinstance(code, int) else "a character"
+            raise BadInput(self.place, f"{character} is not allowed in YAML", "save the file as UTF-8 text") from None
 
     def bad(self, event: Any, problem: str, remedy: str) -> BadInput:
         """Return a BadInput at the event's line."""

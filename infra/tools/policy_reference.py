@@ -207,7 +207,7 @@ def reference() -> str:
             for name, settings in PROVIDERS.items()
         ),
         _OPTIONS_HEAD,
-        *(f"### {group.title}\n\n{_options(group.rows)}" for group in GROUPS),
+        *(f"### {title}\n\n{_options(rows)}" for title, rows in GROUPS.items()),
     ]
     return "\n".join(parts)
 

@@ -142,10 +142,10 @@ def typed(
             rule(values)
     if groups is not None:
         values["groups"] = _named_groups(struct.vendor, values.get("nodes", ()), entries, groups, mistakes)
-    known = sorted(keys_of(struct))
+    keys = keys_of(struct)
     for key in texts:
-        if key not in known:
-            remedy = f"the settings are {', '.join(known)}"
+        if key not in keys:
+            remedy = f"the settings are {', '.join(sorted(keys))}"
             mistakes.append(BadInput(f"{place}.{key}", "there is no such setting", remedy))
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else InputErrors(tuple(mistakes))
@@ -154,12 +154,12 @@ def typed(
 
 @contextmanager
 def _collected(mistakes: list[BadInput], place: str = "") -> Iterator[None]:
-    """Collect the BadInput that the block raises. place: of all of them; empty: each has its own."""
+    """Collect the BadInput that the block raises. place: of all of them, unless each has its own."""
     try:
         yield
     except BadInput as error:
         problems = error.problems if isinstance(error, InputErrors) else (error,)
-        mistakes += [BadInput(place or each.place, each.problem, each.remedy) for each in problems]
+        mistakes += [BadInput(place or mistake.place, mistake.problem, mistake.remedy) for mistake in problems]
 
 
 def _named_groups(

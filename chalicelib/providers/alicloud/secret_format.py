@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
-from chalicelib.providers.secret_fields import json_fields
+from chalicelib.providers.credential_source import json_fields
 
 _PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
 # A field's letters in lower case, without dashes and underscores -> our field.

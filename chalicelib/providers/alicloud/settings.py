@@ -20,8 +20,8 @@ class AlicloudSettings(AlicloudSection, frozen=True):
     @property
     def endpoints(self) -> Endpoints:
         """The hosts of the services."""
-        given = {Service.ESS: self.ess_endpoint, Service.ECS: self.ecs_endpoint, Service.STS: self.sts_endpoint}
-        overrides = {service: url for service, url in given.items() if url}
+        roots = {Service.ESS: self.ess_endpoint, Service.ECS: self.ecs_endpoint, Service.STS: self.sts_endpoint}
+        overrides = {service: url for service, url in roots.items() if url}
         return Endpoints(self.region, Network(self.network), overrides)
 
     @property

@@ -21,8 +21,7 @@ _MOST_PATTERNS = 100
 
 
 class CapiSettings(CapiSection, frozen=True):
-    """The settings of the policy. specs: what to discover, any may match. sync_machine_labels: regular expressions
-    found anywhere in the key of a template's label. stuck_after: seconds, 0.0 for never."""
+    """The settings of the policy. specs: what to discover, any may match."""
 
     specs: tuple[Spec, ...] = EVERYTHING
 
@@ -49,11 +48,11 @@ def read_names(settings: Mapping[str, str]) -> CapiSettings:
     """Return only what names this cluster and the management cluster, whatever else is wrong. Raises BadInput if the
     specs are."""
     attributes = {"namespace": "namespace", "clusterName": "cluster_name", "labels": "labels"}
-    given: dict[str, Any] = {attributes[key]: text for key, text in settings.items() if key in attributes}
-    given["auto_discovery"] = tuple(settings.get("autoDiscovery", "").split())
+    names: dict[str, Any] = {name: settings.get(key, "") for key, name in attributes.items()}
+    discovery = tuple(settings.get("autoDiscovery", "").split())
     return CapiSettings(
-        auto_discovery=given["auto_discovery"],
-        specs=_specs(given),
+        auto_discovery=discovery,
+        specs=_specs(names | {"auto_discovery": discovery}),
         kubeconfig_secret=settings.get("kubeconfigSecret", ""),
         kubeconfig_file=settings.get("kubeconfigFile", ""),
         context=settings.get("context", ""),

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
+from chalicelib.providers.credential_source import json_fields
 from chalicelib.providers.exoscale.signing import ExoscaleCredential
-from chalicelib.providers.secret_fields import json_fields
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
 _NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)

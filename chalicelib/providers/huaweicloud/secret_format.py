@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.providers.credential_source import json_fields
 from chalicelib.providers.huaweicloud.signing import CceCredential
-from chalicelib.providers.secret_fields import json_fields
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
 # A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
