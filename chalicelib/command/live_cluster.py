@@ -82,7 +82,7 @@ def open_cluster(
     """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
     --secret. deployment: what policies may name, None for what is known without AWS. Raises BadInput."""
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
-    from chalicelib.policy.read_credentials import observing
+    from chalicelib.policy.secret_names import observing
     from chalicelib.providers.registry import providers as for_policy
     from chalicelib.providers.services import ProviderServices
 

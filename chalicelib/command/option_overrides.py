@@ -11,11 +11,18 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.policy import Policy
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.options import Read, attribute, check_options, check_prices, find_row, tell
+from chalicelib.policy.diagnostics import Diagnostics, Node, Scalar
+from chalicelib.policy.options import (
+    OptionValues,
+    attribute,
+    check_options,
+    check_prices,
+    find_row,
+    warn_if_without_effect,
+)
 from chalicelib.policy.providers import without_prices
 from chalicelib.policy.value_types import UNSET
-from chalicelib.policy.yaml_document import Node, Scalar, read
+from chalicelib.policy.yaml_document import read
 
 
 def with_options(
@@ -26,46 +33,40 @@ def with_options(
     VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
     several for one name applies. warn: called for each option that is not in force.
     """
-    report, before = Diagnostics(place), Diagnostics(place)
+    diagnostics, before = Diagnostics(place), Diagnostics(place)
     in_force: dict[str, Any] = {}
     for setting in settings:
-        name, equals, value = setting.partition("=")
+        name, equals, text = setting.partition("=")
         if not equals:
-            report.problem((name,), "has no value", "write NAME=VALUE, such as scaleDownUnneededTime=5m")
+            diagnostics.problem((name,), "has no value", "write NAME=VALUE, such as scaleDownUnneededTime=5m")
             continue
-        row = find_row(name.strip(), (), report)
+        row = find_row(name.strip(), (), diagnostics)
         if row is None:
             continue
-        got = row.kind.read(_node(value, f"{place} {row.name}"), (row.name,), report)
-        if got is UNSET:
+        value = row.kind.read(_node(text, f"{place} {row.name}"), (row.name,), diagnostics)
+        if value is UNSET:
             continue
         if attribute(row):
-            in_force[attribute(row)] = got
+            in_force[attribute(row)] = value
         else:
-            tell(row, got, (row.name,), report)
+            warn_if_without_effect(row, value, (row.name,), diagnostics)
     options = msgspec.structs.replace(policy.options, **in_force)
-    check_options(Read(_as_read(policy)), (), before)
-    check_options(Read({**_as_read(policy), **in_force}), (), report)
-    for chain, told in ((policy.options.expander, before), (options.expander, report)):
+    for changed, report in ((policy.options, before), (options, diagnostics)):
+        check_options(OptionValues(msgspec.structs.asdict(changed)), (), report)
         check_prices(
-            chain,
+            changed.expander,
             listed=policy.prices is not None,
             unpriced=without_prices(policy.providers),
             path=(),
-            diagnostics=told,
+            diagnostics=report,
         )
-    report.check()
-    for text in report.warnings():
-        if warn is not None and text not in before.warnings():  # the policy's own were reported when it was read
-            warn(text)
+    diagnostics.check()
+    for warning in diagnostics.warnings():
+        if warn is not None and warning not in before.warnings():  # the policy's own were reported when it was read
+            warn(warning)
     return msgspec.structs.replace(policy, options=options)
 
 
-def _as_read(policy: Policy) -> dict[str, Any]:
-    """Return the policy's own options, so that both together are checked."""
-    return msgspec.structs.asdict(policy.options)
-
-
-def _node(value: str, place: str) -> Node:
+def _node(text: str, place: str) -> Node:
     """Parse a list or a mapping in YAML's flow form, or take the text as it is; raises BadInput for invalid YAML."""
-    return read(value, place=place) if value[:1] in {"[", "{"} else Scalar(value, plain=False, line=1, column=1)
+    return read(text, place=place) if text[:1] in {"[", "{"} else Scalar(text, plain=False, line=1, column=1)

@@ -6,32 +6,37 @@ which the store keeps. Reading the result gives the same policy except for the v
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import yaml
 
-from chalicelib.model.notification import Notifications
-from chalicelib.model.policy import Metrics, NodePrices, Options, Policy
+from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
-from chalicelib.policy.notifications import NOTIFICATIONS
-from chalicelib.policy.option_definitions import Status
+from chalicelib.policy.option_tables import Status
 from chalicelib.policy.options import ROWS, attribute
-from chalicelib.policy.prices import PRICES
-from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.schema import show_section
+from chalicelib.policy.sections import NOTIFICATIONS, PRICES
 
 
 def dump(policy: Policy) -> str:
     """Return the document as YAML text."""
+    shown_prices = show_section(PRICES, policy.prices) if policy.prices is not None else {}
+    notifications = policy.notifications
+    special: dict[str, Any] = {
+        "metrics": "" if policy.metrics is Metrics.SUMMARY else policy.metrics.value,
+        "notifications": show_section(NOTIFICATIONS, notifications) if notifications is not None else {},
+        "options": _options(policy.options),
+        "prices": {key: value for key, value in shown_prices.items() if value != {}},
+        "providers": {name: _settings(name, settings) for name, settings in policy.providers.items()},
+        **({"webhook": {}} if not policy.webhook.secret else {}),
+    }
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
         value = getattr(policy, field.attribute)
-        shown = _SPECIAL[field.key](value) if field.key in _SPECIAL else field.kind.show(value)
+        shown = special[field.key] if field.key in special else field.kind.show(value)
         if shown or field.required:
             spec[field.key] = shown
-    if not policy.webhook.secret:
-        spec.pop("webhook", None)
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": policy.name}, "spec": spec}
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
 
@@ -40,39 +45,12 @@ def _options(options: Options) -> dict[str, Any]:
     defaults = Options()
     in_force = {row.name: (row, attribute(row)) for row in ROWS.values() if row.status is Status.IN_FORCE}
     return {
-        name: row.kind.show(getattr(options, lands))
-        for name, (row, lands) in in_force.items()
-        if getattr(options, lands) != getattr(defaults, lands)
+        key: row.kind.show(getattr(options, name))
+        for key, (row, name) in in_force.items()
+        if getattr(options, name) != getattr(defaults, name)
     }
 
 
-def _prices(prices: NodePrices | None) -> dict[str, Any]:
-    shown = show_section(PRICES, prices) if prices is not None else {}
-    return {key: value for key, value in shown.items() if value != {}}
-
-
-def _providers(providers: dict[str, dict[str, str]]) -> dict[str, Any]:
-    return {name: _settings(name, settings) for name, settings in providers.items()}
-
-
-def _settings(name: str, settings: dict[str, str]) -> dict[str, Any]:
-    table = PROVIDERS[name].section
-    shows = {field.key: field.kind.show for field in table.fields} if table else {}
-    return {key: shows.get(key, str)(value) for key, value in settings.items()}
-
-
-def _notifications(notifications: Notifications | None) -> dict[str, Any]:
-    return show_section(NOTIFICATIONS, notifications) if notifications is not None else {}
-
-
-def _metrics(metrics: Metrics) -> str:
-    return "" if metrics is Metrics.SUMMARY else metrics.value
-
-
-_SPECIAL: dict[str, Callable[[Any], Any]] = {
-    "metrics": _metrics,
-    "notifications": _notifications,
-    "options": _options,
-    "prices": _prices,
-    "providers": _providers,
-}
+def _settings(provider: str, settings: dict[str, str]) -> dict[str, Any]:
+    kinds = {field.key: field.kind for field in section_of(PROVIDERS[provider]).fields}
+    return {key: kinds[key].show(text) if key in kinds else text for key, text in settings.items()}

@@ -15,7 +15,7 @@ import msgspec
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.vendor_hosts import FILE_PROBLEM, FILE_REMEDY, mistakes
 from chalicelib.policy.diagnostics import Diagnostics, Path
-from chalicelib.policy.partial_policy import SPEC, PartialPolicy
+from chalicelib.policy.providers import SPEC, PartialPolicy
 from chalicelib.policy.secret_names import named_in, never, problem, remedy
 
 

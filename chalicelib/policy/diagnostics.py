@@ -1,22 +1,58 @@
-"""Collects all mistakes of a document by path and reports them at once, in the order of the document.
+"""The nodes of a document, and its mistakes: collected by path and reported at once, in the order of the text.
 
-Readers and checks use paths only; this module finds the line of a path in the text. A path that is not in the text (a
+Readers and checks use paths only; Diagnostics finds the line of a path in the text. A path that is not in the text (a
 missing value) is reported at the line of the nearest existing parent.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str | int, ...]
 
-_WORD = re.compile(r"[A-Za-z0-9_-]+\Z")
 _LONGEST = 60
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """Text as written. plain: without quotes. size: 1, and more for a long text, because aliases repeat it, too."""
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    size: int = 1
+
+    @property
+    def is_null(self) -> bool:
+        """Return whether nothing is written, or YAML's null."""
+        return self.plain and self.text in _NULL
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """A list. size: number of its nodes with aliases expanded."""
+
+    items: tuple[Node, ...]
+    line: int
+    column: int
+    size: int
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    """Keys and values in the order of the text, including duplicate keys."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    line: int
+    column: int
+    size: int
+
+
+Node = Scalar | Sequence | Mapping
 
 
 def show_path(path: Path) -> str:
@@ -25,7 +61,7 @@ def show_path(path: Path) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif _WORD.match(part):
+        elif re.fullmatch(r"[A-Za-z0-9_-]+", part):
             text += f".{part}" if text else part
         else:
             text += f"[{quote(part)}]"
@@ -39,6 +75,8 @@ def quote(text: str) -> str:
 
 def closest(word: str, known: Iterable[str]) -> str:
     """Return the known word that was probably intended, or an empty text. Case and dashes are ignored."""
+    import difflib  # only for mistakes: functions that read no document start without it
+
     folded = {name.replace("-", "").lower(): name for name in known}
     near = difflib.get_close_matches(word.replace("-", "").replace("_", "").lower(), folded, n=1, cutoff=0.75)
     return folded[near[0]] if near else ""
@@ -52,14 +90,14 @@ class Diagnostics:
         self._lines: dict[Path, int] = {}
         self._problems: list[tuple[int, BadInput]] = []
         self._warnings: list[tuple[int, str]] = []
-        self._told: list[Path] = []
+        self._reported: list[Path] = []
         if root_node is not None:
             self._index(root_node, ())
 
     def problem(self, path: Path, problem: str, remedy: str = "", *, line: int = 0) -> None:
         """Add a problem, for which the document is refused."""
         line = line or self.line(path)
-        self._told.append(path)
+        self._reported.append(path)
         self._problems.append((line, BadInput(self._where(path, line), problem, remedy)))
 
     def warn(self, path: Path, text: str) -> None:
@@ -76,7 +114,7 @@ class Diagnostics:
     def has_problem_under(self, path: Path) -> bool:
         """Return whether there is a problem at or below the path, so that a rule about it would only repeat the
         problem."""
-        return any(found[: len(path)] == path for found in self._told)
+        return any(reported[: len(path)] == path for reported in self._reported)
 
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings in the order of the text."""
@@ -85,8 +123,8 @@ class Diagnostics:
     def check(self, further: tuple[BadInput, ...] = ()) -> None:
         """Raise InputErrors if there is any problem. further: problems found by other code, which come last."""
         if self._problems or further:
-            known = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
-            raise InputErrors(known + further)
+            in_order = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
+            raise InputErrors(in_order + further)
 
     def _where(self, path: Path, line: int) -> str:
         where = f"{self.place}:{line}" if self._lines else self.place
@@ -100,13 +138,10 @@ class Diagnostics:
                 self._index(item, (*path, index))
         elif isinstance(node, Mapping):
             for key, value in node.entries:
-                self._index_entry(key, value, path)
-
-    def _index_entry(self, key: Scalar, value_node: Node, path: Path) -> None:
-        below = (*path, key.text)
-        first = self._lines.get(below)
-        if first is not None:
-            self.problem(below, f"is already given in line {first}", "keep one of the two", line=key.line)
-            return
-        self._lines[below] = key.line
-        self._index(value_node, below)
+                below = (*path, key.text)
+                first = self._lines.get(below)
+                if first is not None:
+                    self.problem(below, f"is already given in line {first}", "keep one of the two", line=key.line)
+                    continue
+                self._lines[below] = key.line
+                self._index(value, below)

@@ -1,26 +1,31 @@
-"""The document's own keys, section by section.
+"""The document's own keys, section by section, and the JSON schema of the whole.
 
-Options, providers and the lists below spec have tables of their own. Every key is either accepted or reported.
+Options, providers and the sections of spec have tables of their own. Every key is either accepted or reported.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from chalicelib.model.policy import ClusterReading, Metrics, Mode
-from chalicelib.policy.headroom import HEADROOMS
-from chalicelib.policy.list_sections import entries
-from chalicelib.policy.maintenance_windows import WINDOWS
-from chalicelib.policy.max_disruption import MAX_DISRUPTION
-from chalicelib.policy.notifications import NOTIFICATIONS
 from chalicelib.policy.options import options_form, read_options
-from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
-from chalicelib.policy.rules import RULES
-from chalicelib.policy.scale_up import SCALE_UP
-from chalicelib.policy.schedules import SCHEDULES
-from chalicelib.policy.schema import Field, Section, nested
+from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
+from chalicelib.policy.sections import (
+    HEADROOMS,
+    MAX_DISRUPTION,
+    NOTIFICATIONS,
+    PRICES,
+    RULES,
+    SCALE_UP,
+    SCHEDULES,
+    WINDOWS,
+)
 from chalicelib.policy.value_types import (
     BOOLEAN,
     DNS_LABEL,
+    FILE,
+    PLAIN_NAME,
     SECRET,
     ValueType,
     choice,
@@ -34,240 +39,169 @@ from chalicelib.policy.value_types import (
 API_VERSION = "outscaler.dev/v1"
 KIND = "Cluster"
 
-_PLAIN_NAME = text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}")
+METADATA = section(Field("name", DNS_LABEL, "The cluster's name in every command, route and table.", required=True))
 
-METADATA = Section(
-    fields=(Field("name", DNS_LABEL, "name", "The cluster's name in every command, route and table.", required=True),)
-)
-
-KUBERNETES = Section(
-    fields=(
-        Field(
-            "kubeconfigSecret",
-            SECRET,
-            "kubeconfig_secret",
-            "Secret that holds a kubeconfig with a token or a client certificate.",
-        ),
-        Field(
-            "kubeconfigFile",
-            text("a file's path"),
-            "kubeconfig_file",
-            "Kubeconfig file; for commands on a workstation only.",
-        ),
-        Field(
-            "eksCluster",
-            text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
-            "eks_cluster",
-            "EKS cluster, reached with the function's own AWS identity.",
-        ),
-        Field(
-            "inClusterKubeconfigSecret",
-            SECRET,
-            "in_cluster_kubeconfig_secret",
-            "What upstream calls in-cluster, which does not exist for a Lambda function: kubeconfig of this "
-            "cluster if none of the above is given, otherwise of clusterapi's management cluster (see its "
-            "cloudConfigAuthoritative).",
-        ),
-        Field("context", _PLAIN_NAME, "context", "Context of the kubeconfig; its current one if not given."),
-        Field(
-            "region",
-            text("an AWS region", r"[a-z]{2}(-[a-z]+)+-[0-9]", "something like eu-central-2"),
-            "region",
-            "AWS region of the EKS cluster; the function's own if not given.",
-        ),
-        Field(
-            "watcherSecret",
-            SECRET,
-            "watcher_secret",
-            "Secret with which outscaler-watcher seals what it reads in the cluster; passes then use what it posts. "
-            "Its name continues the use kubeconfig, such as PREFIX/NAME/kubeconfig-watcher.",
-        ),
-        Field(
-            "allowInsecureTls",
-            BOOLEAN,
-            "allow_insecure_tls",
-            "Obey insecure-skip-tls-verify in the kubeconfig; refused otherwise.",
-            default="false",
-        ),
-    )
-)
-
-NODE_GROUP = Section(
-    fields=(
-        Field(
-            "provider",
-            ValueType("provider", scalar(provider_name, "a provider's name"), form=lambda: {"enum": list(PROVIDERS)}),
-            "provider",
-            "Which of spec.providers owns the group.",
-            required=True,
-        ),
-        Field(
-            "id",
-            text("a node group's id", r"[^\s\x00-\x1f\x7f]{1,512}"),
-            "id",
-            "The id the provider knows the group by.",
-            required=True,
-        ),
-        Field("min", whole(), "min", "Never fewer nodes; the provider's own minimum if not given."),
-        Field("max", whole(), "max", "Never more nodes; the provider's own maximum if not given."),
-        Field(
-            "priority",
-            whole(-(2**31)),
-            "priority",
-            "For the priority expander, if the cluster has no ConfigMap cluster-autoscaler-priority-expander: the "
-            "highest is chosen.",
-            default="0",
-        ),
-    )
-)
-
-WEBHOOK = Section(
-    fields=(
-        Field("secret", SECRET, "secret", "Secret that senders sign or authenticate with.", required=True),
-        Field(
-            "reasons",
-            listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}", "something like FailedScheduling")),
-            "reasons",
-            "Event reasons that request a pass, instead of the built-in list.",
-        ),
-        Field(
-            "debounce",
-            duration(0.0, 60.0),
-            "debounce",
-            "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
-            default="2s",
-        ),
-    )
-)
-
-NODE_GROUPS = entries(NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}")
-
-SPEC = Section(
-    fields=(
-        Field(
-            "mode",
-            choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"),
-            "mode",
-            "off: nothing happens. shadow: plan and explain, touch nothing. active: act.",
-            default="shadow",
-        ),
-        Field(
-            "scanInterval",
-            duration(5.0, 3600.0),
-            "scan_interval",
-            "Interval between passes, from 5s to 1h; below one minute by delayed messages.",
-            default="1m",
-        ),
-        Field(
-            "kubernetes",
-            nested(KUBERNETES),
-            "kubernetes",
-            "How to reach the cluster.",
-            required=True,
-            example="kubernetes: {kubeconfigSecret: NAME}",
-        ),
-        Field(
-            "providers",
-            ValueType("mapping", read_providers, form=providers_form),
-            "providers",
-            "Providers of its node groups, each with its settings.",
-            required=True,
-            example="providers: {clusterapi: {}}",
-        ),
-        Field(
-            "nodeGroups",
-            NODE_GROUPS,
-            "node_groups",
-            "Bounds and priorities for groups, where the provider's own are not wanted.",
-        ),
-        Field(
-            "options",
-            ValueType("options", read_options, form=options_form),
-            "options",
-            "Upstream's flags, in lowerCamelCase.",
-        ),
-        Field(
-            "prices", nested(PRICES), "prices", "What machines cost per hour, for the expanders price and least-cost."
-        ),
-        Field(
-            "maxDisruption",
-            nested(MAX_DISRUPTION),
-            "max_disruption",
-            "The circuit breaker: limits of removals; none if not given.",
-        ),
-        Field("maintenanceWindows", WINDOWS, "maintenance_windows", "When nodes may be removed; always if not given."),
-        Field("scaleUp", nested(SCALE_UP), "scale_up", "What may make groups grow."),
-        Field("rules", RULES, "rules", "Cron and metric rules that add nodes."),
-        Field(
-            "schedules", SCHEDULES, "schedules", "Windows of a clock in which bounds, headroom or the mode are others."
-        ),
-        Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
-        Field(
-            "webhook",
-            nested(WEBHOOK),
-            "webhook",
-            "Authentication of events that request a pass; none are accepted if not given.",
-        ),
-        Field(
-            "notifications",
-            nested(NOTIFICATIONS),
-            "notifications",
-            "Where messages about conditions of the cluster go; none are sent if not given.",
-        ),
-        Field(
-            "recordDecisions",
-            BOOLEAN,
-            "record_decisions",
-            "Whether what each decision with changes was made from is recorded, for outscaler replay.",
-            default="false",
-        ),
-        Field(
-            "reading",
-            choice(tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"),
-            "reading",
-            "What a pass reads. changes: what has changed since an earlier pass of the same process, everything where "
-            "there was none. full: everything. verify: changes, compared with full lists of the same versions; a "
-            "difference is an error in the log.",
-            default="changes",
-        ),
-        Field(
-            "metrics",
-            choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),
-            "metrics",
-            "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
-            "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
-            default="summary",
-        ),
+KUBERNETES = section(
+    Field("kubeconfigSecret", SECRET, "Secret that holds a kubeconfig with a token or a client certificate."),
+    Field("kubeconfigFile", FILE, "Kubeconfig file; for commands on a workstation only."),
+    Field(
+        "eksCluster",
+        text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
+        "EKS cluster, reached with the function's own AWS identity.",
+    ),
+    Field(
+        "inClusterKubeconfigSecret",
+        SECRET,
+        "What upstream calls in-cluster, which does not exist for a Lambda function: kubeconfig of this "
+        "cluster if none of the above is given, otherwise of clusterapi's management cluster (see its "
+        "cloudConfigAuthoritative).",
+    ),
+    Field("context", PLAIN_NAME, "Context of the kubeconfig; its current one if not given."),
+    Field(
+        "region",
+        text("an AWS region", r"[a-z]{2}(-[a-z]+)+-[0-9]", "something like eu-central-2"),
+        "AWS region of the EKS cluster; the function's own if not given.",
+    ),
+    Field(
+        "watcherSecret",
+        SECRET,
+        "Secret with which outscaler-watcher seals what it reads in the cluster; passes then use what it posts. "
+        "Its name continues the use kubeconfig, such as PREFIX/NAME/kubeconfig-watcher.",
+    ),
+    Field(
+        "allowInsecureTls",
+        BOOLEAN,
+        "Obey insecure-skip-tls-verify in the kubeconfig; refused otherwise.",
+        default="false",
     ),
 )
 
-ROOT = Section(
-    fields=(
-        Field(
-            "apiVersion",
-            choice((API_VERSION,)),
-            "api_version",
-            f"Always {API_VERSION}.",
-            required=True,
-            example=f"apiVersion: {API_VERSION}",
-        ),
-        Field("kind", choice((KIND,)), "kind", f"Always {KIND}.", required=True, example=f"kind: {KIND}"),
-        Field(
-            "metadata",
-            nested(METADATA),
-            "metadata",
-            "The cluster's name.",
-            required=True,
-            example="metadata: {name: NAME}",
-        ),
-        Field(
-            "spec",
-            nested(SPEC),
-            "spec",
-            "Everything else.",
-            required=True,
-            example="spec with kubernetes and providers",
-        ),
+NODE_GROUP = section(
+    Field(
+        "provider",
+        scalar("provider", provider_name, "a provider's name", form=lambda: {"enum": list(PROVIDERS)}),
+        "Which of spec.providers owns the group.",
+        required=True,
     ),
+    Field(
+        "id",
+        text("a node group's id", r"[^\s\x00-\x1f\x7f]{1,512}"),
+        "The id the provider knows the group by.",
+        required=True,
+    ),
+    Field("min", whole(), "Never fewer nodes; the provider's own minimum if not given."),
+    Field("max", whole(), "Never more nodes; the provider's own maximum if not given."),
+    Field(
+        "priority",
+        whole(-(2**31)),
+        "For the priority expander, if the cluster has no ConfigMap cluster-autoscaler-priority-expander: the "
+        "highest is chosen.",
+        default="0",
+    ),
+)
+
+WEBHOOK = section(
+    Field("secret", SECRET, "Secret that senders sign or authenticate with.", required=True),
+    Field(
+        "reasons",
+        listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}", "something like FailedScheduling")),
+        "Event reasons that request a pass, instead of the built-in list.",
+    ),
+    Field(
+        "debounce",
+        duration(0.0, 60.0),
+        "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
+        default="2s",
+    ),
+)
+
+NODE_GROUPS = listed_sections(NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}")
+
+SPEC = section(
+    Field(
+        "mode",
+        choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"),
+        "off: nothing happens. shadow: plan and explain, touch nothing. active: act.",
+        default="shadow",
+    ),
+    Field(
+        "scanInterval",
+        duration(5.0, 3600.0),
+        "Interval between passes, from 5s to 1h; below one minute by delayed messages.",
+        default="1m",
+    ),
+    Field(
+        "kubernetes",
+        nested(KUBERNETES),
+        "How to reach the cluster.",
+        required=True,
+        example="kubernetes: {kubeconfigSecret: NAME}",
+    ),
+    Field(
+        "providers",
+        ValueType("mapping", read_providers, form=providers_form),
+        "Providers of its node groups, each with its settings.",
+        required=True,
+        example="providers: {clusterapi: {}}",
+    ),
+    Field("nodeGroups", NODE_GROUPS, "Bounds and priorities for groups, where the provider's own are not wanted."),
+    Field("options", ValueType("options", read_options, form=options_form), "Upstream's flags, in lowerCamelCase."),
+    Field("prices", nested(PRICES), "What machines cost per hour, for the expanders price and least-cost."),
+    Field("maxDisruption", nested(MAX_DISRUPTION), "The circuit breaker: limits of removals; none if not given."),
+    Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),
+    Field("scaleUp", nested(SCALE_UP), "What may make groups grow."),
+    Field("rules", RULES, "Cron and metric rules that add nodes."),
+    Field("schedules", SCHEDULES, "Windows of a clock in which bounds, headroom or the mode are others."),
+    Field("headroom", HEADROOMS, "Spare capacity that is kept free."),
+    Field("webhook", nested(WEBHOOK), "Authentication of events that request a pass; none are accepted if not given."),
+    Field(
+        "notifications",
+        nested(NOTIFICATIONS),
+        "Where messages about conditions of the cluster go; none are sent if not given.",
+    ),
+    Field(
+        "recordDecisions",
+        BOOLEAN,
+        "Whether what each decision with changes was made from is recorded, for outscaler replay.",
+        default="false",
+    ),
+    Field(
+        "reading",
+        choice(tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"),
+        "What a pass reads. changes: what has changed since an earlier pass of the same process, everything where "
+        "there was none. full: everything. verify: changes, compared with full lists of the same versions; a "
+        "difference is an error in the log.",
+        default="changes",
+    ),
+    Field(
+        "metrics",
+        choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),
+        "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
+        "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
+        default="summary",
+    ),
+)
+
+ROOT = section(
+    Field(
+        "apiVersion",
+        choice((API_VERSION,)),
+        f"Always {API_VERSION}.",
+        required=True,
+        example=f"apiVersion: {API_VERSION}",
+    ),
+    Field("kind", choice((KIND,)), f"Always {KIND}.", required=True, example=f"kind: {KIND}"),
+    Field("metadata", nested(METADATA), "The cluster's name.", required=True, example="metadata: {name: NAME}"),
+    Field("spec", nested(SPEC), "Everything else.", required=True, example="spec with kubernetes and providers"),
     refused={field.key: ("belongs under spec", f"indent it, as spec.{field.key}") for field in SPEC.fields},
 )
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of a document, for editors that complete and check YAML while an author types.
+
+    It may accept a document that `outscaler validate` refuses, because rules across keys are not in it; it refuses no
+    document that validate accepts.
+    """
+    draft = "http://json-schema.org/draft-07/schema#"
+    return {"$schema": draft, "title": "Outscaler policy", **section_form(ROOT)}

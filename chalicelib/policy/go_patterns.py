@@ -29,7 +29,7 @@ class Pattern:
         """Raises BadInput without a place for a pattern that Go refuses, or that is too large."""
         if len(text) > MOST_CHARACTERS:
             raise BadInput("", f"a pattern of {len(text)} characters is too long", f"at most {MOST_CHARACTERS}")
-        if "C" in (found[1] for found in _ESCAPES.finditer(text)):
+        if "C" in (escape[1] for escape in _ESCAPES.finditer(text)):
             raise BadInput("", r"invalid escape sequence: \C")  # RE2 has it, Go does not
         engine = importlib.import_module("re2")
         options = engine.Options()

@@ -7,7 +7,7 @@ them in several ways.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,16 +16,21 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.object_fields import Fields, Told, shown
 
 KIND, GROUP, VERSION = "HorizontalNodeAutoscaler", "autoscaling.cce.io", "v1alpha1"
 PLURAL, NAMESPACE = "horizontalnodeautoscalers", "kube-system"
-MOST_RULES, MOST_TARGETS, MOST_NODES, LONGEST_NAME = 10, 100, 100_000, 253
-AUTOMATIC = "-1"
-_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+MOST_RULES, MOST_TARGETS, MOST_SENTENCES = 10, 100, 20
+_MOST_NODES, _LONGEST_NAME, _LONGEST_TEXT = 100_000, 253, 60
+_AUTOMATIC = "-1"
 _RULE = ("ruleName", "type", "disable", "cronTrigger", "metricTrigger", "action")
 _TRIGGERS = {"cron": "cronTrigger", "metric": "metricTrigger"}
-_VENDOR = "huaweicloud"
+
+
+def obeyed(policy: Policy) -> bool:
+    """Return whether such objects are in force in a cluster (scaleUp.horizontalNodeAutoscalers; if not set, where the
+    vendor's groups are scaled)."""
+    setting = policy.scale_up.horizontal_node_autoscalers
+    return "huaweicloud" in policy.providers if setting is None else setting
 
 
 def read_object(raw: Mapping[str, Any]) -> RuleObject:
@@ -35,238 +40,349 @@ def read_object(raw: Mapping[str, Any]) -> RuleObject:
     namespace/name, the object's targets as groups, and time zone UTC (the caller replaces it by the policy's). A
     disabled object stays disabled even if it has mistakes: refusing it would leave its last version in force.
     """
-    told = Told()
-    top = Fields.of(raw, "", _TOP, told)
+    report = ObjectReport()
+    top = ObjectFields.of(raw, "", ("apiVersion", "kind", "metadata", "spec", "status"), report)
     if top is None:
-        return RuleObject("", "", problems=told.problems)
-    meta = Fields.of(top.get("metadata") or {}, "metadata", None, told) or Fields({}, "metadata", told)
-    name, namespace = (_text(meta.get(key)) for key in ("name", "namespace"))
+        return RuleObject("", "", problems=report.problems)
+    metadata = ObjectFields.of(top.get("metadata") or {}, "metadata", None, report)
+    name, namespace, uid, created = (
+        _text(metadata.get(key)) if metadata is not None else ""
+        for key in ("name", "namespace", "uid", "creationTimestamp")
+    )
     namespace = namespace or NAMESPACE
-    _identity(top, name, namespace, told)
-    known = not told.problems
-    spec = Fields.of(top.get("spec") or {}, "spec", ("disable", "targetNodepoolIds", "rules"), told)
-    disabled = False
-    rules: tuple[Rule, ...] = ()
-    if spec is not None:
-        disabled = spec.flag("disable")
-        rules = _rules(spec, f"{namespace}/{name}", _targets(spec, told), told)
-    off = disabled and known
+    _check_identity(top, name, namespace)
+    identified = not report.problems
+    spec = ObjectFields.of(top.get("spec") or {}, "spec", ("disable", "targetNodepoolIds", "rules"), report)
+    disabled = spec is not None and spec.flag("disable")
+    rules = _rules(spec, f"{namespace}/{name}", _targets(spec)) if spec is not None else ()
+    only_warned = disabled and identified
     return RuleObject(
         namespace,
         name,
-        uid=_text(meta.get("uid")),
-        created=_instant(meta.get("creationTimestamp")),
+        uid=uid,
+        created=_created(created),
         disabled=disabled,
-        rules=() if told.problems else rules,
-        problems=() if off else told.problems,
-        warnings=(*told.problems, *told.warnings) if off else told.warnings,
+        rules=() if report.problems else rules,
+        problems=() if only_warned else report.problems,
+        warnings=(*report.problems, *report.warnings) if only_warned else report.warnings,
     )
 
 
-def obeyed(policy: Policy) -> bool:
-    """Return whether such objects are in force in a cluster (scaleUp.horizontalNodeAutoscalers; if not set, where the
-    vendor's groups are scaled)."""
-    said = policy.scale_up.horizontal_node_autoscalers
-    return _VENDOR in policy.providers if said is None else said
+# -- one object's fields -------------------------------------------------------------------------------------------
+
+
+class ObjectReport:
+    """Problems and warnings about an object: one sentence each, with its place; the first MOST_SENTENCES of each."""
+
+    def __init__(self) -> None:
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return why the object is refused."""
+        return _capped(self._problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what is ignored."""
+        return _capped(self._warnings)
+
+    def problem(self, place: str, problem: str, remedy: str) -> None:
+        """Add a problem as `place: problem; remedy`."""
+        self._problems.append(f"{place}: {problem}; {remedy}" if place else f"{problem}; {remedy}")
+
+    def warn(self, place: str, text: str) -> None:
+        """Add a warning as `place: text`."""
+        self._warnings.append(f"{place}: {text}")
+
+
+def _capped(sentences: Sequence[str]) -> tuple[str, ...]:
+    more = len(sentences) - MOST_SENTENCES
+    return (*sentences[:MOST_SENTENCES], *([f"and {more} more"] if more > 0 else ()))
+
+
+class ObjectFields:
+    """One mapping with case-insensitive keys. A key that is null counts as absent, as in Kubernetes."""
+
+    def __init__(self, values: Mapping[str, Any], place: str, report: ObjectReport) -> None:
+        self._values, self.place, self.report = values, place, report
+
+    @classmethod
+    def of(cls, raw: Any, place: str, known: Sequence[str] | None, report: ObjectReport) -> ObjectFields | None:
+        """Return the fields of a mapping; None, with a problem, for any other value. known: permitted names, None to
+        permit all."""
+        if not isinstance(raw, Mapping):
+            report.problem(place, f"{_shown(raw)} is not a mapping", "write its fields by name")
+            return None
+        spellings = {name.casefold(): name for name in known or ()}
+        values: dict[str, Any] = {}
+        fields = cls(values, place, report)
+        for key, value in raw.items():
+            folded = (key if isinstance(key, str) else _shown(key)).casefold()
+            if known is not None and folded not in spellings:
+                fields.warn(_shown(key).strip('"'), "is no field of it, and passed over")
+            elif folded in values and value is not None and not (isinstance(value, str) and value == values[folded]):
+                fields.problem(spellings.get(folded, folded), "is there twice, in two spellings", "leave one")
+            elif value is not None:
+                values[folded] = value
+        return fields
+
+    def get(self, name: str) -> Any:
+        """Return its value; None where it is absent."""
+        return self._values.get(name.casefold())
+
+    def at(self, name: str) -> str:
+        """Return its place."""
+        return f"{self.place}.{name}" if self.place else name
+
+    def problem(self, name: str, problem: str, remedy: str) -> None:
+        """Report a problem with a field."""
+        self.report.problem(self.at(name), problem, remedy)
+
+    def warn(self, name: str, text: str) -> None:
+        """Report a warning about a field."""
+        self.report.warn(self.at(name), text)
+
+    def unknown(self, name: str, remedy: str) -> None:
+        """Report a field whose value is missing or not known."""
+        value = self.get(name)
+        self.problem(name, "is missing" if value is None else f"{_shown(value)} is not known", remedy)
+
+    def nested(self, name: str, known: Sequence[str]) -> ObjectFields | None:
+        """Return the fields of a mapping in it, as `of` does."""
+        return ObjectFields.of(self.get(name), self.at(name), known, self.report)
+
+    def items(self, name: str, remedy: str) -> Sequence[Any] | None:
+        """Return a list's items, none where it is absent; None, with a problem, for any other value."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, list | tuple):
+            self.problem(name, f"{_shown(value)} is not a list", remedy)
+            return None
+        return value or ()
+
+    def flag(self, name: str) -> bool:
+        """Return true or false; absent is false, any other value a problem."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool):
+            self.problem(name, f"{_shown(value)} is neither true nor false", "write true or false")
+        return value is True
+
+    def only(self, name: str, words: Sequence[str]) -> None:
+        """Check a field that has only one permitted value: absent counts as that value, and any other is a problem."""
+        value = self.get(name)
+        if value is None:
+            self.warn(name, f"is missing, and taken as {words[0]}")
+        elif not isinstance(value, str) or value.strip().casefold() not in {word.casefold() for word in words}:
+            self.problem(name, f"{_shown(value)} is not known", f"write {words[0]}")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as written, shortened; for lists and mappings only their kind."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, str):
+        text = "".join(letter if letter.isprintable() else "?" for letter in value[: _LONGEST_TEXT + 1])
+        return f'"{text}"' if len(text) <= _LONGEST_TEXT else f'"{text[:_LONGEST_TEXT]}…"'
+    try:
+        return str(value)[:_LONGEST_TEXT]
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        return "a very long number"
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _instant(value: Any) -> float:
+def _created(text: str) -> float:
     """Return 0.0 for an invalid time, because it only decides which object was created first."""
     try:
-        return parse_time(value) if isinstance(value, str) else 0.0
+        return parse_time(text) if text else 0.0
     except BadInput:
         return 0.0
 
 
-def _identity(top_fields: Fields, name: str, namespace: str, told: Told) -> None:
-    """Return its kind and location. Items of a list do not repeat apiVersion and kind."""
+# -- its parts -----------------------------------------------------------------------------------------------------
+
+
+def _check_identity(top_fields: ObjectFields, name: str, namespace: str) -> None:
+    """Check its kind and its place. Items of a list do not repeat apiVersion and kind."""
     api, kind = top_fields.get("apiVersion"), top_fields.get("kind")
     if api is not None and _text(api).casefold() != f"{GROUP}/{VERSION}":
-        told.problem("apiVersion", f"{shown(api)} is not known", f"write {GROUP}/{VERSION}")
+        top_fields.problem("apiVersion", f"{_shown(api)} is not known", f"write {GROUP}/{VERSION}")
     if kind is not None and _text(kind).casefold() != KIND.casefold():
-        told.problem("kind", f"{shown(kind)} is something else", f"write {KIND}")
+        top_fields.problem("kind", f"{_shown(kind)} is something else", f"write {KIND}")
     if not name or not name.isprintable():
-        told.problem("metadata.name", "is missing", "give the object a name")
+        top_fields.problem("metadata.name", "is missing", "give the object a name")
     if namespace != NAMESPACE:
-        told.problem("metadata.namespace", f"{shown(namespace)} is not looked at", f"put the object into {NAMESPACE}")
+        problem = f"{_shown(namespace)} is not looked at"
+        top_fields.problem("metadata.namespace", problem, f"put the object into {NAMESPACE}")
 
 
-def _targets(spec_fields: Fields, told: Told) -> tuple[str, ...]:
-    place, given = spec_fields.at("targetNodepoolIds"), spec_fields.get("targetNodepoolIds")
-    if given is not None and not isinstance(given, list | tuple):
-        told.problem(place, f"{shown(given)} is not a list", "write the uids of node pools as a list")
+def _targets(spec_fields: ObjectFields) -> tuple[str, ...]:
+    ids = spec_fields.items("targetNodepoolIds", "write the uids of node pools as a list")
+    if ids is None:
         return ()
-    if len(given or ()) > MOST_TARGETS:
-        told.problem(place, f"has {len(given or ())} node pools", f"write at most {MOST_TARGETS}, and another object")
+    if len(ids) > MOST_TARGETS:
+        remedy = f"write at most {MOST_TARGETS}, and another object"
+        spec_fields.problem("targetNodepoolIds", f"has {len(ids)} node pools", remedy)
         return ()
-    found: dict[str, None] = {}
-    for index, each in enumerate(given or ()):
-        if not isinstance(each, str) or not each.strip().isprintable() or not 0 < len(each.strip()) <= LONGEST_NAME:
-            told.problem(f"{place}[{index}]", f"{shown(each)} is not the uid of a node pool", "write it as text")
+    targets: dict[str, None] = {}
+    for index, uid in enumerate(ids):
+        if not isinstance(uid, str) or not uid.strip().isprintable() or not 0 < len(uid.strip()) <= _LONGEST_NAME:
+            problem = f"{_shown(uid)} is not the uid of a node pool"
+            spec_fields.problem(f"targetNodepoolIds[{index}]", problem, "write it as text")
         else:
-            found[each.strip()] = None
-    if not given:
-        told.warning(place, "is empty, so that the rules act on nothing")
-    return tuple(found)
+            targets[uid.strip()] = None
+    if not ids:
+        spec_fields.warn("targetNodepoolIds", "is empty, so that the rules act on nothing")
+    return tuple(targets)
 
 
-def _rules(spec_fields: Fields, source: str, targets: tuple[str, ...], told: Told) -> tuple[Rule, ...]:
-    place, given = spec_fields.at("rules"), spec_fields.get("rules")
-    if given is not None and not isinstance(given, list | tuple):
-        told.problem(place, f"{shown(given)} is not a list", "write the rules as a list")
+def _rules(spec_fields: ObjectFields, source: str, targets: tuple[str, ...]) -> tuple[Rule, ...]:
+    items = spec_fields.items("rules", "write the rules as a list")
+    if items is None:
         return ()
-    listed = tuple(given or ())
-    if not listed:
-        told.warning(place, "is empty, so that nothing is done")
-    if len(listed) > MOST_RULES:
-        told.problem(place, f"has {len(listed)} rules", f"write at most {MOST_RULES}")
-    found: list[Rule] = []
+    if not items:
+        spec_fields.warn("rules", "is empty, so that nothing is done")
+    if len(items) > MOST_RULES:
+        spec_fields.problem("rules", f"has {len(items)} rules", f"write at most {MOST_RULES}")
+    rules: list[Rule] = []
     names: set[str] = set()
     metrics: dict[Metric, str] = {}
-    for index, raw in enumerate(listed[:MOST_RULES]):
-        fields = Fields.of(raw, f"{place}[{index}]", _RULE, told)
+    for index, raw in enumerate(items[:MOST_RULES]):
+        fields = ObjectFields.of(raw, spec_fields.at(f"rules[{index}]"), _RULE, spec_fields.report)
         if fields is None:
             continue
-        name = _name(fields, names, told)
-        skipped = fields.flag("disable")
-        rule = _rule(fields, Rule(name, targets, source=source), told)
-        if skipped:
-            told.warning(fields.at("disable"), "is true, so that the rule is passed over")
+        name = _name(fields, names)
+        disabled = fields.flag("disable")
+        rule = _rule(fields, Rule(name, targets, source=source))
+        if disabled:
+            fields.warn("disable", "is true, so that the rule is passed over")
             continue
         if rule.metric is not None and metrics.setdefault(rule.metric, name) != name:
-            first = shown(metrics[rule.metric])
-            told.problem(fields.place, f"is a second rule for {rule.metric.value}, beside {first}", "leave one")
-        found.append(rule)
-    return tuple(found)
+            problem = f"is a second rule for {rule.metric.value}, beside {_shown(metrics[rule.metric])}"
+            fields.report.problem(fields.place, problem, "leave one")
+        rules.append(rule)
+    return tuple(rules)
 
 
-def _name(fields: Fields, taken: set[str], told: Told) -> str:
-    place, given = fields.at("ruleName"), fields.get("ruleName")
-    if not isinstance(given, str) or not given.strip():
-        told.problem(place, "is missing" if given in (None, "") else f"{shown(given)} is not a name", "name the rule")
+def _name(fields: ObjectFields, names: set[str]) -> str:
+    """Return the rule's name, and add it to the names; its place if it has no valid name."""
+    value = fields.get("ruleName")
+    if not isinstance(value, str) or not value.strip():
+        problem = "is missing" if value in (None, "") else f"{_shown(value)} is not a name"
+        fields.problem("ruleName", problem, "name the rule")
         return fields.place
-    name = given.strip()
-    if len(name) > LONGEST_NAME or not name.isprintable():
-        told.problem(place, f"{shown(name)} is too long or not plain text", f"write at most {LONGEST_NAME} characters")
-    if name in taken:
-        told.problem(place, f"{shown(name)} is there twice", "give every rule a name of its own")
+    name = value.strip()
+    if len(name) > _LONGEST_NAME or not name.isprintable():
+        problem = f"{_shown(name)} is too long or not plain text"
+        fields.problem("ruleName", problem, f"write at most {_LONGEST_NAME} characters")
+    if name in names:
+        fields.problem("ruleName", f"{_shown(name)} is there twice", "give every rule a name of its own")
         return fields.place
-    taken.add(name)
+    names.add(name)
     return name
 
 
-def _rule(fields: Fields, rule: Rule, told: Told) -> Rule:
-    """Return the rule's trigger and action; mistakes are reported, and the rule is then unusable."""
-    given = fields.get("type")
-    trigger = _TRIGGERS.get(_text(given).strip().casefold())
+def _rule(fields: ObjectFields, rule: Rule) -> Rule:
+    """Return the rule with its trigger and action; mistakes are reported, and the rule is then unusable."""
+    kind = fields.get("type")
+    trigger = _TRIGGERS.get(_text(kind).strip().casefold())
     if trigger is None:
-        told.problem(fields.at("type"), _said(given), "write Cron or Metric")
+        fields.unknown("type", "write Cron or Metric")
         return rule
     for other in _TRIGGERS.values():
         if other != trigger and fields.get(other) is not None:
-            told.problem(fields.at(other), f"belongs to another type than {given}", f"take it out, or write {trigger}")
-    found = fields.get(trigger)
-    if found is None:
-        told.problem(fields.at(trigger), "is missing", f"a rule of type {given} has one")
-        rule = _with(rule, metric=None)
-    elif trigger == "cronTrigger":
-        rule = _with(rule, cron=_cron(found, fields.at(trigger), told))
+            problem = f"belongs to another type than {kind}"
+            fields.problem(other, problem, f"take it out, or write {trigger}")
+    is_cron, cron, metric, above = trigger == "cronTrigger", "", None, 0
+    has_trigger = fields.get(trigger) is not None
+    if not has_trigger:
+        fields.problem(trigger, "is missing", f"a rule of type {kind} has one")
+    elif is_cron:
+        cron = _cron(fields)
     else:
-        metric, above = _measure(found, fields.at(trigger), told)
-        rule = _with(rule, metric=metric, above=above)
-    return _with(
-        rule,
-        add=_action(
-            fields,
-            told,
-            cron=trigger == "cronTrigger",
-            automatic=found is not None and trigger != "cronTrigger" and rule.above == 0,
-        ),
-    )
+        metric, above = _measure(fields)
+    add = _action(fields, cron=is_cron, automatic=has_trigger and not is_cron and above == 0)
+    return msgspec.structs.replace(rule, cron=cron, metric=metric, above=above, add=add)
 
 
-def _with(rule: Rule, **changes: Any) -> Rule:
-    return msgspec.structs.replace(rule, **changes)
-
-
-def _said(value: Any) -> str:
-    return "is missing" if value is None else f"{shown(value)} is not known"
-
-
-def _cron(raw: Any, place: str, told: Told) -> str:
-    fields = Fields.of(raw, place, ("schedule",), told)
+def _cron(rule_fields: ObjectFields) -> str:
+    fields = rule_fields.nested("cronTrigger", ("schedule",))
     if fields is None:
         return ""
-    given = fields.get("schedule")
-    if not isinstance(given, str) or not given.strip():
-        told.problem(fields.at("schedule"), _said(given), 'write five fields of cron, like "47 20 * * *"')
+    schedule = fields.get("schedule")
+    if not isinstance(schedule, str) or not schedule.strip():
+        fields.unknown("schedule", 'write five fields of cron, like "47 20 * * *"')
         return ""
     # Loads cron and time zones, which a cluster without such objects must not pay for.
     from chalicelib.schedules.maintenance_windows import check_cron
 
-    cron = " ".join(given.split())
+    cron = " ".join(schedule.split())
     try:
         check_cron(cron)
     except BadInput as error:
-        told.problem(fields.at("schedule"), error.problem, error.remedy)
+        fields.problem("schedule", error.problem, error.remedy)
     return cron
 
 
-def _measure(raw: Any, place: str, told: Told) -> tuple[Metric | None, int]:
+def _measure(rule_fields: ObjectFields) -> tuple[Metric | None, int]:
     """Return the metric, and the percent above which the rule fires; 0: automatic."""
-    fields = Fields.of(raw, place, ("metricName", "metricOperation", "metricValue", "unit"), told)
+    fields = rule_fields.nested("metricTrigger", ("metricName", "metricOperation", "metricValue", "unit"))
     if fields is None:
         return None, 1
-    name = fields.get("metricName")
-    metric = next((each for each in Metric if each.value == _text(name).strip().casefold()), None)
+    name = _text(fields.get("metricName")).strip().casefold()
+    metric = next((metric for metric in Metric if metric.value == name), None)
     if metric is None:
-        told.problem(fields.at("metricName"), _said(name), "write Cpu or Memory")
+        fields.unknown("metricName", "write Cpu or Memory")
     fields.only("metricOperation", (">",))
     fields.only("unit", ("Percent", "%"))
-    return metric, _threshold(fields.get("metricValue"), fields.at("metricValue"), told)
+    return metric, _threshold(fields)
 
 
-def _threshold(given: Any, place: str, told: Told) -> int:
-    right = f'write a whole number from "1" to "100", or "{AUTOMATIC}" for automatic'
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        told.problem(place, f"{shown(given)} is a number", f'write it as text, "{shown(given)}"')
+def _threshold(fields: ObjectFields) -> int:
+    value = fields.get("metricValue")
+    remedy = f'write a whole number from "1" to "100", or "{_AUTOMATIC}" for automatic'
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        fields.problem("metricValue", f"{_shown(value)} is a number", f'write it as text, "{_shown(value)}"')
         return 1
-    if not isinstance(given, str):
-        told.problem(place, _said(given), right)
+    if not isinstance(value, str):
+        fields.unknown("metricValue", remedy)
         return 1
-    text = given.strip()
-    if text == AUTOMATIC:
+    text = value.strip()
+    if text == _AUTOMATIC:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and str(int(text)) == text and 1 <= int(text) <= 100):
-        told.problem(place, f"{shown(given)} is not a percentage", right)
+        fields.problem("metricValue", f"{_shown(value)} is not a percentage", remedy)
         return 1
     return int(text)
 
 
-def _action(fields: Fields, told: Told, *, cron: bool, automatic: bool) -> int:
+def _action(rule_fields: ObjectFields, *, cron: bool, automatic: bool) -> int:
     """Return the number of nodes to add; 0: as many as needed. automatic: the threshold is automatic, and so is the
     action."""
-    found = fields.get("action")
-    if found is None:
-        told.problem(fields.at("action"), "is missing", "write action: {type: ScaleUp, unit: Node, value: 1}")
+    if rule_fields.get("action") is None:
+        rule_fields.problem("action", "is missing", "write action: {type: ScaleUp, unit: Node, value: 1}")
         return 1
-    action = Fields.of(found, fields.at("action"), ("type", "unit", "value"), told)
-    if action is None:
+    fields = rule_fields.nested("action", ("type", "unit", "value"))
+    if fields is None:
         return 1
-    action.only("type", ("ScaleUp",))
-    action.only("unit", ("Node",))
-    place, value = action.at("value"), action.get("value")
+    fields.only("type", ("ScaleUp",))
+    fields.only("unit", ("Node",))
+    value = fields.get("value")
     if not cron and (value is None or (not isinstance(value, bool) and value in (0, -1))):
         return 0
-    least = "write how many nodes to add, 1 or more" + ("" if cron else "; 0, -1 or nothing: as many as needed")
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_NODES:
-        told.problem(place, "is missing" if value is None else f"{shown(value)} is not such a number", least)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST_NODES:
+        problem = "is missing" if value is None else f"{_shown(value)} is not such a number"
+        automatic_values = "" if cron else "; 0, -1 or nothing: as many as needed"
+        fields.problem("value", problem, f"write how many nodes to add, 1 or more{automatic_values}")
         return 1
     if automatic:
-        told.warning(place, f"is passed over: with metricValue {AUTOMATIC} as many nodes as needed are added")
+        fields.warn("value", f"is passed over: with metricValue {_AUTOMATIC} as many nodes as needed are added")
         return 0
     return value

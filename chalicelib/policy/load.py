@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
+
 from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.notification import NoticeWebhook, Notifications, QuietHours
 from chalicelib.model.policy import (
     GroupPolicy,
     KubernetesAccess,
@@ -24,13 +27,26 @@ from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 from chalicelib.policy.admission import Admission, check_admission
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.document import ROOT
-from chalicelib.policy.notifications import read_notifications
-from chalicelib.policy.options import Read
-from chalicelib.policy.partial_policy import PartialPolicy
-from chalicelib.policy.provider_validation import Ask, asked, further
+from chalicelib.policy.options import OptionValues
+from chalicelib.policy.providers import Ask, PartialPolicy, not_reported, provider_mistakes
 from chalicelib.policy.schema import read_section
 from chalicelib.policy.validation import CHECKS
 from chalicelib.policy.yaml_document import read
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "kubernetes": KubernetesAccess,
+    "webhook": Webhook,
+    "max_disruption": MaxDisruption,
+    "scale_up": ScaleUp,
+    "prices": NodePrices,
+}
+_LISTS: dict[str, type[msgspec.Struct]] = {
+    "node_groups": GroupPolicy,
+    "maintenance_windows": Window,
+    "rules": Rule,
+    "schedules": Schedule,
+    "headroom": Headroom,
+}
 
 
 def load(
@@ -47,18 +63,25 @@ def load(
         root = read(text, place=place)
     except BadInput as error:
         raise InputErrors((error,)) from None
-    report = Diagnostics(place, root)
-    found = read_section(ROOT, root, (), report) or {}
-    draft, name = _draft(found.get("spec")), (found.get("metadata") or {}).get("name", "")
-    refused: tuple[BadInput, ...] = ()
-    if draft is not None:
+    diagnostics = Diagnostics(place, root)
+    values = read_section(ROOT, root, (), diagnostics) or {}
+    spec, name = values.get("spec"), (values.get("metadata") or {}).get("name", "")
+    mistakes: tuple[BadInput, ...] = ()
+    if spec is not None:
+        partial = PartialPolicy(
+            spec,
+            spec.get("kubernetes"),
+            spec.get("providers"),
+            spec.get("node_groups", ()),
+            spec.get("options", OptionValues()),
+        )
         for check in CHECKS:
-            check(draft, report)
-        refused = asked(draft, root, name, ask, report) if ask is not None else ()
+            check(partial, diagnostics)
+        mistakes = provider_mistakes(partial, root, name, ask, diagnostics) if ask is not None else ()
         if admission is not None:
-            check_admission(draft, name, admission, report)
-    report.check(further(refused, place, report))
-    return _policy(found), report.warnings()
+            check_admission(partial, name, admission, diagnostics)
+    diagnostics.check(not_reported(mistakes, place, diagnostics))
+    return _policy(name, values["spec"]), diagnostics.warnings()
 
 
 def digest(text: str) -> str:
@@ -66,30 +89,20 @@ def digest(text: str) -> str:
     return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _draft(spec: dict[str, Any] | None) -> PartialPolicy | None:
-    """Build the input of cross-field validation from the readable values."""
-    if spec is None:
-        return None
-    return PartialPolicy(
-        spec, spec.get("kubernetes"), spec.get("providers"), spec.get("node_groups", ()), spec.get("options", Read())
-    )
-
-
-def _policy(found: dict[str, Any]) -> Policy:
+def _policy(name: str, spec: dict[str, Any]) -> Policy:
     """Build the policy after all checks, so no required value can be missing."""
-    spec: dict[str, Any] = {name: value for name, value in found["spec"].items() if name in Policy.__struct_fields__}
-    made: dict[str, Any] = {
-        "kubernetes": KubernetesAccess(**spec.pop("kubernetes")),
-        "node_groups": tuple(GroupPolicy(**group) for group in spec.pop("node_groups", ())),
-        "options": Options(**spec.pop("options", Read()).in_force),
-        "webhook": Webhook(**spec.pop("webhook", {})),
-        "max_disruption": MaxDisruption(**spec.pop("max_disruption", {})),
-        "maintenance_windows": tuple(Window(**window) for window in spec.pop("maintenance_windows", ())),
-        "scale_up": ScaleUp(**spec.pop("scale_up", {})),
-        "rules": tuple(Rule(**rule) for rule in spec.pop("rules", ())),
-        "schedules": tuple(Schedule(**schedule) for schedule in spec.pop("schedules", ())),
-        "headroom": tuple(Headroom(**headroom) for headroom in spec.pop("headroom", ())),
-        "notifications": read_notifications(spec.pop("notifications", None)),
-        "prices": NodePrices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
-    }
-    return Policy(name=found["metadata"]["name"], **spec, **made)
+    values = {attribute: value for attribute, value in spec.items() if attribute in Policy.__struct_fields__}
+    for attribute, struct in _SECTIONS.items():
+        if attribute in values:
+            values[attribute] = struct(**values[attribute])
+    for attribute, struct in _LISTS.items():
+        if attribute in values:
+            values[attribute] = tuple(struct(**entry) for entry in values[attribute])
+    if "options" in values:
+        values["options"] = Options(**values["options"].in_force)
+    if "notifications" in values:
+        notices = dict(values["notifications"])
+        webhook = notices.pop("webhook", None)
+        notices["quiet_hours"] = tuple(QuietHours(**window) for window in notices.get("quiet_hours", ()))
+        values["notifications"] = Notifications(**notices, webhook=NoticeWebhook(**webhook) if webhook else None)
+    return Policy(name=name, **values)

@@ -14,20 +14,17 @@ import msgspec
 
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.policy import options_loop, options_scale_down, options_scale_up
-from chalicelib.policy.diagnostics import Diagnostics, Path, closest
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, OptionDefinition, Status
+from chalicelib.policy.diagnostics import Diagnostics, Node, Path, closest
+from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, PRICED_EXPANDERS, OptionDefinition, Status
 from chalicelib.policy.schema import entries_of, unknown_key
 from chalicelib.policy.value_types import UNSET, Form
-from chalicelib.policy.yaml_document import Node
 
-GROUPS = (*options_loop.GROUPS, *options_scale_up.GROUPS, *options_scale_down.GROUPS)
-ROWS: dict[str, OptionDefinition] = {row.name: row for group in GROUPS for row in group.rows}
+ROWS: dict[str, OptionDefinition] = {row.name: row for rows in GROUPS.values() for row in rows}
 FLAGS: dict[str, OptionDefinition] = {row.flag: row for row in ROWS.values()}
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Options)}
 
 
-class Read(msgspec.Struct, frozen=True):
+class OptionValues(msgspec.Struct, frozen=True):
     """Content of spec.options. in_force: attribute of model.Options -> value; others: name -> value, checked only."""
 
     in_force: dict[str, Any] = {}
@@ -36,7 +33,7 @@ class Read(msgspec.Struct, frozen=True):
 
 def attribute(option: OptionDefinition) -> str:
     """Return the field of model.Options that an option is read into; empty for options not in force."""
-    return option.lands or _ATTRIBUTES.get(option.name, "")
+    return option.alias_of or _ATTRIBUTES.get(option.name, "")
 
 
 def default_text(option: OptionDefinition) -> str:
@@ -51,42 +48,33 @@ def default_text(option: OptionDefinition) -> str:
 
 def options_form() -> Form:
     """Return the JSON schema of spec.options, without the options that have another place in the document."""
-    rows = [row for row in ROWS.values() if row.status is not Status.ELSEWHERE]
-    return {
-        "type": ["object", "null"],
-        "properties": {row.name: {**row.kind.form(), "description": _described(row)} for row in rows},
-        "additionalProperties": False,
-    }
+    forms: dict[str, Form] = {}
+    for row in ROWS.values():
+        if row.status is not Status.ELSEWHERE:
+            default = f" Default: {default_text(row)}." if default_text(row) else ""
+            status = "" if row.status is Status.IN_FORCE else f" ({row.status})"
+            forms[row.name] = {**row.kind.form(), "description": f"{row.meaning}{status}{default}"}
+    return {"type": ["object", "null"], "properties": forms, "additionalProperties": False}
 
 
-def _described(option: OptionDefinition) -> str:
-    default = default_text(option)
-    status = "" if option.status is Status.IN_FORCE else f" ({option.status})"
-    return f"{option.meaning}{status}{f' Default: {default}.' if default else ''}"
-
-
-def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> Read:
+def read_options(node: Node | None, path: Path, diagnostics: Diagnostics) -> OptionValues:
     """Read the mapping; problems and warnings go to the report."""
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
-    for key, value in (entries_of(node, path, diagnostics) or {}).items():
+    for key, value_node in (entries_of(node, path, diagnostics) or {}).items():
         row = find_row(key, path, diagnostics)
-        if row is None:
-            continue
-        below = (*path, row.name)
-        got = row.kind.read(value, below, diagnostics)
-        if got is UNSET:
+        value = row.kind.read(value_node, (*path, row.name), diagnostics) if row is not None else UNSET
+        if row is None or value is UNSET:
             continue
         if row.status is Status.IN_FORCE:
-            in_force[attribute(row)] = got
+            in_force[attribute(row)] = value
         else:
-            others[row.name] = got
-            tell(row, got, below, diagnostics)
-    for name, got in others.items():
+            others[row.name] = value
+            warn_if_without_effect(row, value, (*path, row.name), diagnostics)
+    for name, value in others.items():
         if ROWS[name].status is Status.ALIAS:
-            lands = attribute(ROWS[name])
-            in_force[lands] = (*in_force.get(lands, ()), *got)
-    return Read(in_force, others)
+            in_force[attribute(ROWS[name])] = (*in_force.get(attribute(ROWS[name]), ()), *value)
+    return OptionValues(in_force, others)
 
 
 def find_row(key: str, path: Path, diagnostics: Diagnostics) -> OptionDefinition | None:
@@ -119,21 +107,21 @@ _WARNINGS = {
 }
 
 
-def tell(option: OptionDefinition, value: Any, path: Path, diagnostics: Diagnostics) -> None:
+def warn_if_without_effect(option: OptionDefinition, value: Any, path: Path, diagnostics: Diagnostics) -> None:
     """Warn of an option that is not simply in force; a behaviour that is always on is reported only to documents that
     disable it."""
     if option.status is not Status.ALWAYS or value is False:
         diagnostics.warn(path, f"{_WARNINGS[option.status]}{': ' if option.note else ''}{option.note}")
 
 
-def check_options(found: Read, path: Path, diagnostics: Diagnostics) -> None:
+def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
     """Validate combinations of options (docs/reference/options.md "Related options")."""
     for check in _CHECKS:
-        check(found, path, diagnostics)
+        check(option_values, path, diagnostics)
 
 
-def _expander_chain(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    chain: tuple[str, ...] | None = found.in_force.get("expander")
+def _expander_chain(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    chain: tuple[str, ...] | None = option_values.in_force.get("expander")
     if chain is None:
         return
     path = (*path, "expander")
@@ -149,9 +137,9 @@ def _expander_chain(found: Read, path: Path, diagnostics: Diagnostics) -> None:
         diagnostics.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
 
 
-def _scheduler_names(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    allowed = found.in_force.get("allowed_scheduler_names", ())
-    for name in found.in_force.get("bypassed_scheduler_names", ()):
+def _scheduler_names(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    allowed = option_values.in_force.get("allowed_scheduler_names", ())
+    for name in option_values.in_force.get("bypassed_scheduler_names", ()):
         if allowed and name not in allowed:
             diagnostics.problem(
                 (*path, "bypassedSchedulerNames"),
@@ -160,10 +148,10 @@ def _scheduler_names(found: Read, path: Path, diagnostics: Diagnostics) -> None:
             )
 
 
-def _backoff_bounds(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    merged = Options(**found.in_force)
+def _backoff_bounds(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    merged = Options(**option_values.in_force)
     if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
-        name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
+        name = "initial" if "initial_node_group_backoff_duration" in option_values.in_force else "max"
         # Upstream accepts this, and an existing command line may contain it.
         first = format_duration(merged.initial_node_group_backoff_duration)
         longest = format_duration(merged.max_node_group_backoff_duration)
@@ -173,8 +161,8 @@ def _backoff_bounds(found: Read, path: Path, diagnostics: Diagnostics) -> None:
         )
 
 
-def _balancing_labels(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
+def _balancing_labels(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    if option_values.in_force.get("balancing_label") and option_values.in_force.get("balancing_ignore_label"):
         # Upstream's help forbids it but its code accepts it, so an existing command line may contain it.
         diagnostics.warn(
             (*path, "balancingIgnoreLabel"),
@@ -182,16 +170,16 @@ def _balancing_labels(found: Read, path: Path, diagnostics: Diagnostics) -> None
         )
 
 
-def _gpu_types(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    types = [name for name, _, _ in found.in_force.get("gpu_total", ())]
+def _gpu_types(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    types = [name for name, _, _ in option_values.in_force.get("gpu_total", ())]
     for name in dict.fromkeys(types):
         if types.count(name) > 1:
             diagnostics.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
 
 
-def _drain_priority(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
-    if found.in_force.get("drain_priority_config") and changed:
+def _drain_priority(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    changed = option_values.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
+    if option_values.in_force.get("drain_priority_config") and changed:
         diagnostics.problem(
             (*path, "drainPriorityConfig"),
             "cannot be combined with a changed maxGracefulTerminationSec",
@@ -199,8 +187,8 @@ def _drain_priority(found: Read, path: Path, diagnostics: Diagnostics) -> None:
         )
 
 
-def _dynamic_resources(found: Read, path: Path, diagnostics: Diagnostics) -> None:
-    if found.others.get("enableDynamicResourceAllocation") is False:
+def _dynamic_resources(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
+    if option_values.others.get("enableDynamicResourceAllocation") is False:
         diagnostics.problem(
             (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
         )

@@ -14,8 +14,7 @@ from collections.abc import Mapping as Map
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.policy import yaml_document
-from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+from chalicelib.policy.diagnostics import Mapping, Node, Scalar, Sequence, quote
 
 CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
 MOST_RULES, MOST_INSTRUCTIONS = 1000, 250_000
@@ -52,15 +51,15 @@ def parse(text: str) -> Rules:
     rules: dict[int, tuple[str, ...]] = {}
     instructions = 0
     for key, value in root.entries:
-        found: list[str] = []
+        patterns: list[str] = []
         for item in _items(value):
             text, size = _pattern(item)
-            found.append(text)
+            patterns.append(text)
             instructions += size
             if instructions > MOST_INSTRUCTIONS:
                 raise BadInput(KEY, "its patterns repeat too much taken together")
-        rules[_priority(key)] = tuple(found)
-        if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
+        rules[_priority(key)] = tuple(patterns)
+        if sum(map(len, rules.values())) > MOST_RULES:
             raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
     return tuple(sorted(rules.items(), reverse=True))
 

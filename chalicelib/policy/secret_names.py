@@ -1,5 +1,5 @@
 """Decides which secrets a cluster may use: those whose names begin with the deployment's prefix, the cluster, and the
-use.
+use. Selects the credentials that a pass reads with.
 
 The functions may read every secret of the deployment, and a policy names the ones to read. A secret therefore belongs
 to a cluster by its name alone: `<prefix><cluster>/<use>`, where the use says which key of the policy may name it. A
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -142,3 +143,35 @@ def named_in(
         yield ("webhook", "secret"), name, WEBHOOK
     if notice_secret:
         yield ("notifications", "webhook", "secret"), notice_secret, NOTIFICATIONS
+
+
+# -- the credentials of passes ------------------------------------------------------------------------------------
+
+# Provider -> the key that receives the secret, and the keys of the other credentials.
+_CREDENTIALS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "alicloud": (
+            "credentialsSecret",
+            ("roleArn", "oidcProviderArn", "oidcTokenSecret", "oidcTokenFile", "metadataEndpoint", "ramRole"),
+        ),
+        "cherryservers": ("credentialsSecret", ()),
+        "clusterapi": ("kubeconfigSecret", ()),
+        "exoscale": ("credentialsSecret", ()),
+        "huaweicloud": ("credentialsSecret", ("agencyName", "agencyDomain", "agencyDuration")),
+    }
+)
+
+
+def observing(policy: Policy) -> Policy:
+    """Return the policy with each provider's read credentials (observeSecret, if given) in place of those for changes.
+
+    The planning function reads every cluster and changes nothing, so it should hold no key that permits changes. The
+    executors use the provider's other credentials and ignore observeSecret.
+    """
+    providers = dict(policy.providers)
+    for name, settings in policy.providers.items():
+        if settings.get("observeSecret") and name in _CREDENTIALS:
+            credentials_key, others = _CREDENTIALS[name]
+            shared = {key: text for key, text in settings.items() if key not in (*others, "observeSecret")}
+            providers[name] = shared | {credentials_key: settings["observeSecret"]}
+    return msgspec.structs.replace(policy, providers=providers)

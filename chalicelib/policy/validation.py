@@ -1,4 +1,4 @@
-"""Cross-field validation of the document, once each value is valid on its own.
+"""Cross-field validation of a document, once each value is valid on its own.
 
 One function per rule, in one ordered table. A rule only uses values that could be read, so a mistake that is already
 reported does not cause a second one.
@@ -7,137 +7,129 @@ reported does not cause a second one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.model.policy import Window
-from chalicelib.policy.diagnostics import Diagnostics
+from chalicelib.model.policy import Options, Window
+from chalicelib.model.scaling_rules import ScaleUp
+from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.options import check_options, check_prices
-from chalicelib.policy.partial_policy import SPEC, PartialPolicy, names_once
-from chalicelib.policy.providers import PROVIDERS, without_prices
-from chalicelib.policy.validate_rules import RULE_CHECKS
-from chalicelib.policy.validate_schedules import SCHEDULE_CHECKS
+from chalicelib.policy.providers import PROVIDERS, SPEC, PartialPolicy, without_prices
+from chalicelib.policy.sections import SCHEDULED
 
-ACCESS_WAYS = {
+if TYPE_CHECKING:
+    from chalicelib.schedules.overlap import Span
+
+_ACCESS = {
     "kubeconfig_secret": "kubeconfigSecret",
     "kubeconfig_file": "kubeconfigFile",
     "eks_cluster": "eksCluster",
 }
+_MOST_RULES_PER_GROUP = 10
+_CLUSTER = "the cluster"
+
+# -- names and bounds ----------------------------------------------------------------------------------------------
 
 
-def _one_way_in(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    if draft_policy.kubernetes is None:
+def _names_once(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Group ids must be unique over all providers, because memory, operations and rules identify a group by its id
+    alone."""
+    for attribute, key, field, remedy in (
+        ("node_groups", "nodeGroups", "id", "name each group once"),
+        ("maintenance_windows", "maintenanceWindows", "name", "name each window once"),
+        ("rules", "rules", "name", "name each rule once"),
+        ("schedules", "schedules", "name", "name each schedule once"),
+        ("headroom", "headroom", "name", "name each entry once"),
+    ):
+        first: dict[str, int] = {}
+        for index, entry in enumerate(partial.spec.get(attribute, ())):
+            name = entry.get(field, "")
+            earlier = first.setdefault(name, index) if name else index
+            if earlier != index:
+                diagnostics.problem((*SPEC, key, index, field), f"{name} is already {key}[{earlier}]", remedy)
+
+
+def _group_entries(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    for index, group in enumerate(partial.groups):
+        path: Path = (*SPEC, "nodeGroups", index)
+        if "min" in group and "max" in group and group["min"] > group["max"]:
+            diagnostics.problem(
+                (*path, "max"),
+                f"{group['max']} is below min {group['min']}",
+                f"write {group['min']} or more, or lower min",
+            )
+        name = group.get("provider", "")
+        if name and partial.providers is not None and name not in partial.providers:
+            diagnostics.problem(
+                (*path, "provider"),
+                f"{name} is not among spec.providers",
+                f"add {name} there, or write one of: {', '.join(partial.providers) or 'none yet'}",
+            )
+        vendor = PROVIDERS.get(name)
+        pattern = vendor.group_id if vendor is not None else ""
+        if vendor is not None and pattern and "id" in group and not re.fullmatch(pattern, group["id"]):
+            example = f"its ids look like {vendor.group_example}"
+            diagnostics.warn((*path, "id"), f"no group of {name} is named like this; {example}")
+
+
+def _windows_open(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Warn if removals are never allowed, which is seldom intended."""
+    path = (*SPEC, "maintenanceWindows")
+    windows = partial.spec.get("maintenance_windows", ())
+    if not windows or diagnostics.has_problem_under(path):
+        return
+    from chalicelib.schedules.maintenance_windows import never_allowed  # as in policy/sections.py
+
+    if never_allowed(tuple(Window(**window) for window in windows)):
+        diagnostics.warn(
+            path, "no removal is ever allowed: the windows that forbid removals cover those that allow them"
+        )
+
+
+# -- access --------------------------------------------------------------------------------------------------------
+
+
+def _one_way_in(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    if partial.kubernetes is None:
         return
     path = (*SPEC, "kubernetes")
-    ways = [key for attribute, key in ACCESS_WAYS.items() if attribute in draft_policy.kubernetes]
-    known = ", ".join(ACCESS_WAYS.values())
+    ways = [key for attribute, key in _ACCESS.items() if attribute in partial.kubernetes]
+    all_ways = ", ".join(_ACCESS.values())
     if len(ways) > 1:
         diagnostics.problem(
-            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {known}"
+            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {all_ways}"
         )
-    elif (
-        not ways
-        and "in_cluster_kubeconfig_secret" not in draft_policy.kubernetes
-        and not diagnostics.has_problem_under(path)
-    ):
-        diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {known}")
+    elif not (ways or "in_cluster_kubeconfig_secret" in partial.kubernetes or diagnostics.has_problem_under(path)):
+        diagnostics.problem(path, "does not say how to reach the cluster", f"add one of {all_ways}")
 
 
-_OF_EVERY_KUBECONFIG = frozenset({"allow_insecure_tls"})
-
-
-def _another_kubeconfig(draft_policy: PartialPolicy) -> bool:
-    """Return whether the document names a kubeconfig other than that of the cluster itself."""
-    settings = (draft_policy.providers or {}).get("clusterapi", {})
-    return "in_cluster_kubeconfig_secret" in (draft_policy.kubernetes or {}) or _names_management(settings)
+def _access_details(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    access, management = partial.kubernetes or {}, (partial.providers or {}).get("clusterapi", {})
+    path = (*SPEC, "kubernetes")
+    if "eks_cluster" in access:
+        # allowInsecureTls holds for every kubeconfig of the document, not only for that of the cluster itself.
+        another = "in_cluster_kubeconfig_secret" in access or _names_management(management)
+        for attribute, key, without_use in (
+            ("context", "context", True),
+            ("allow_insecure_tls", "allowInsecureTls", not another),
+        ):
+            if access.get(attribute) and without_use:
+                diagnostics.problem(
+                    (*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out"
+                )
+    elif "region" in access and not diagnostics.has_problem_under(path):
+        diagnostics.problem(
+            (*path, "region"), "belongs to eksCluster", "take region out, or name the cluster with eksCluster"
+        )
 
 
 def _names_management(settings: dict[str, str]) -> bool:
     return "kubeconfigSecret" in settings or "kubeconfigFile" in settings
 
 
-def _access_details(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    given = draft_policy.kubernetes or {}
-    path = (*SPEC, "kubernetes")
-    if "eks_cluster" in given:
-        for attribute, key in (("context", "context"), ("allow_insecure_tls", "allowInsecureTls")):
-            if given.get(attribute) and not (attribute in _OF_EVERY_KUBECONFIG and _another_kubeconfig(draft_policy)):
-                diagnostics.problem(
-                    (*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out"
-                )
-    elif "region" in given and not diagnostics.has_problem_under(path):
-        diagnostics.problem(
-            (*path, "region"), "belongs to eksCluster", "take region out, or name the cluster with eksCluster"
-        )
-
-
-def _bounds(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    for index, group in enumerate(draft_policy.groups):
-        if "min" in group and "max" in group and group["min"] > group["max"]:
-            diagnostics.problem(
-                (*SPEC, "nodeGroups", index, "max"),
-                f"{group['max']} is below min {group['min']}",
-                f"write {group['min']} or more, or lower min",
-            )
-
-
-def _ids_once(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Group ids must be unique over all providers, because memory, operations and rules identify a group by its id
-    alone."""
-    first: dict[str, int] = {}
-    for index, group in enumerate(draft_policy.groups):
-        known = first.setdefault(group["id"], index) if "id" in group else index
-        if known != index:
-            diagnostics.problem(
-                (*SPEC, "nodeGroups", index, "id"),
-                f"{group['id']} is already nodeGroups[{known}]",
-                "name each group once",
-            )
-
-
-def _windows_once(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    names_once(draft_policy, "maintenance_windows", "maintenanceWindows", "window", diagnostics)
-
-
-def _windows_open(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    """Warn if removals are never allowed, which is seldom intended."""
-    path = (*SPEC, "maintenanceWindows")
-    given = draft_policy.spec.get("maintenance_windows", ())
-    if not given or diagnostics.has_problem_under(path):
-        return
-    from chalicelib.schedules.maintenance_windows import never_allowed  # as in policy/cron_values.py
-
-    if never_allowed(tuple(Window(**window) for window in given)):
-        diagnostics.warn(
-            path, "no removal is ever allowed: the windows that forbid removals cover those that allow them"
-        )
-
-
-def _groups_have_providers(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    if draft_policy.providers is None:
-        return
-    for index, group in enumerate(draft_policy.groups):
-        name = group.get("provider")
-        if name is not None and name not in draft_policy.providers:
-            diagnostics.problem(
-                (*SPEC, "nodeGroups", index, "provider"),
-                f"{name} is not among spec.providers",
-                f"add {name} there, or write one of: {', '.join(draft_policy.providers) or 'none yet'}",
-            )
-
-
-def _group_ids(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    for index, group in enumerate(draft_policy.groups):
-        table = PROVIDERS.get(group.get("provider", ""))
-        if table is not None and "id" in group and table.group_id and not re.match(table.group_id, group["id"]):
-            diagnostics.warn(
-                (*SPEC, "nodeGroups", index, "id"),
-                f"no group of {table.name} is named like this; its ids look like {table.group_example}",
-            )
-
-
-def _one_way_to_discover(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    settings = (draft_policy.providers or {}).get("clusterapi", {})
+def _one_way_to_discover(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    settings = (partial.providers or {}).get("clusterapi", {})
     for key in ("namespace", "clusterName", "labels"):
         if key in settings and "autoDiscovery" in settings:
             diagnostics.problem(
@@ -147,10 +139,10 @@ def _one_way_to_discover(draft_policy: PartialPolicy, diagnostics: Diagnostics) 
             )
 
 
-def _management(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+def _management(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     """Permit only one kubeconfig of the management cluster, and require one where a setting needs a cluster other than
     this one."""
-    settings, access = (draft_policy.providers or {}).get("clusterapi", {}), draft_policy.kubernetes or {}
+    settings, access = (partial.providers or {}).get("clusterapi", {}), partial.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
     if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:
         diagnostics.problem(
@@ -166,7 +158,7 @@ def _management(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
             "belongs to a kubeconfig of the management cluster, and none is named here",
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
-    own = any(attribute in access for attribute in ACCESS_WAYS)
+    own = any(attribute in access for attribute in _ACCESS)
     if settings.get("cloudConfigAuthoritative") == "true" and own and "in_cluster_kubeconfig_secret" not in access:
         diagnostics.problem(
             (*path, "cloudConfigAuthoritative"),
@@ -176,49 +168,287 @@ def _management(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
         )
 
 
-def _mode_given(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    if "mode" not in draft_policy.spec and not diagnostics.has_problem_under((*SPEC, "mode")):
+# -- mode, options, prices -----------------------------------------------------------------------------------------
+
+
+def _mode_given(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    if "mode" not in partial.spec and not diagnostics.has_problem_under((*SPEC, "mode")):
         diagnostics.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
 
 
-def _options(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
-    check_options(draft_policy.options, (*SPEC, "options"), diagnostics)
+def _options(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    check_options(partial.options, (*SPEC, "options"), diagnostics)
 
 
-def _prices(draft_policy: PartialPolicy, diagnostics: Diagnostics) -> None:
+def _prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     path = (*SPEC, "prices")
-    given: dict[str, Any] | None = draft_policy.spec.get("prices")
-    if not diagnostics.has_problem_under(path):
-        chain = draft_policy.options.in_force.get("expander", ())
-        check_prices(
-            chain,
-            listed=given is not None,
-            unpriced=without_prices(draft_policy.providers or ()),
-            path=(*SPEC, "options"),
-            diagnostics=diagnostics,
+    prices: dict[str, Any] | None = partial.spec.get("prices")
+    if diagnostics.has_problem_under(path):
+        return
+    check_prices(
+        partial.options.in_force.get("expander", ()),
+        listed=prices is not None,
+        unpriced=without_prices(partial.providers or ()),
+        path=(*SPEC, "options"),
+        diagnostics=diagnostics,
+    )
+    if prices is not None and not (prices.get("instance_types") or prices.keys() & {"cpu", "memory"}):
+        diagnostics.problem(
+            path,
+            "does not say what a node costs",
+            "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes",
         )
-        if given is not None and not (given.get("instance_types") or given.keys() & {"cpu", "memory"}):
+
+
+# -- scaling rules -------------------------------------------------------------------------------------------------
+
+
+def _few_rules_per_group(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for each of its groups;
+    two names that may mean one pool are detected where groups are known (plan/scale_up/scaling_rules)."""
+    counts: dict[str, int] = {}
+    metrics: dict[tuple[str, str], int] = {}
+    for index, rule in enumerate(partial.spec.get("rules", ())):
+        path = (*SPEC, "rules", index)
+        for group in rule.get("groups", ()):
+            counts[group] = counts.get(group, 0) + 1
+            if counts[group] == _MOST_RULES_PER_GROUP + 1:
+                diagnostics.problem(
+                    (*path, "groups"),
+                    f"is the eleventh rule for {group}",
+                    f"keep at most {_MOST_RULES_PER_GROUP} rules per group",
+                )
+            if "metric" not in rule:
+                continue
+            first = metrics.setdefault((group, rule["metric"]), index)
+            if first != index:
+                diagnostics.problem(
+                    (*path, "metric"),
+                    f"{group} has a rule about {rule['metric']} already: rules[{first}]",
+                    f"keep one rule about {rule['metric']} per group",
+                )
+
+
+def _threshold(partial: PartialPolicy, rule: dict[str, Any]) -> int:
+    """Return the percentage above which a metric rule acts; without `above` it is that of spec.scaleUp."""
+    name = f"{rule['metric']}_threshold"
+    usual = (partial.spec.get("scale_up") or {}).get(name, getattr(ScaleUp(), name))
+    return int(rule.get("above") or usual)
+
+
+def _above_the_scale_down_threshold(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """A rule must act strictly above the utilization up to which nodes are removed; otherwise nodes are added and
+    removed in turn. A policy that never removes nodes is exempt."""
+    options = partial.options.in_force
+    option = (*SPEC, "options", "scaleDownUtilizationThreshold")
+    if options.get("scale_down_enabled") is False:
+        return
+    if diagnostics.has_problem_under(option) or diagnostics.has_problem_under((*SPEC, "scaleUp")):
+        return
+    name = "scale_down_utilization_threshold"
+    least = round(options.get(name, getattr(Options(), name)) * 100, 9)
+    for index, rule in enumerate(partial.spec.get("rules", ())):
+        path = (*SPEC, "rules", index)
+        if "metric" not in rule or diagnostics.has_problem_under((*path, "above")):
+            continue
+        above = _threshold(partial, rule)
+        if above <= least:
+            subject = f"{above}%" if rule.get("above") else f"scaleUp's threshold, {above}%,"
+            higher = f"write more than {least:g}, or " if least < 100 else ""
             diagnostics.problem(
-                path,
-                "does not say what a node costs",
-                "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes",
+                (*path, "above" if "above" in rule else "metric"),
+                f"{subject} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
+                "added and removed in turns",
+                f"{higher}lower that option",
             )
+
+
+def _exceedable(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Warn of a metric rule that acts above 100%: a pool's requests do not exceed its allocatable. CCE's "-1" (the
+    threshold is automatic) is a rule without `above`, and its add-on's default for it is 100%."""
+    for index, rule in enumerate(partial.spec.get("rules", ())):
+        if "metric" not in rule or _threshold(partial, rule) < 100:
+            continue
+        usual = f"has no threshold of its own, and scaleUp.{rule['metric']}Threshold is 100%"
+        diagnostics.warn(
+            (*SPEC, "rules", index, "above" if "above" in rule else "metric"),
+            f"{'is 100%' if rule.get('above') else usual}, which the requests of a pool do not exceed: it adds "
+            "nothing; write a lower one",
+        )
+
+
+def _switches(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Warn of settings that are written in the document but disabled."""
+    scale_up: dict[str, Any] = partial.spec.get("scale_up") or {}
+    if scale_up.get("rules") is False and partial.spec.get("rules"):
+        diagnostics.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
+    if scale_up.get("rules") is False and scale_up.get("unschedulable_pods") is False:
+        diagnostics.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
+
+
+# -- schedules and headroom: two of them must never set different values at the same instant -----------------------
+
+Entry = dict[str, Any]
+_SCHEDULES: Path = (*SPEC, "schedules")
+
+
+def _schedules_within_groups(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """If a schedule sets only one bound, it must be consistent with the group's own other bound."""
+    for index, schedule in enumerate(partial.spec.get("schedules", ())):
+        ids = schedule.get("groups")
+        groups = [group for group in partial.groups if not ids or group.get("id") in ids]
+        path = (*_SCHEDULES, index)
+        if diagnostics.has_problem_under(path):
+            continue
+        lowest = min((group for group in groups if "max" in group), key=lambda group: group["max"], default={})
+        highest = max((group for group in groups if "min" in group), key=lambda group: group["min"], default={})
+        if "max" not in schedule and lowest.get("max", schedule.get("min", 0)) < schedule.get("min", 0):
+            diagnostics.problem(
+                (*path, "min"),
+                f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in nodeGroups",
+                f"write {lowest['max']} or less, or add max",
+            )
+        if "min" not in schedule and highest.get("min", 0) > schedule.get("max", highest.get("min", 0)):
+            diagnostics.problem(
+                (*path, "max"),
+                f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in nodeGroups",
+                f"write {highest['min']} or more, or add min",
+            )
+
+
+def _one_schedule_at_a_time(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Two schedules that set the same value of a group, or of the cluster, must never be open at once, nor may one
+    schedule's min exceed the other's max. Day and night schedules of one time zone cannot be written so that this
+    holds on the day with 23 hours without leaving a gap on other days; an overlap that only a clock change causes is
+    therefore a warning."""
+    schedules: Sequence[Entry] = partial.spec.get("schedules", ())
+    readable = [
+        index
+        for index, schedule in enumerate(schedules)
+        if schedule.keys() >= {"cron", "duration"} and not diagnostics.has_problem_under((*_SCHEDULES, index))
+    ]
+    for first_index, second_index in combinations(readable, 2):
+        first, second = schedules[first_index], schedules[second_index]
+        clash = _clash(first, second, partial.spec.get("headroom", ()))
+        instant = _both_open(first, second) if clash is not None else ""
+        if clash is None or not instant:
+            continue
+        from chalicelib.schedules.overlap import by_change_of_clock
+
+        key, sentence = clash
+        place = f"schedules[{first_index}]"
+        earlier = f"{first['name']} ({place})" if "name" in first else place
+        if by_change_of_clock(_span(first), _span(second)):
+            outcome = "this one has the word" if key in first else "max holds"
+            diagnostics.warn(
+                (*_SCHEDULES, second_index, key),
+                f"{sentence} {earlier}, and both are open when the clock is changed, for example at {instant}: "
+                f"{outcome} then",
+            )
+        else:
+            diagnostics.problem(
+                (*_SCHEDULES, second_index, key),
+                f"{sentence} {earlier}, and both are open for example at {instant}",
+                "let one of them end before the other begins",
+            )
+
+
+def _clash(first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
+    """Return (the key of the second, the problem if both are open), or None where there is none."""
+    shared = _shared_group(first_entry, second_entry)
+    for key in SCHEDULED:
+        if key not in first_entry or key not in second_entry:
+            continue
+        scope = shared
+        if key == "mode":
+            scope = _CLUSTER
+        elif key == "headroom":
+            scope = _shared_headroom(first_entry, second_entry, headroom)
+        if scope:
+            return key, f"the {key} of {scope} is also set by"
+    for key, low, high in (("min", second_entry, first_entry), ("max", first_entry, second_entry)):
+        if shared and low.get("min", 0) > high.get("max", low.get("min", 0)):
+            relation = f"above the max {high['max']}" if key == "min" else f"below the min {low['min']}"
+            return key, f"{second_entry[key]} is {relation} for {shared} of"
+    return None
+
+
+def _shared_group(first_entry: Entry, second_entry: Entry) -> str:
+    """Return a group whose bounds both set; a schedule without groups applies to all groups."""
+    first_groups, second_groups = first_entry.get("groups", ()), second_entry.get("groups", ())
+    if not (first_groups and second_groups):
+        return next(iter(first_groups or second_groups), "every group")
+    return next((name for name in second_groups if name in first_groups), "")
+
+
+def _shared_headroom(first_entry: Entry, second_entry: Entry, headroom: Sequence[Entry]) -> str:
+    """Return a group whose headroom both set, or an entry of spec.headroom that has a group of each. A schedule without
+    groups only sets the entries without groups."""
+    first_groups, second_groups = first_entry.get("groups", ()), second_entry.get("groups", ())
+    if not first_groups and not second_groups:
+        return _CLUSTER
+    shared = next((name for name in second_groups if name in first_groups), "")
+    entries = (
+        entry.get("name", "an entry")
+        for entry in headroom
+        if {*first_groups} & {*entry.get("groups", ())} and {*second_groups} & {*entry.get("groups", ())}
+    )
+    return shared or next(entries, "")
+
+
+def _both_open(first_entry: Entry, second_entry: Entry) -> str:
+    """Describe an instant at which both are open, on the clock of the second; empty where there is none."""
+    from chalicelib.schedules.overlap import both_open  # as in policy/sections.py
+
+    instant = both_open(_span(first_entry), _span(second_entry))
+    if instant is None:
+        return ""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    zone = second_entry.get("time_zone", "UTC")
+    return f"{datetime.fromtimestamp(instant, ZoneInfo(zone)):%Y-%m-%d %H:%M} {zone}"
+
+
+def _span(schedule_entry: Entry) -> Span:
+    from chalicelib.schedules.overlap import Span
+
+    return Span(schedule_entry["cron"], schedule_entry.get("time_zone", "UTC"), schedule_entry["duration"])
+
+
+def _one_headroom_per_scope(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+    """Refuse two amounts for one scope: it would be unclear whether to add them or to use the larger one."""
+    first: dict[str, int] = {}
+    for index, entry in enumerate(partial.spec.get("headroom", ())):
+        path = (*SPEC, "headroom", index)
+        if not entry or diagnostics.has_problem_under((*path, "groups")):
+            continue
+        for scope in entry.get("groups", (_CLUSTER,)):
+            earlier = first.setdefault(scope, index)
+            if earlier != index:
+                diagnostics.problem(
+                    (*path, "groups") if "groups" in entry else path,
+                    f"{scope} has headroom already: headroom[{earlier}]",
+                    "keep one entry for it, or add the two up",
+                )
 
 
 CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _one_way_in,
     _access_details,
-    _bounds,
-    _ids_once,
-    _windows_once,
+    _group_entries,
+    _names_once,
     _windows_open,
-    _groups_have_providers,
-    _group_ids,
     _one_way_to_discover,
     _management,
     _mode_given,
     _options,
     _prices,
-    *RULE_CHECKS,
-    *SCHEDULE_CHECKS,
+    _few_rules_per_group,
+    _above_the_scale_down_threshold,
+    _exceedable,
+    _switches,
+    _schedules_within_groups,
+    _one_schedule_at_a_time,
+    _one_headroom_per_scope,
 )

@@ -3,7 +3,8 @@
 A ValueType reads one node into a checked value, or reports a correction and returns UNSET; it never raises and never
 guesses. The text of a scalar is taken literally (`off` is the word off, `012` is refused and not read as ten). The
 rules of the values are upstream's (docs/reference/options.md "Value syntax"): Go durations, `<min>:<max>` totals,
-numbers without signs.
+numbers without signs. Patterns are compiled at their first use, because functions load this module with the settings
+of their provider.
 """
 
 from __future__ import annotations
@@ -11,49 +12,62 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
-from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.quantity import format_duration, parse_amount, parse_duration
+from chalicelib.policy.diagnostics import Diagnostics, Mapping, Node, Path, Scalar, Sequence, closest, quote
 
 UNSET = msgspec.UNSET
 LONGEST_DURATION = 20 * 365 * 86400.0
 _LARGEST = 2**31 - 1
 _LARGEST_GIB = 2**33 - 1  # still under 2^63 in bytes
 
-Read = Callable[[Node, Path, Diagnostics], Any]
-
-
 Form = dict[str, Any]
-SCALAR: Form = {"type": ["string", "number", "boolean"]}
+Parser = Callable[[str], Any]
+"""text -> value; raises BadInput without a place."""
+Reader = Callable[[Node, Path, Diagnostics], Any]
 
 
 def plain_form() -> Form:
     """Return the JSON schema of a scalar of any type."""
-    return SCALAR
+    return {"type": ["string", "number", "boolean"]}
 
 
 class ValueType(msgspec.Struct, frozen=True):
-    """One type of value. name: for the reference; read: node -> value or UNSET; show: value -> its YAML form; form: its
-    JSON schema, which may accept more than `read`. A function, because commands alone need it."""
+    """One type of value.
+
+    name: for the reference. read: node -> value, or UNSET. show: value -> its YAML form. form: its JSON schema, which
+    may accept more than `read`; a function, because commands alone need it. parse: for scalars and settings. example:
+    of a valid scalar, for the remedy where the key is missing. keeps_text: `read` gives, and `show` takes, the text of
+    a setting as a policy keeps it.
+    """
 
     name: str
-    read: Read
+    read: Reader
     show: Callable[[Any], Any] = str
     form: Callable[[], Form] = plain_form
+    parse: Parser | None = None
+    example: str = ""
+    keeps_text: bool = False
 
 
-def scalar(parse: Callable[[str], Any], expected: str) -> Read:
-    """Return a reader of one scalar. parse raises BadInput, whose place is ignored; expected: `a duration, such as
-    10m`."""
+def scalar(
+    name: str,
+    parse: Parser,
+    expected: str,
+    show: Callable[[Any], Any] = str,
+    form: Callable[[], Form] = plain_form,
+    example: str = "",
+) -> ValueType:
+    """The type of a single text. expected: `a duration, such as 10m`."""
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
         if not isinstance(node, Scalar):
-            what = "a list" if isinstance(node, Sequence) else "a mapping"
-            diagnostics.problem(path, f"is {what}", f"write {expected}")
+            kind = "a list" if isinstance(node, Sequence) else "a mapping"
+            diagnostics.problem(path, f"is {kind}", f"write {expected}")
             return UNSET
         if node.is_null:
             diagnostics.problem(path, "has no value", f"write {expected}, or take the line out")
@@ -64,139 +78,144 @@ def scalar(parse: Callable[[str], Any], expected: str) -> Read:
             diagnostics.problem(path, error.problem, error.remedy)
             return UNSET
 
-    return read
-
-
-def wrong(text: str, expected: str) -> BadInput:
-    """Report the usual refusal: the present value and what is expected."""
-    return BadInput("", f"{quote(text)} is not {expected}", "")
+    return ValueType(name, read, show, form, parse, example)
 
 
 # -- numbers, truth, time ------------------------------------------------------------------------------------------
-
-_WHOLE = re.compile(r"(-?)(0|[1-9][0-9]{0,18})\Z")
-_NUMBER = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,12})?\Z")
 
 
 def whole(least: int = 0, most: int = _LARGEST) -> ValueType:
     """A whole number in decimal digits, from least to most."""
     span = f"a whole number of {least} or more" if most == _LARGEST else f"a whole number from {least} to {most}"
 
-    def parse(text: str) -> int:
-        match = _WHOLE.match(text)
-        if match is None:
-            zeros = " without the leading zero" if re.match(r"0[0-9]+\Z", text) else ", in digits"
-            raise BadInput("", f"{quote(text)} is not a whole number", f"write {span}{zeros}")
-        if not least <= (value := int(text)) <= most:
-            raise BadInput("", f"{text} is out of range", f"write {span}")
-        return value
+    def parse(value: str) -> int:
+        if re.fullmatch(r"-?(0|[1-9][0-9]{0,18})", value) is None:
+            zeros = " without the leading zero" if re.fullmatch(r"0[0-9]+", value) else ", in digits"
+            raise BadInput("", f"{quote(value)} is not a whole number", f"write {span}{zeros}")
+        if not least <= int(value) <= most:
+            raise BadInput("", f"{value} is out of range", f"write {span}")
+        return int(value)
 
     bounds = {"minimum": least, "maximum": most}
     form = {"type": ["integer", "string"], **bounds, "pattern": "^-?(0|[1-9][0-9]{0,18})$"}
-    return ValueType("number", scalar(parse, span), int, lambda: form)
+    return scalar("number", parse, span, int, lambda: form)
 
 
 def number(least: float, most: float, example: str) -> ValueType:
     """A decimal number, from least to most."""
     span = f"a number from {least:.12g} to {most:.12g}, such as {example}"
 
-    def parse(text: str) -> float:
-        if not _NUMBER.match(text):
-            raise BadInput("", f"{quote(text)} is not a number", f"write {span}")
-        if not least <= (value := float(text)) <= most:
-            raise BadInput("", f"{text} is out of range", f"write {span}")
-        return value
+    def parse(value: str) -> float:
+        if re.fullmatch(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,12})?", value) is None:
+            raise BadInput("", f"{quote(value)} is not a number", f"write {span}")
+        if not least <= float(value) <= most:
+            raise BadInput("", f"{value} is out of range", f"write {span}")
+        return float(value)
 
     form = {"type": ["number", "string"], "minimum": least, "maximum": most, "pattern": "^[0-9]+([.][0-9]+)?$"}
-    return ValueType(
-        "decimal", scalar(parse, span), lambda value: int(value) if value == int(value) else value, lambda: form
-    )
+    return scalar("decimal", parse, span, lambda value: int(value) if value == int(value) else value, lambda: form)
 
 
-def _boolean(text: str) -> bool:
-    if text in {"true", "True", "TRUE"}:
-        return True
-    if text in {"false", "False", "FALSE"}:
-        return False
-    raise BadInput("", f"{quote(text)} is not true or false", "write true or false")
+def show_number(value: float) -> float | int | str:
+    """Return a number that reads back; a number that Python would write with an exponent becomes text in full."""
+    if value == int(value):
+        return int(value)
+    return value if "e" not in repr(value) else f"{value:.12f}".rstrip("0")
 
 
-BOOLEAN = ValueType(
-    "true or false",
-    scalar(_boolean, "true or false"),
-    bool,
-    lambda: {"enum": [True, False, "true", "True", "TRUE", "false", "False", "FALSE"]},
-)
+def percent(least: int, most: int) -> ValueType:
+    """A whole number of percent, with or without the sign."""
+    span = f"a whole percentage from {least}% to {most}%"
+
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"(0|[1-9][0-9]{0,8}) ?%?", value)
+        if match is None:
+            raise BadInput("", f"{quote(value)} is not a whole percentage", f"write {span}")
+        if not least <= int(match[1]) <= most:
+            raise BadInput("", f"{quote(value)} is out of range", f"write {span}")
+        return int(match[1])
+
+    return scalar("percentage", parse, span, lambda value: f"{value}%")
+
+
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+def _parse_boolean(value: str) -> bool:
+    if value not in _WORDS:
+        raise BadInput("", f"{quote(value)} is not true or false", "write true or false")
+    return _WORDS[value]
+
+
+BOOLEAN = scalar("true or false", _parse_boolean, "true or false", bool, lambda: {"enum": [True, False, *_WORDS]})
 
 
 def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
     """A Go duration in seconds, from least to most."""
     limits = f" from {format_duration(least)} to {format_duration(most)}" if most < LONGEST_DURATION else ""
 
-    def parse(text: str) -> float:
-        value = parse_duration(text)
-        if value < 0:
-            raise BadInput("", f"{quote(text)} is negative", f"write a duration{limits or ' of 0 or more'}")
-        if not least <= value <= most:
+    def parse(value: str) -> float:
+        seconds = parse_duration(value)
+        if seconds < 0:
+            raise BadInput("", f"{quote(value)} is negative", f"write a duration{limits or ' of 0 or more'}")
+        if not least <= seconds <= most:
             allowed = limits or f" of at most {format_duration(most)}"
-            raise BadInput("", f"{quote(text)} is out of range", f"write a duration{allowed}")
-        return value
+            raise BadInput("", f"{quote(value)} is out of range", f"write a duration{allowed}")
+        return seconds
 
-    return ValueType(
-        "duration", scalar(parse, f"a duration{limits}, such as 10m or 1h30m"), _show_duration, lambda: _DURATION
-    )
-
-
-_DURATION: Form = {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"}]}
+    form: Form = {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"}]}
+    return scalar("duration", parse, f"a duration{limits}, such as 10m or 1h30m", _show_duration, lambda: form)
 
 
 def _show_duration(seconds: float) -> str:
     """Return text that reads back to the same seconds: fractions below a millisecond stay decimal."""
-    text = format_duration(seconds)
-    return text if parse_duration(text) == seconds else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+    value = format_duration(seconds)
+    return value if parse_duration(value) == seconds else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def amount(resource: str, example: str) -> ValueType:
+    """A Kubernetes quantity of a resource, 0 or more."""
+
+    def parse(value: str) -> int:
+        try:
+            return parse_amount(resource, value)
+        except BadInput as error:
+            raise BadInput("", error.problem, f"write it like {example}") from None
+
+    return scalar("quantity", parse, f"a quantity, such as {example}")
 
 
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "") -> ValueType:
+def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "", make: Parser = str) -> ValueType:
     """Text that matches a pattern. expected: `a label key, such as app`; example goes to the remedy."""
-    form = re.compile(pattern + r"\Z")
 
-    def parse(value: str) -> str:
-        if not form.match(value):
+    def parse(value: str) -> Any:
+        if re.fullmatch(pattern, value) is None:
             raise BadInput("", f"{quote(value)} is not {expected}", f"write {example}" if example else "")
-        return value
+        return make(value)
 
-    return ValueType(
-        "text", scalar(parse, expected), str, lambda: {"type": ["string", "number"], "pattern": f"^(?:{pattern})$"}
-    )
+    form = {"type": ["string", "number"], "pattern": f"^(?:{pattern})$"}
+    return scalar("text", parse, expected, str, lambda: form, example.removeprefix("something like "))
 
 
-def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str = "word") -> ValueType:
+def choice(words: tuple[str, ...], make: Parser = str, kind: str = "word") -> ValueType:
     """One word of a fixed list."""
-    listed = _either(words)
+    expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
     def parse(value: str) -> Any:
         if value not in words:
             near = closest(value, words)
-            raise BadInput("", f"{quote(value)} is unknown", f"did you mean {near}?" if near else f"write {listed}")
+            raise BadInput("", f"{quote(value)} is unknown", f"did you mean {near}?" if near else f"write {expected}")
         return make(value)
 
-    return ValueType(kind, scalar(parse, listed), str, lambda: {"enum": list(words)})
+    return scalar(kind, parse, expected, str, lambda: {"enum": list(words)})
 
 
-def _either(words: tuple[str, ...]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-
-
-_SECRET_NAME = re.compile(
-    r"(ssm:/|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@-]{1,512}\Z"
-)
-
-
-def _secret_name(value: str) -> str:
-    if not _SECRET_NAME.match(value):
+def _parse_secret_name(value: str) -> str:
+    arn = r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:"
+    if re.fullmatch(rf"(ssm:/|{arn})?[A-Za-z0-9/_+=.@-]{{1,512}}", value) is None:
         # The text is not repeated, because authors may paste the secret itself here.
         raise BadInput(
             "",
@@ -207,8 +226,12 @@ def _secret_name(value: str) -> str:
     return value
 
 
-_TEXT: Form = {"type": "string"}
-SECRET = ValueType("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"), str, lambda: _TEXT)
+SECRET = scalar(
+    "secret's name",
+    _parse_secret_name,
+    "the name of a secret in Secrets Manager",
+    form=lambda: {"type": "string"},
+)
 DNS_LABEL = text(
     "a name of small letters, digits and inner dashes, at most 63",
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
@@ -219,6 +242,29 @@ OBJECT_NAME = text(
     r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
     "something like cluster-autoscaler-status",
 )
+PLAIN_NAME = text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}")
+FILE = text("a file's path")
+
+
+def https_address(example: str, *, path: bool) -> ValueType:
+    """An address with TLS, or without TLS on this machine only (for emulators), without a slash at its end. path:
+    whether it may have one."""
+
+    def parse(value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            loopback = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
+            valid = bool(parts.hostname) and (loopback or parts.scheme == "https") and (path or parts.path in {"", "/"})
+            valid = valid and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
+            # Characters that need no escape: an address is signed as it is written.
+            valid = valid and re.fullmatch(r"[\x21-\x5b\x5d-\x7e]+", value) is not None
+        except ValueError:
+            valid = False
+        if not valid:
+            raise BadInput("", "is not an https address", f"write it like {example}")
+        return value.rstrip("/")
+
+    return scalar("address", parse, "an https address")
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------
@@ -234,9 +280,9 @@ def listed(item_type: ValueType, *, commas: bool = True, name: str = "") -> Valu
                 return ()
             parts = node.text.split(",") if commas else [node.text]
             items = [Scalar(part.strip(), node.plain and len(parts) == 1, node.line, node.column) for part in parts]
-            values = [item_type.read(each, path, diagnostics) for each in items]
+            values = [item_type.read(item, path, diagnostics) for item in items]
         elif isinstance(node, Sequence):
-            values = [item_type.read(each, (*path, index), diagnostics) for index, each in enumerate(node.items)]
+            values = [item_type.read(item, (*path, index), diagnostics) for index, item in enumerate(node.items)]
         else:
             diagnostics.problem(path, "is a mapping", "write a list: one line per entry, each after a dash")
             return UNSET
@@ -255,60 +301,103 @@ def list_form(item: Form) -> Form:
     return {"anyOf": [{"type": "array", "items": item}, {"type": ["string", "number", "null"]}]}
 
 
+def lines(name: str, parse: Parser, expected: str, split: Callable[[str], list[str]] = str.split) -> ValueType:
+    """A setting of one value or a list of values, kept as one text with a line per value. split: that text into
+    values."""
+    item_type = scalar(name, parse, expected)
+
+    def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        if not isinstance(node, Sequence):
+            return UNSET if item_type.read(node, path, diagnostics) is UNSET else scalar_text(node)
+        values = [item_type.read(item, (*path, index), diagnostics) for index, item in enumerate(node.items)]
+        return UNSET if any(value is UNSET for value in values) else "\n".join(map(scalar_text, node.items))
+
+    def parse_all(value: str) -> Any:
+        values, mistakes = [], []
+        for line in filter(None, map(str.strip, split(value))):
+            try:
+                values.append(parse(line))
+            except BadInput as mistake:
+                mistakes.append(mistake)
+        if mistakes:
+            raise InputErrors(tuple(mistakes))
+        return tuple(values)
+
+    return ValueType(name, read, str.split, lambda: list_form({"type": "string"}), parse_all, keeps_text=True)
+
+
+def scalar_text(node: Node) -> str:
+    """Return the text of a scalar; empty for any other node."""
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def bounds_of(noun: str, example: str, pattern: str = r"\S+", misnamed: str = "", make: Parser = str) -> ValueType:
+    """Lines of min:max:NAME, as upstream's --nodes; parsed into (min, max, name).
+
+    Split at the first two colons, 0 <= min <= max. noun: the word for the last part in messages; pattern: what it must
+    match, otherwise it is `misnamed`. make: the last part -> the name; raises BadInput.
+    """
+    remedy = f"write it like {example}"
+
+    def parse(value: str) -> tuple[int, int, Any]:
+        match = re.fullmatch(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)", value)
+        if match is None:
+            raise BadInput("", f"{quote(value)} is not min:max:{noun}", remedy)
+        least, most = int(match[1]), int(match[2])
+        if least < 0:
+            raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
+        if most < least:
+            raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", remedy)
+        if re.fullmatch(pattern, match[3]) is None:
+            raise BadInput("", f"{quote(match[3])} {misnamed}", remedy)
+        return least, most, make(match[3])
+
+    return lines(f"list of min:max:{noun}", parse, f"it like {example}", str.splitlines)
+
+
 # -- totals --------------------------------------------------------------------------------------------------------
 
-_TOTAL = re.compile(r"([0-9]{1,12}):([0-9]{1,12})\Z")
+_TOTAL = r"([0-9]{1,12}):([0-9]{1,12})"
 
 
 def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
     """`<min>:<max>` as upstream writes it, or {min: …, max: …}; given in `unit`, stored multiplied by `scale`."""
-    form = f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: {default[1]}}}"
+    example = f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: {default[1]}}}"
     bound = whole(0, _LARGEST_GIB if scale > 1 else _LARGEST)
 
     def parse(value: str) -> tuple[int, int]:
-        match = _TOTAL.match(value)
+        match = re.fullmatch(_TOTAL, value)
         if match is None:
-            raise BadInput("", f"{quote(value)} is not <min>:<max>", f"write it like {form}")
+            raise BadInput("", f"{quote(value)} is not <min>:<max>", f"write it like {example}")
         return int(match[1]), int(match[2])
 
-    as_text = scalar(parse, f"it like {form}")
+    of_text = scalar("", parse, f"it like {example}")
 
     def read(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
-        pair = (
-            as_text(node, path, diagnostics)
-            if not isinstance(node, Mapping)
-            else _min_max(node, path, diagnostics, bound, default)
-        )
+        pair = (of_text.read if not isinstance(node, Mapping) else read_mapping)(node, path, diagnostics)
         if pair is UNSET:
             return UNSET
         least, most = pair
         if least > most:
-            diagnostics.problem(path, f"the minimum {least} is above the maximum {most}", f"write it like {form}")
+            diagnostics.problem(path, f"the minimum {least} is above the maximum {most}", f"write it like {example}")
             return UNSET
         if most > _LARGEST_GIB:
-            diagnostics.problem(path, f"{most} {unit} is out of range", f"write it like {form}")
+            diagnostics.problem(path, f"{most} {unit} is out of range", f"write it like {example}")
             return UNSET
         return least * scale, most * scale
 
-    ends = {"min": bound.form(), "max": bound.form()}
-    schema: Form = {
-        "anyOf": [
-            {"type": "string", "pattern": f"^(?:{_TOTAL.pattern[:-2]})$"},
-            {"type": "object", "properties": ends, "additionalProperties": False},
-        ]
-    }
-    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", lambda: schema)
+    def read_mapping(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
+        ends: dict[str, Any] = {"min": default[0], "max": default[1]}
+        for key, value in node.entries if isinstance(node, Mapping) else ():
+            if key.text not in ends:
+                diagnostics.problem((*path, key.text), "is unknown", "write min and max")
+                return UNSET
+            ends[key.text] = bound.read(value, (*path, key.text), diagnostics)
+        return UNSET if UNSET in ends.values() else (ends["min"], ends["max"])
 
+    def form() -> Form:
+        ends = {"min": bound.form(), "max": bound.form()}
+        of_mapping = {"type": "object", "properties": ends, "additionalProperties": False}
+        return {"anyOf": [{"type": "string", "pattern": f"^(?:{_TOTAL})$"}, of_mapping]}
 
-def _min_max(
-    mapping: Mapping, path: Path, diagnostics: Diagnostics, bound_type: ValueType, default: tuple[int, int]
-) -> Any:
-    """Read {min, max}; missing values have their defaults."""
-    found: dict[str, Any] = {"min": default[0], "max": default[1]}
-    for key, value in mapping.entries:
-        if key.text in found:
-            found[key.text] = bound_type.read(value, (*path, key.text), diagnostics)
-        else:
-            diagnostics.problem((*path, key.text), "is unknown", "write min and max")
-            return UNSET
-    return UNSET if UNSET in found.values() else (found["min"], found["max"])
+    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", form)

@@ -12,54 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import yaml
 
 from chalicelib.model.errors import BadInput
+from chalicelib.policy.diagnostics import Mapping, Node, Scalar, Sequence
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 20_000  # with aliases expanded: a policy has some hundreds; a "billion laughs" document has more
 _CHARACTERS = 64  # characters of text that count as one more value
 
-_NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # without libyaml: the same events, slower
-
-
-class Scalar(msgspec.Struct, frozen=True):
-    """Text as written. plain: without quotes. size: 1, and more for a long text, because aliases repeat it, too."""
-
-    text: str
-    plain: bool
-    line: int
-    column: int
-    size: int = 1
-
-    @property
-    def is_null(self) -> bool:
-        """Return whether nothing is written, or YAML's null."""
-        return self.plain and self.text in _NULL
-
-
-class Sequence(msgspec.Struct, frozen=True):
-    """A list. size: number of its nodes with aliases expanded."""
-
-    items: tuple[Node, ...]
-    line: int
-    column: int
-    size: int
-
-
-class Mapping(msgspec.Struct, frozen=True):
-    """Keys and values in the order of the text, including duplicate keys."""
-
-    entries: tuple[tuple[Scalar, Node], ...]
-    line: int
-    column: int
-    size: int
-
-
-Node = Scalar | Sequence | Mapping
 
 
 def read(text: str, *, place: str) -> Node:
@@ -161,9 +124,9 @@ class _Composer:
             remedy = f"what is not closed begins in line {begun}" if unclosed else "check the preceding line too"
             raise BadInput(where, f"not YAML{column}: {error.problem}{context}", remedy) from None
         except yaml.YAMLError as error:
-            found = getattr(error, "character", None)
-            what = f"character #x{found:04x}" if isinstance(found, int) else "a character"
-            raise BadInput(self.place, f"{what} is not allowed in YAML", "save the file as UTF-8 text") from None
+            code = getattr(error, "character", None)
+            character = f"character #x{code:04x}" if isinstance(code, int) else "a character"
+            raise BadInput(self.place, f"{character} is not allowed in YAML", "save the file as UTF-8 text") from None
 
     def bad(self, event: Any, problem: str, remedy: str) -> BadInput:
         """Return a BadInput at the event's line."""

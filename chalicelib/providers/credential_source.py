@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+import msgspec
+
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import place_of
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
@@ -81,3 +83,17 @@ class SecretSource(Generic[C]):
 
     def _parsed(self, text: str) -> C:
         return self._parse(text, place_of(self._name))
+
+
+def json_fields(text: str, place: str, form: str) -> list[tuple[str, str]]:
+    """Return name and text of each field, without those that are null. form: the remedy of an error.
+
+    Raises BadInput.
+    """
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, str | None])
+    except msgspec.ValidationError:
+        raise BadInput(place, "has a field that is not text", form) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadInput(place, "is not complete JSON", form) from None
+    return [(name, value) for name, value in fields.items() if value is not None]

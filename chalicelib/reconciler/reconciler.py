@@ -41,7 +41,7 @@ from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.read_credentials import observing
+from chalicelib.policy.secret_names import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
 from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with

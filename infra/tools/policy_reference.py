@@ -1,4 +1,4 @@
-"""Generates docs/policy.md from the tables: `python -m chalicelib.policy.docs > docs/policy.md`.
+"""Generates docs/policy.md from the tables: `python -m infra.tools.policy_reference > docs/policy.md`.
 
 A reference maintained separately would be wrong after the first change of a table. A test compares the committed file
 with the generated one.
@@ -10,18 +10,22 @@ import sys
 from collections.abc import Iterable
 
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
-from chalicelib.policy.headroom import HEADROOM
-from chalicelib.policy.maintenance_windows import WINDOW
-from chalicelib.policy.max_disruption import MAX_DISRUPTION
-from chalicelib.policy.notifications import NOTICE_WEBHOOK, NOTIFICATIONS, QUIET_HOURS
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, OptionDefinition
-from chalicelib.policy.options import GROUPS, default_text
-from chalicelib.policy.prices import PRICES
-from chalicelib.policy.providers import PROVIDERS, ProviderTable
-from chalicelib.policy.rules import RULE
-from chalicelib.policy.scale_up import SCALE_UP
-from chalicelib.policy.schedules import SCHEDULE
+from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
+from chalicelib.policy.options import default_text
+from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.schema import Section
+from chalicelib.policy.sections import (
+    HEADROOM,
+    MAX_DISRUPTION,
+    NOTICE_WEBHOOK,
+    NOTIFICATIONS,
+    PRICES,
+    QUIET_HOURS,
+    RULE,
+    SCALE_UP,
+    SCHEDULE,
+    WINDOW,
+)
 
 EXAMPLE = """\
 apiVersion: outscaler.dev/v1
@@ -60,11 +64,6 @@ How values are read
   most as a standard parameter). An ARN is refused.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
 - A percentage is whole, with or without its sign: `70`, `70%`.
-"""
-
-_UNAVAILABLE = """\
-Not available in this version: its settings are taken as text (secrets by keys that end in `Secret`), and its groups
-are reported as unreadable.
 """
 
 _PRICES_NOTE = """\
@@ -140,6 +139,8 @@ Either pods with cpu, memory or both, or percent. A group is in one entry at mos
 groups. Pods may use the capacity at once, and the headroom is restored afterwards. Names are unique.\
 """
 
+_PRICED = ", ".join(name for name, settings in PROVIDERS.items() if settings.states_prices)
+
 _OPTIONS_HEAD = f"""\
 ## spec.options
 
@@ -160,7 +161,7 @@ nothing after random; each keeps the best of what the one before it left. Among 
 one that meets most soft preferences is taken; then random draws a lot, or the lowest group id is taken. least-cost is
 ours: it looks for the cheapest mix of groups for all pending pods at once; where it finds none in time, the next in the
 chain decides, or least-waste. price and least-cost need spec.prices, or a provider that says what its nodes cost:
-{", ".join(table.name for table in PROVIDERS.values() if table.prices)}. grpc is refused: it asks a server of yours, and
+{_PRICED}. grpc is refused: it asks a server of yours, and
 no other choice could stand for its answer.
 
 The priority expander reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace that the option
@@ -201,9 +202,12 @@ def reference() -> str:
         _fields("spec.notifications.webhook", NOTICE_WEBHOOK, level="###"),
         _fields("spec.notifications.quietHours[]", QUIET_HOURS, level="###"),
         "## spec.providers\n\nAt least one.\n",
-        *(_provider(table) for table in PROVIDERS.values()),
+        *(
+            _fields(name, section_of(settings), f"Group ids: `{settings.group_example}`.", "###")
+            for name, settings in PROVIDERS.items()
+        ),
         _OPTIONS_HEAD,
-        *(f"### {group.title}\n\n{_options(group.rows)}" for group in GROUPS),
+        *(f"### {title}\n\n{_options(rows)}" for title, rows in GROUPS.items()),
     ]
     return "\n".join(parts)
 
@@ -221,12 +225,6 @@ def _fields(title: str, section: Section, note: str = "", level: str = "##") -> 
     )
     lead = f"{note}\n\n" if note else ""
     return f"{level} {title}\n\n{lead}{_table(('Key', 'Kind', 'Default', 'Meaning'), rows)}"
-
-
-def _provider(table: ProviderTable) -> str:
-    if table.section is not None:
-        return _fields(table.name, table.section, f"Group ids: `{table.group_example}`.", "###")
-    return f"### {table.name}\n\n{_UNAVAILABLE}"
 
 
 def _options(rows: tuple[OptionDefinition, ...]) -> str:

@@ -20,6 +20,7 @@ from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.policy.document import KUBERNETES
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.value_types import SECRET
+from chalicelib.policy.vendors.settings import settings_of
 from chalicelib.providers.errors import Unauthorized
 from chalicelib.runtime.webhook_secret import WebhookKeys
 from chalicelib.runtime.webhook_signature import AuthResult, verify
@@ -201,9 +202,8 @@ def test_every_key_of_a_policy_that_names_a_secret_has_its_form() -> None:
     keys: set[tuple[str, ...]] = {("kubernetes", each.key) for each in KUBERNETES.fields if each.kind is SECRET}
     keys |= {
         ("providers", name, each.key)
-        for name, table in PROVIDERS.items()
-        if table.section is not None
-        for each in table.section.fields
+        for name, settings in PROVIDERS.items()
+        for each in settings_of(settings)
         if each.kind is SECRET
     }
     keys |= {("webhook", "secret"), ("notifications", "webhook", "secret")}

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.command.main import main
 from chalicelib.policy.load import load
+from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.exoscale.provider import Exoscale
-from chalicelib.providers.exoscale.settings import read_settings
 from tests.functional.import_pages import commands, deployments, scaling_rules, secret
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
 from tests.reference_data import needs_shared

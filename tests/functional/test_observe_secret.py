@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.policy import Policy
-from chalicelib.policy.read_credentials import observing
+from chalicelib.policy.secret_names import observing
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.iam import Policy as RamPolicy
 from infra.emulators.alicloud.iam import read_policy

@@ -16,7 +16,7 @@ from chalicelib.handlers import read_api
 from chalicelib.model.errors import InputErrors, OutscalerError
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.read_credentials import observing
+from chalicelib.policy.secret_names import observing
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.objects import machine_deployment

@@ -5,34 +5,42 @@ Time is counted in lines of Python that run, and not by a clock.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from chalicelib.command.importers.command_line import Word, read_command_line
+from chalicelib.command.importers.command_line import Word
+from chalicelib.command.importers.command_line import read_command_line
 from chalicelib.command.importers.commented_flags import commented_flags
 from chalicelib.command.importers.container_input import Environment
-from chalicelib.command.importers.placeholders import remedy_for, template_problems
-from chalicelib.command.importers.programs import invocations_of_script, invocations_of_words
+from chalicelib.command.importers.placeholders import remedy_for
+from chalicelib.command.importers.placeholders import template_problems
+from chalicelib.command.importers.programs import invocations_of_script
+from chalicelib.command.importers.programs import invocations_of_words
 from chalicelib.command.importers.public_values import public_config
 from chalicelib.command.importers.read_autoscaler import read_autoscaler
 from chalicelib.command.importers.shell_words import split_script
 from chalicelib.command.importers.unit_file import read_unit
-from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.quantity import parse_duration, parse_quantity
-from chalicelib.policy.cron_values import CRON
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import InputErrors
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.quantity import parse_quantity
 from chalicelib.policy.diagnostics import Diagnostics
+from chalicelib.policy.diagnostics import Scalar
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.yaml_document import Scalar
-from chalicelib.providers.cherryservers import definition_reader, pool_definition
-from chalicelib.providers.clusterapi.discovery import parse_labels, parse_spec
+from chalicelib.policy.providers import section_of
+from chalicelib.policy.sections import CRON
+from chalicelib.providers.cherryservers import definition_reader
+from chalicelib.providers.cherryservers import pool_definition
+from chalicelib.providers.clusterapi.discovery import parse_labels
+from chalicelib.providers.clusterapi.discovery import parse_spec
 from chalicelib.providers.clusterapi.node_template import parse_taint
+from collections.abc import Callable
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 from tests.cases import each_row
+from types import FrameType
+from typing import Any
+import pytest
+import sys
+
 
 _FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")  # no blanks of a shell
 BLANKS = (" ", "\t", "\n", "\r", "\r\n", *_FOREIGN, "\ufeff")
@@ -60,8 +68,7 @@ def _words(text: str) -> list[Word]:
 
 
 def _labels(text: str) -> None:
-    section = PROVIDERS["clusterapi"].section
-    assert section is not None
+    section = section_of(PROVIDERS["clusterapi"])
     reader = next(field.kind for field in section.fields if field.key == "labels")
     reader.read(Scalar(text, plain=False, line=1, column=1), (), Diagnostics("a"))
 

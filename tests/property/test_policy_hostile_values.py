@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.json_schema import json_schema
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.compiled import compiled
+from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import named_by
+from chalicelib.policy.vendors.cherryservers import read_settings as cherryservers
+from chalicelib.policy.vendors.exoscale import read_settings as exoscale
+from chalicelib.policy.vendors.huaweicloud import read_settings as huaweicloud
 from chalicelib.providers.alicloud.settings import read_settings as alicloud
-from chalicelib.providers.cherryservers.settings import read_settings as cherryservers
 from chalicelib.providers.clusterapi.settings import read_settings as clusterapi
-from chalicelib.providers.exoscale.settings import read_settings as exoscale
-from chalicelib.providers.huaweicloud.settings import read_settings as huaweicloud
 from chalicelib.runtime.active_policy import instant
 
 NOW = 1_795_000_000.0

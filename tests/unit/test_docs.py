@@ -29,7 +29,7 @@ from chalicelib.plan.scale_down import drain_rules
 from chalicelib.plan.scale_up import final_placement
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, price
 from chalicelib.plan.state import backoff
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, Status
+from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.providers import errors
 from chalicelib.reasons.text import text

@@ -12,8 +12,9 @@ from chalicelib.command.importers.cce_addon import read_addon
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS
-from chalicelib.policy.huaweicloud import HUAWEICLOUD
 from chalicelib.policy.load import load
+from chalicelib.policy.vendors import huaweicloud as settings
+from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers import errors
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import (
@@ -23,12 +24,11 @@ from chalicelib.providers.huaweicloud import (
     models,
     node_groups,
     scale_up,
-    settings,
 )
 from chalicelib.providers.huaweicloud.models import Flavor
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, allocatable
 from tests.unit.test_docs import ROOT, rows
-from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, policy, spans
+from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, default, policy, spans
 
 PAGE = PAGES.parent.parent / "docs/providers/huaweicloud.md"
 TEXT = PAGE.read_text("utf-8")
@@ -49,7 +49,7 @@ def table(heading: str) -> list[list[str]]:
 def test_docs_huaweicloud_lists_exactly_the_settings() -> None:
     listed = [name for row in rows(PAGE, "Settings") for name in spans(row[0])]
     assert len(listed) == len(set(listed))
-    assert set(listed) == settings.KNOWN == {field.key for field in HUAWEICLOUD.fields}
+    assert set(listed) == keys_of(settings.CceSettings)
 
 
 def test_docs_huaweicloud_example_is_valid() -> None:
@@ -75,7 +75,7 @@ def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> N
     "words",
     [
         f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
-        f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
+        f"per key, region and service ({default(settings.CceSettings, 'callsPerSecond'):g})",
         f"renewed {_IN_WORDS[credentials.EARLY / 60]} minutes before their expiry",
         f"from {scale_up.FIRST:g} s to a minute apart",
         f"is polled {_IN_WORDS[scale_up.ENOUGH_LOOKS]} times",

@@ -27,9 +27,8 @@ from chalicelib.command.serialize_policy import dump
 from chalicelib.command.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
-from chalicelib.policy.cron_values import ZONE
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.yaml_document import Scalar
+from chalicelib.policy.diagnostics import Diagnostics, Scalar
+from chalicelib.policy.sections import ZONE
 
 _POLICY = re.compile(r"^\s*[\"']?apiVersion[\"']?\s*:\s*[\"']?outscaler\.dev/", re.MULTILINE)
 _SETTINGS = f"spec.providers.{PROVIDER}"

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema, as JSON unless yaml is requested. Always returns 0."""
-    from chalicelib.command.json_schema import json_schema
     from chalicelib.command.output import emit
+    from chalicelib.policy.document import json_schema
 
     if args.output == "table":
         sys.stdout.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from chalicelib.policy.diagnostics import closest
-from chalicelib.policy.option_definitions import OptionDefinition, Status
+from chalicelib.policy.option_tables import OptionDefinition, Status
 from chalicelib.policy.options import FLAGS
 
 

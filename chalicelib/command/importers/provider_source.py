@@ -11,9 +11,8 @@ from chalicelib.command.importers.draft import Draft
 from chalicelib.command.importers.report import Verdict
 from chalicelib.command.importers.secret_commands import store_command
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import Diagnostics, quote
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.yaml_document import Scalar
+from chalicelib.policy.diagnostics import Diagnostics, Scalar, quote
+from chalicelib.policy.providers import PROVIDERS, section_of
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -114,9 +113,8 @@ def check_setting(provider: str, key: str, argument: Argument, draft: Draft, *, 
 
 def read_setting(provider: str, key: str, value: str, place: str, path: tuple[int, ...] = ()) -> None:
     """Read one value of a setting as the provider's section of a policy does. Raises BadInput."""
-    section = PROVIDERS[provider].section
     report = Diagnostics(place)
-    for field in section.fields if section is not None else ():
+    for field in section_of(PROVIDERS[provider]).fields:
         if field.key == key:
             field.kind.read(Scalar(value, plain=False, line=1, column=1), path, report)
     report.check()

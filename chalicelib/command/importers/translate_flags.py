@@ -20,10 +20,10 @@ from chalicelib.command.importers.version_defaults import order_of, release_defa
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.policy import yaml_document
+from chalicelib.policy import diagnostics
 from chalicelib.policy.diagnostics import Diagnostics, quote
-from chalicelib.policy.option_definitions import OptionDefinition, Status
-from chalicelib.policy.options import FLAGS, Read, attribute, check_options, default_text
+from chalicelib.policy.option_tables import OptionDefinition, Status
+from chalicelib.policy.options import FLAGS, OptionValues, attribute, check_options, default_text
 from chalicelib.policy.value_types import UNSET
 
 Version = tuple[int, int] | None
@@ -244,11 +244,11 @@ def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
     first = found[0]
     report = Diagnostics(_where(first))
     nodes = tuple(
-        yaml_document.Scalar(_plain_text(option, argument), plain=False, line=1, column=1) for argument in found
+        diagnostics.Scalar(_plain_text(option, argument), plain=False, line=1, column=1) for argument in found
     )
-    node: yaml_document.Node = nodes[0]
+    node: diagnostics.Node = nodes[0]
     if option.flag in _LISTS:
-        node = yaml_document.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
+        node = diagnostics.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
     value = option.kind.read(node, (), report)
     report.check()
     if value is UNSET:
@@ -256,11 +256,11 @@ def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
     return value
 
 
-def _split(flag: str, nodes: tuple[yaml_document.Scalar, ...]) -> tuple[yaml_document.Scalar, ...]:
+def _split(flag: str, nodes: tuple[diagnostics.Scalar, ...]) -> tuple[diagnostics.Scalar, ...]:
     if flag not in _SPLIT:
         return nodes
     words = [word for node in nodes for word in node.text.split(",") if word]
-    return tuple(yaml_document.Scalar(word, plain=False, line=1, column=1) for word in words)
+    return tuple(diagnostics.Scalar(word, plain=False, line=1, column=1) for word in words)
 
 
 def _plain_text(option: OptionDefinition, argument: Argument) -> str:
@@ -343,7 +343,7 @@ def _check_together(
         name = attribute(FLAGS[flag])
         own = {key: in_force[key] for key in (name, "allowed_scheduler_names") if key in in_force}
         if name in own:
-            check_options(Read(own), ("spec", "options"), report)
+            check_options(OptionValues(own), ("spec", "options"), report)
         try:
             report.check()
         except InputErrors as error:

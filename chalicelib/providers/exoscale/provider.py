@@ -5,6 +5,9 @@ A pool that is being changed does not count as a failed scale-up (outcomes.py)."
 from __future__ import annotations
 
 from chalicelib.model.node import Node
+from chalicelib.policy.vendors.exoscale import ExoscaleSettings
+from chalicelib.policy.vendors.exoscale import PROVIDER
+from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.base import BaseProvider
 from chalicelib.providers.base import Connection
 from chalicelib.providers.base import Observation
@@ -23,9 +26,6 @@ from chalicelib.providers.exoscale.scale_up import ExoscaleContext
 from chalicelib.providers.exoscale.scale_up import has_requested
 from chalicelib.providers.exoscale.scale_up import poll_growth
 from chalicelib.providers.exoscale.scale_up import scale_up
-from chalicelib.providers.exoscale.settings import ExoscaleSettings
-from chalicelib.providers.exoscale.settings import PROVIDER
-from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from chalicelib.model.node import Node
+from chalicelib.policy.vendors.huaweicloud import CceSettings
+from chalicelib.policy.vendors.huaweicloud import PROVIDER
+from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.base import BaseProvider
 from chalicelib.providers.base import Connection
 from chalicelib.providers.base import Observation
@@ -30,9 +33,6 @@ from chalicelib.providers.huaweicloud.scale_up import decrease_target
 from chalicelib.providers.huaweicloud.scale_up import has_requested
 from chalicelib.providers.huaweicloud.scale_up import poll_growth
 from chalicelib.providers.huaweicloud.scale_up import scale_up
-from chalicelib.providers.huaweicloud.settings import CceSettings
-from chalicelib.providers.huaweicloud.settings import PROVIDER
-from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
@@ -133,6 +133,6 @@ def build(connection: Connection) -> HuaweiCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
+    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster_id}"
     kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, kept)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.policy import Policy
 from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
-from chalicelib.policy.horizontal_node_autoscaler import obeyed, read_object
-from chalicelib.policy.object_fields import MOST_TOLD
+from chalicelib.policy.horizontal_node_autoscaler import MOST_SENTENCES, obeyed, read_object
 from tests.cases import each_row
 
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
@@ -229,7 +228,7 @@ def test_CCE_A2_invalid_input_is_refused_with_a_message_and_never_raises(rubbish
             raw[where] = rubbish
     for found in (read_object(raw), read_object(rubbish)):
         assert not (found.problems and found.rules)
-        assert len(found.problems) <= MOST_TOLD + 1
+        assert len(found.problems) <= MOST_SENTENCES + 1
         assert all(rule.cron or rule.metric for rule in found.rules)
         assert all(rule.add >= 1 or rule.metric for rule in found.rules)
         assert all(0 <= rule.above <= 100 for rule in found.rules)
@@ -244,8 +243,8 @@ def test_rule_object_number_too_long_for_python_does_not_crash() -> None:
 
 def test_rule_object_long_list_of_errors_is_truncated() -> None:
     found = read_object(bent(lambda spec, rules: spec.update(targetNodepoolIds=[1] * 100)))
-    assert len(found.problems) == MOST_TOLD + 1
-    assert found.problems[-1] == f"and {100 - MOST_TOLD} more"
+    assert len(found.problems) == MOST_SENTENCES + 1
+    assert found.problems[-1] == f"and {100 - MOST_SENTENCES} more"
 
 
 @each_row(

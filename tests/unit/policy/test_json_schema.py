@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from chalicelib.command.json_schema import json_schema
 from chalicelib.command.main import main
+from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE
 from tests.cases import each_row

@@ -7,8 +7,9 @@ import pytest
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.alicloud.settings import KNOWN, read_settings
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.vendors.settings import keys_of
+from chalicelib.providers.alicloud.settings import AlicloudSettings, read_settings
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
@@ -55,10 +56,9 @@ def test_alicloud_settings_round_trip_through_a_dump() -> None:
 
 
 def test_alicloud_settings_table_has_exactly_the_providers_settings() -> None:
-    section = PROVIDERS["alicloud"].section
-    assert section is not None
-    assert {field.key for field in section.fields} == KNOWN
-    assert all(field.key == field.attribute for field in section.fields)
+    section = section_of(PROVIDERS["alicloud"])
+    assert {field.key for field in section.fields} == keys_of(AlicloudSettings)
+    assert section.by_key
 
 
 @each_row(

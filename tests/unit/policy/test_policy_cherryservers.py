@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-
-import pytest
-
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS, read_definitions
-from chalicelib.providers.cherryservers.settings import KNOWN, CherryBounds, read_settings
+from chalicelib.policy.providers import section_of
+from chalicelib.policy.vendors.cherryservers import CherryBounds
+from chalicelib.policy.vendors.cherryservers import CherrySettings
+from chalicelib.policy.vendors.cherryservers import read_settings
+from chalicelib.policy.vendors.settings import keys_of
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT
+from chalicelib.providers.cherryservers.definition_reader import KEYS
+from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from tests.cases import each_row
-from tests.unit.policy.policy_documents import HEAD, with_providers
+from tests.unit.policy.policy_documents import HEAD
+from tests.unit.policy.policy_documents import with_providers
+import base64
+import pytest
+
 
 WHOLE = f"""\
 {HEAD}spec:
@@ -85,7 +90,7 @@ def test_cherryservers_settings_reach_the_provider() -> None:
     assert warnings == ()
     settings = read_settings(policy.providers["cherryservers"], policy.node_groups)
     assert settings.groups == (CherryBounds("pool1", 0, 5), CherryBounds("pool2", 1, 3), CherryBounds("pool3", 0, 2, 3))
-    assert (settings.root, settings.calls_per_second) == ("http://127.0.0.1:8080/v1", 2.5)
+    assert (settings.endpoint, settings.calls_per_second) == ("http://127.0.0.1:8080/v1", 2.5)
     assert (settings.bootstrap.create, settings.bootstrap.lifetime) == (True, 5400.0)
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
     definitions = read_definitions(settings, no_secret)
@@ -117,9 +122,9 @@ def test_cherryservers_definitions_are_dumped_as_a_mapping_and_not_as_json() -> 
 
 
 def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> None:
-    assert PROVIDERS["cherryservers"].section is CHERRYSERVERS
-    assert {field.key for field in CHERRYSERVERS.fields} == KNOWN
-    assert all(field.key == field.attribute for field in CHERRYSERVERS.fields)
+    section = section_of(PROVIDERS["cherryservers"])
+    assert {field.key for field in section.fields} == keys_of(CherrySettings)
+    assert section.by_key
     for key in (*KEYS.values(), CLOUD_INIT):
         settings = f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
         with pytest.raises(BadInput) as raised:

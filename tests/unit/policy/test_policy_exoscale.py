@@ -7,8 +7,9 @@ import pytest
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, read_settings
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings, read_settings
+from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
@@ -46,7 +47,7 @@ def test_exoscale_settings_reach_the_provider() -> None:
         ExoscaleBounds("prod/batch", 1, 2, 3),
     )
     assert settings.root == "http://127.0.0.1:8080/v2"
-    assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited) == ("prod", False, 200)
+    assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited_max) == ("prod", False, 200)
     assert settings.auto_discovery is True
     assert settings.calls_per_second == 2.5
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
@@ -66,10 +67,9 @@ def test_exoscale_settings_round_trip_through_a_dump() -> None:
 
 
 def test_exoscale_settings_table_has_exactly_the_providers_settings() -> None:
-    section = PROVIDERS["exoscale"].section
-    assert section is not None
-    assert {field.key for field in section.fields} == KNOWN
-    assert all(field.key == field.attribute for field in section.fields)
+    section = section_of(PROVIDERS["exoscale"])
+    assert {field.key for field in section.fields} == keys_of(ExoscaleSettings)
+    assert section.by_key
 
 
 @each_row(

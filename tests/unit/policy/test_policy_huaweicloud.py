@@ -7,8 +7,9 @@ import pytest
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, read_settings
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.vendors.huaweicloud import Agency, CceBounds, CceSettings, read_settings
+from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
@@ -50,14 +51,14 @@ def test_huaweicloud_settings_reach_the_provider() -> None:
         CceBounds("pool-b", None, 2, 3),
     )
     assert settings.agency == Agency("scaler", "Ops Team", 900)
-    assert (settings.discover, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
+    assert (settings.autodiscovery, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
 def test_huaweicloud_minimal_settings_suffice() -> None:
     policy, warnings = load(with_providers(f"{{huaweicloud: {{{SMALL}}}}}"), place="p.yaml")
     assert warnings == ()
-    assert read_settings(policy.providers["huaweicloud"]).cluster == CLUSTER
+    assert read_settings(policy.providers["huaweicloud"]).cluster_id == CLUSTER
 
 
 def test_huaweicloud_unknown_region_is_a_warning() -> None:
@@ -73,10 +74,9 @@ def test_huaweicloud_settings_round_trip_through_a_dump() -> None:
 
 
 def test_huaweicloud_settings_table_has_exactly_the_providers_settings() -> None:
-    section = PROVIDERS["huaweicloud"].section
-    assert section is not None
-    assert {field.key for field in section.fields} == KNOWN
-    assert all(field.key == field.attribute for field in section.fields)
+    section = section_of(PROVIDERS["huaweicloud"])
+    assert {field.key for field in section.fields} == keys_of(CceSettings)
+    assert section.by_key
 
 
 @each_row(

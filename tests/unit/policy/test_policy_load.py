@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from chalicelib.model.policy import (
     GroupPolicy,
     KubernetesAccess,
@@ -20,10 +18,11 @@ from chalicelib.model.policy import (
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS
-from chalicelib.policy.providers import PROVIDERS, ProviderTable
+from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.clusterapi.management_cluster import to_management
-from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
+from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import (
     ARCHITECTURE,
@@ -64,17 +63,6 @@ def test_policy_example_is_parsed_completely() -> None:
 
 def test_policy_example_causes_no_warning() -> None:
     assert warnings(ARCHITECTURE) == ()
-
-
-def test_policy_provider_of_a_later_version_is_accepted_with_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
-    later = ARCHITECTURE.replace("exoscale", "later").replace("zone: ch-gva-2", "region: eu-west-101")
-    assert warnings(later)[0] == (
-        "policy.yaml:9: spec.providers.later: provider later: not available in this version, "
-        "its groups will be reported as unreadable"
-    )
 
 
 @each_row(
@@ -205,24 +193,25 @@ def test_policy_json_is_accepted_as_yaml() -> None:
         assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (Mode.OFF, 7, False)
 
 
-def test_policy_yaml_implicit_types_are_read_safely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
+def test_policy_yaml_implicit_types_are_read_safely() -> None:
     policy = read(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
         "spec:\n  mode: off\n  kubernetes: {eksCluster: on}\n"
-        "  providers: {later: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
+        "  providers: {alicloud: {region: 1-2, credentialsSecret: yes, observeSecret: 012, oidcTokenFile: 12:30, "
+        "sessionName: 2026-11-21, oidcTokenSecret: 1_000, ramRole: 0x1F}}\n"
         "  options: {coresTotal: 12:30}\n"
     )
     assert policy.name == "no"
     assert policy.mode is Mode.OFF
     assert policy.kubernetes.eks_cluster == "on"
-    assert policy.providers["later"] == {
-        "zone": "012",
-        "port": "12:30",
-        "on": "yes",
-        "day": "2026-11-21",
-        "big": "1_000",
-        "hex": "0x1F",
+    assert policy.providers["alicloud"] == {
+        "region": "1-2",
+        "credentialsSecret": "yes",
+        "observeSecret": "012",
+        "oidcTokenFile": "12:30",
+        "sessionName": "2026-11-21",
+        "oidcTokenSecret": "1_000",
+        "ramRole": "0x1F",
     }
     assert policy.options.cores_total == (12, 30)
 
@@ -291,9 +280,7 @@ def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
 
 
 def test_policy_validation_accepts_what_the_provider_accepts() -> None:
-    section = PROVIDERS["clusterapi"].section
-    assert section is not None
-    assert {field.key for field in section.fields} | set(section.refused) == KNOWN
+    assert {field.key for field in section_of(PROVIDERS["clusterapi"]).fields} == keys_of(CapiSettings)
     settings = read(
         with_providers(
             "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, "
@@ -305,9 +292,13 @@ def test_policy_validation_accepts_what_the_provider_accepts() -> None:
         )
     ).providers["clusterapi"]
     taken = read_settings(settings)
-    assert (taken.architecture, taken.version, taken.managed_labels) == ("arm64", "v1beta2", ("^team", "a|b"))
+    assert (taken.scale_zero_default_arch, taken.version, taken.sync_machine_labels) == (
+        "arm64",
+        "v1beta2",
+        ("^team", "a|b"),
+    )
     assert (taken.management.secret, taken.management.context, taken.management.authoritative) == ("m", "c", True)
-    assert (taken.allow_pool_shrink, taken.zone_label, taken.stuck_after) == (True, False, 300.0)
+    assert (taken.allow_pool_shrink, taken.zone_from_failure_domain, taken.stuck_after) == (True, False, 300.0)
     assert taken.reserve == {"cpu": 200, "memory": 3 * 2**29, "ephemeral-storage": 10**9}
     specs = read(with_providers("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:team=web']}}"))
     assert len(read_settings(specs.providers["clusterapi"]).specs) == 2

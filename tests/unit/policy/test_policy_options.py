@@ -11,7 +11,7 @@ from chalicelib.command.option_overrides import with_options as override
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.policy.load import load
-from chalicelib.policy.option_definitions import OptionDefinition, Status
+from chalicelib.policy.option_tables import OptionDefinition, Status
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
 from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared

@@ -43,7 +43,7 @@ def test_policy_price_expander_without_any_prices_is_refused() -> None:
 
 
 def test_policy_providers_without_prices_are_reported() -> None:
-    assert PROVIDERS["cherryservers"].prices
+    assert PROVIDERS["cherryservers"].states_prices
     assert without_prices(()) is None
     assert without_prices(("alicloud", "wibble")) is None
     assert without_prices(("alicloud", "cherryservers", "wibble")) == ("alicloud", "wibble")

@@ -131,13 +131,13 @@ def test_capi_settings_in_both_forms() -> None:
             "reservedMemory": "1Gi",
         }
     )
-    assert (more.keys.group, more.version, more.architecture) == ("test.k8s.io", "v1beta1", "arm64")
+    assert (more.keys.group, more.version, more.scale_zero_default_arch) == ("test.k8s.io", "v1beta1", "arm64")
     assert more.reserve == {"cpu": 100, "memory": 2**30}
 
 
 def test_capi_settings_defaults_of_switches() -> None:
     plain = read_settings({})
-    assert (plain.allow_pool_shrink, plain.zone_label, plain.stuck_after) == (False, True, 0.0)
+    assert (plain.allow_pool_shrink, plain.zone_from_failure_domain, plain.stuck_after) == (False, True, 0.0)
     assert plain.management == CapiManagement()
     other = read_settings(
         {
@@ -149,7 +149,7 @@ def test_capi_settings_defaults_of_switches() -> None:
             "cloudConfigAuthoritative": "true",
         }
     )
-    assert (other.allow_pool_shrink, other.zone_label, other.stuck_after) == (True, False, 300.0)
+    assert (other.allow_pool_shrink, other.zone_from_failure_domain, other.stuck_after) == (True, False, 300.0)
     assert other.management == CapiManagement(secret="m", context="c", authoritative=True)
 
 
@@ -169,7 +169,7 @@ def test_capi_settings_defaults_of_switches() -> None:
         ({"context": "a"}, "context"),
         ({"cloudConfigAuthoritative": "yes"}, "cloudConfigAuthoritative"),
         ({"allowPoolShrink": "1"}, "allowPoolShrink"),
-        ({"zoneFromFailureDomain": "True"}, "zoneFromFailureDomain"),
+        ({"zoneFromFailureDomain": "tRUE"}, "zoneFromFailureDomain"),
         ({"stuckAfter": "5"}, "stuckAfter"),
         ({"stuckAfter": "-5m"}, "stuckAfter"),
         ({"nameSpace": "n"}, "nameSpace"),

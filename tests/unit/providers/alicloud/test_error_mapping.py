@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.alicloud.error_mapping import (
     TABLE,
     Sense,
@@ -16,7 +17,7 @@ from chalicelib.providers.alicloud.error_mapping import (
     retry_after,
     sense_of,
 )
-from chalicelib.providers.alicloud.settings import KNOWN
+from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.errors import ProviderError, Unknown
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
@@ -189,4 +190,4 @@ def test_docs_alicloud_error_mapping_lists_every_code() -> None:
 
 
 def test_docs_alicloud_lists_every_setting() -> None:
-    assert [key for key in sorted(KNOWN) if f"`{key}`" not in PAGE] == []
+    assert [key for key in sorted(keys_of(AlicloudSettings)) if f"`{key}`" not in PAGE] == []

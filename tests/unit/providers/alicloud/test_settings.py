@@ -6,8 +6,9 @@ import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.endpoints import Network, Service
-from chalicelib.providers.alicloud.settings import AlicloudBounds, parse_spec, read_settings
+from chalicelib.providers.alicloud.settings import read_settings
 from tests.cases import each_row
 
 RIGHT = {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "0:5:asg-1"}
@@ -49,16 +50,21 @@ def test_alicloud_settings_valid_ones_are_read() -> None:
     assert settings.access.role_arn == "acs:ram::1:role/r"
 
 
+def parse_spec(text: str) -> AlicloudBounds:
+    [bounds] = read_settings({**RIGHT, "nodes": text}).groups
+    return bounds
+
+
 @each_row(
     ("text", "bounds"),
     [
         ("0:5:asg-1", AlicloudBounds("asg-1", 0, 5)),
         ("+1:+3:asg-1", AlicloudBounds("asg-1", 1, 3)),
-        ("3:3:asg:x:y", AlicloudBounds("asg:x:y", 3, 3)),
+        ("3:3:asg-x:y", AlicloudBounds("asg-x:y", 3, 3)),
     ],
 )
 def test_alicloud_settings_valid_group_specs(text: str, bounds: AlicloudBounds) -> None:
-    assert parse_spec(text, "nodes") == bounds
+    assert parse_spec(text) == bounds
 
 
 @each_row(
@@ -74,7 +80,6 @@ def test_alicloud_settings_valid_group_specs(text: str, bounds: AlicloudBounds) 
         "1:3:x y",
         ":3:x",
         "1::x",
-        "",
         "::",
         "\uff11:3:x",
         "1.0:3:x",
@@ -85,9 +90,8 @@ def test_alicloud_settings_valid_group_specs(text: str, bounds: AlicloudBounds) 
 )
 def test_alicloud_settings_invalid_group_specs(text: str) -> None:
     with pytest.raises(BadInput):
-        parse_spec(text, "nodes")
-    if text.strip():
-        assert problems({**RIGHT, "nodes": text})
+        parse_spec(text)
+    assert problems({**RIGHT, "nodes": text})
 
 
 def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
@@ -118,8 +122,14 @@ def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
         ({"credentialsSecret": ""}, "providers.alicloud.credentialsSecret: is missing"),
         ({"credentialsSecret": "", "roleArn": "acs:ram::1:role/r"}, "providers.alicloud.credentialsSecret: is missing"),
         ({"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"}, "providers.alicloud.roleArn: is missing"),
-        ({"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "r"}, "providers.alicloud.oidcProviderArn"),
-        ({"credentialsSecret": "", "oidcProviderArn": "p", "roleArn": "r"}, "providers.alicloud.oidcTokenSecret"),
+        (
+            {"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "acs:r"},
+            "providers.alicloud.oidcProviderArn",
+        ),
+        (
+            {"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r"},
+            "providers.alicloud.oidcTokenSecret",
+        ),
         ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: conflicts with"),
         ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
         ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
@@ -139,10 +149,10 @@ def test_alicloud_settings_errors_are_reported_all_at_once() -> None:
     )
     assert [problem.split(":")[0] for problem in reported] == [
         "providers.alicloud.region",
+        "providers.alicloud.nodes",
+        "providers.alicloud.nodes",
         "providers.alicloud.network",
         "providers.alicloud.credentialsSecret",
-        "providers.alicloud.nodes",
-        "providers.alicloud.nodes",
         "nodeGroups",
         "nodeGroups",
         "providers.alicloud.colour",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import base64
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.vendors.cherryservers import Bootstrap
+from chalicelib.policy.vendors.cherryservers import CherryBounds
+from chalicelib.policy.vendors.cherryservers import CherrySettings
+from chalicelib.providers.cherryservers.definition_reader import Definitions
+from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.pool_definition import Definition
 from collections.abc import Callable
 from typing import Any
-
+import base64
 import msgspec
 
-from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
-from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.settings import Bootstrap, CherryBounds, CherryPoolSource, CherrySettings
 
 SCRIPT = (
     "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
@@ -45,9 +47,17 @@ def settings(
     project: int = 0,
     bootstrap: Bootstrap = KEPT,
 ) -> CherrySettings:
-    source = CherryPoolSource(text, secret, msgspec.json.encode(mapping).decode() if mapping is not None else "")
     return CherrySettings(
-        "key", (CherryBounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project, bootstrap=bootstrap
+        credentials_secret="key",
+        groups=(CherryBounds("pool3", 0, 5),),
+        cloud_config=text,
+        cloud_config_secret=secret,
+        node_group_defs=msgspec.json.encode(mapping).decode() if mapping is not None else "",
+        cluster_name=cluster,
+        project_id=project,
+        bootstrap_token_secret=bootstrap.secret,
+        create_bootstrap_tokens=bootstrap.create,
+        bootstrap_token_lifetime=bootstrap.lifetime,
     )
 
 

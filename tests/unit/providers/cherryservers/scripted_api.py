@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.api import CherryApi, open_api
 from chalicelib.providers.cherryservers.models import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.settings import CherryPoolSource, CherrySettings
 from chalicelib.providers.services import Cache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
 from tests.unit.providers.alicloud.scripted_api import (
@@ -84,7 +84,10 @@ def open_to(
     """An Api that calls the script."""
     clock = clock or ScriptedApiClock()
     settings = CherrySettings(
-        "token", (), CherryPoolSource(secret="definitions"), root=f"{url}/v1", calls_per_second=calls_per_second
+        credentials_secret="token",
+        cloud_config_secret="definitions",
+        endpoint=f"{url}/v1",
+        calls_per_second=calls_per_second,
     )
     means = ProviderServices(
         deployment=LOOPBACK,

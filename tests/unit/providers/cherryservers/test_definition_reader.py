@@ -281,7 +281,7 @@ def test_cherry_policy_check_reports_errors_of_inline_definitions(config: str, p
 
 
 def test_cherry_policy_check_does_not_read_definitions_in_a_secret() -> None:
-    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfigSecret": "far away"}
+    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfigSecret": "far-away"}
     assert registry.mistakes(Policy("prod", providers={"cherryservers": given})) == ()
     right = {**given, "cloudConfigSecret": "", "cloudConfig": WHOLE}
     assert registry.mistakes(Policy("prod", providers={"cherryservers": right})) == ()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
-from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS
-from chalicelib.providers.cherryservers.settings import (
-    Bootstrap,
-    CherryBounds,
-    CherryPoolSource,
-    parse_spec,
-    read_settings,
-)
+from chalicelib.policy.vendors.cherryservers import Bootstrap
+from chalicelib.policy.vendors.cherryservers import CherryBounds
+from chalicelib.policy.vendors.cherryservers import CherryPoolSource
+from chalicelib.policy.vendors.cherryservers import read_settings
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT
+from chalicelib.providers.cherryservers.definition_reader import KEYS
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
+import pytest
+
 
 RIGHT = {"credentialsSecret": "key", "nodes": "0:5:pool1", "cloudConfigSecret": "config"}
 
@@ -48,7 +47,7 @@ def test_cherry_settings_valid_ones_are_read() -> None:
         CherryBounds("pool_2", 2, 10),
         CherryBounds("pool3", 1, 2, 7),
     )
-    assert (settings.cluster_name, settings.project_id, settings.root) == ("c", 10001, "http://127.0.0.1:8080/v1")
+    assert (settings.cluster_name, settings.project_id, settings.endpoint) == ("c", 10001, "http://127.0.0.1:8080/v1")
     assert settings.controller_labels == ("example.com/controller",)
     assert settings.bootstrap == Bootstrap(create=True, lifetime=1800.0)
     assert settings.definitions == CherryPoolSource(secret="config")
@@ -58,8 +57,13 @@ def test_cherry_settings_valid_ones_are_read() -> None:
 def test_cherry_settings_know_both_control_plane_labels() -> None:
     settings = read_settings(RIGHT)
     assert settings.controller_labels == ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-    assert settings.root == "https://api.cherryservers.com/v1"
+    assert settings.endpoint == "https://api.cherryservers.com/v1"
     assert (settings.calls_per_second, settings.bootstrap) == (4.0, Bootstrap())
+
+
+def parse_spec(text: str) -> CherryBounds:
+    [bounds] = read_settings({**RIGHT, "nodes": text}).groups
+    return bounds
 
 
 @each_row(
@@ -72,7 +76,7 @@ def test_cherry_settings_know_both_control_plane_labels() -> None:
     ],
 )
 def test_cherry_settings_valid_pool_specs(text: str, bounds: CherryBounds) -> None:
-    assert parse_spec(text, "nodes") == bounds
+    assert parse_spec(text) == bounds
 
 
 @each_row(
@@ -94,7 +98,7 @@ def test_cherry_settings_valid_pool_specs(text: str, bounds: CherryBounds) -> No
 )
 def test_cherry_settings_invalid_pool_specs(text: str) -> None:
     with pytest.raises(BadInput):
-        parse_spec(text, "nodes")
+        parse_spec(text)
 
 
 @each_row(
@@ -105,12 +109,12 @@ def test_cherry_settings_invalid_pool_specs(text: str) -> None:
         ({"nodes": "0:1:a\n0:2:a"}, "a is given twice"),
         ({"cloudConfigSecret": ""}, "providers.cherryservers.cloudConfig: is missing"),
         ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: conflicts with another one"),
-        ({"projectId": "0"}, "projectId: '0' is not a project's number"),
+        ({"projectId": "0"}, "projectId: 0 is out of range; write a whole number of 1 or more"),
         ({"projectId": "99999999999"}, "projectId"),
-        ({"clusterName": "a b"}, "clusterName: 'a b' cannot name a cluster"),
+        ({"clusterName": "a b"}, "clusterName: 'a b' is not one word"),
         ({"endpoint": "http://api.example.com"}, "endpoint: is not an https address"),
         ({"controllerNodeLabel": "a b"}, "controllerNodeLabel: 'a b' is not a label's key"),
-        ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is neither true nor false"),
+        ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is not true or false"),
         ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: conflicts with"),
         ({"bootstrapTokenLifetime": "5m"}, "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m"),
         ({"bootstrapTokenLifetime": "soon"}, "bootstrapTokenLifetime"),

@@ -21,6 +21,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
+from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import (
@@ -36,7 +37,6 @@ from chalicelib.providers.exoscale.decoding import (
 )
 from chalicelib.providers.exoscale.provider import Exoscale
 from chalicelib.providers.exoscale.provider_ids import checked
-from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 from tests.operations import new_operation
 

@@ -9,9 +9,9 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.errors import Transient
 from chalicelib.providers.exoscale.provider import Exoscale
-from chalicelib.providers.exoscale.settings import read_settings
 from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,

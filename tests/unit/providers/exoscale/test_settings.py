@@ -6,7 +6,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, parse_spec, read_settings
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings, read_settings
+from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import NODEPOOL, POOL
 
@@ -42,7 +43,7 @@ def test_exoscale_provider_settings_valid_ones_are_read() -> None:
     assert (settings.zone, settings.credentials_secret, settings.sks_cluster) == ("ch-gva-2", "key", "prod")
     assert settings.root == "https://api-ch-gva-2.exoscale.com/v2"
     assert settings.scale_from_zero is False
-    assert settings.unlimited == 250
+    assert settings.unlimited_max == 250
     assert settings.calls_per_second == 2.5
     assert settings.reserve == {"cpu": 100, "memory": 2**30}
 
@@ -50,8 +51,13 @@ def test_exoscale_provider_settings_valid_ones_are_read() -> None:
 def test_exoscale_provider_settings_defaults_are_upstreams_and_need_no_groups() -> None:
     settings = read_settings(RIGHT)
     assert settings.groups == ()
-    assert (settings.scale_from_zero, settings.unlimited, settings.sks_cluster) == (True, 1000, "")
+    assert (settings.scale_from_zero, settings.unlimited_max, settings.sks_cluster) == (True, 1000, "")
     assert settings.calls_per_second == 10.0
+
+
+def parse_spec(text: str) -> ExoscaleBounds:
+    [bounds] = read_settings({**RIGHT, "nodes": text}).groups
+    return bounds
 
 
 @each_row(
@@ -84,7 +90,7 @@ def test_exoscale_provider_settings_address_follows_environment_and_zone(change:
     ],
 )
 def test_exoscale_provider_settings_valid_group_specs(text: str, bounds: ExoscaleBounds) -> None:
-    assert parse_spec(text, "nodes") == bounds
+    assert parse_spec(text) == bounds
 
 
 @each_row(
@@ -100,7 +106,6 @@ def test_exoscale_provider_settings_valid_group_specs(text: str, bounds: Exoscal
         "1:3:x y",
         ":3:x",
         "1::x",
-        "",
         "::",
         "\uff11:3:x",
         "1.0:3:x",
@@ -112,9 +117,8 @@ def test_exoscale_provider_settings_valid_group_specs(text: str, bounds: Exoscal
 def test_exoscale_provider_settings_invalid_group_specs_need_no_call(text: str) -> None:
     """Upstream detects them at run time, at every node."""
     with pytest.raises(BadInput):
-        parse_spec(text, "nodes")
-    if text.strip():
-        assert problems({**RIGHT, "nodes": text})
+        parse_spec(text)
+    assert problems({**RIGHT, "nodes": text})
 
 
 @each_row(
@@ -212,9 +216,9 @@ def test_exoscale_provider_settings_errors_are_reported_all_at_once() -> None:
     assert [problem.split(":")[0] for problem in reported] == [
         "providers.exoscale.zone",
         "providers.exoscale.credentialsSecret",
+        "providers.exoscale.nodes",
+        "providers.exoscale.nodes",
         "providers.exoscale.unlimitedMax",
-        "providers.exoscale.nodes",
-        "providers.exoscale.nodes",
         "nodeGroups",
         "providers.exoscale.colour",
     ]
@@ -222,4 +226,4 @@ def test_exoscale_provider_settings_errors_are_reported_all_at_once() -> None:
 
 def test_exoscale_provider_settings_unknown_key_error_lists_all_known_ones() -> None:
     [problem] = problems(RIGHT | {"region": "ch-gva-2"})
-    assert all(key in problem for key in KNOWN)
+    assert all(key in problem for key in keys_of(ExoscaleSettings))

@@ -18,6 +18,7 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import (
@@ -32,7 +33,6 @@ from chalicelib.providers.huaweicloud.models import (
     ScaleGroup,
 )
 from chalicelib.providers.huaweicloud.provider import HuaweiCloud
-from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 from tests.operations import new_operation
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.huaweicloud.models import Service, url_of
-from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, parse_spec, read_settings
+from chalicelib.policy.vendors.huaweicloud import Agency
+from chalicelib.policy.vendors.huaweicloud import CceBounds
+from chalicelib.policy.vendors.huaweicloud import CceSettings
+from chalicelib.policy.vendors.huaweicloud import read_settings
+from chalicelib.policy.vendors.settings import keys_of
+from chalicelib.providers.huaweicloud.models import Service
+from chalicelib.providers.huaweicloud.models import url_of
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
+from tests.unit.providers.huaweicloud.scripted_api import CLUSTER
+from tests.unit.providers.huaweicloud.scripted_api import POOL
+from tests.unit.providers.huaweicloud.scripted_api import PROJECT
+import pytest
+
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
 
@@ -23,20 +32,20 @@ def entry(name: str, least: int | None = None, most: int | None = None, priority
 
 def test_huawei_settings_minimal_ones_suffice() -> None:
     found = read_settings(SMALL)
-    assert (found.region, found.cluster, found.project, found.agency, found.groups) == (
+    assert (found.region, found.cluster_id, found.project_id, found.agency, found.groups) == (
         "cn-north-4",
         CLUSTER,
         "",
         None,
         (),
     )
-    assert (found.discover, found.warn_about_addon, found.calls_per_second, found.known_region) == (
+    assert (found.autodiscovery, found.warn_about_addon, found.calls_per_second, found.known_region) == (
         True,
         True,
         10.0,
         True,
     )
-    assert [found.url(service) for service in Service] == [
+    assert [found.endpoints.get(service) or url_of(service, found.region) for service in Service] == [
         "https://cce.cn-north-4.myhuaweicloud.com",
         "https://ecs.cn-north-4.myhuaweicloud.com",
         "https://iam.cn-north-4.myhuaweicloud.com",
@@ -64,8 +73,8 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         },
         [entry("pool-b/default", 0, 4, 7)],
     )
-    assert (found.cluster, found.project, found.agency) == (CLUSTER, PROJECT, Agency("scaler", "Ops Team", 900))
-    assert [found.url(service) for service in Service] == [
+    assert (found.cluster_id, found.project_id, found.agency) == (CLUSTER, PROJECT, Agency("scaler", "Ops Team", 900))
+    assert [found.endpoints.get(service) for service in Service] == [
         "https://cce.example.com",
         "http://127.0.0.1:8080",
         "https://iam.example.com",
@@ -75,7 +84,7 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         CceBounds(f"{POOL}/c7-az2", 1, 3),
         CceBounds("pool-b/default", 0, 4, 7),
     )
-    assert (found.discover, found.warn_about_addon, found.calls_per_second) == (False, False, 2.5)
+    assert (found.autodiscovery, found.warn_about_addon, found.calls_per_second) == (False, False, 2.5)
     assert found.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
@@ -111,20 +120,20 @@ def test_huawei_settings_unknown_region_is_tried() -> None:
         ({"agencyName": "a"}, "agencyDomain", "is missing, but"),
         ({"agencyDomain": "a"}, "agencyName", "is missing, but"),
         ({"agencyDuration": "900"}, "agencyName", "is missing, but"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"}, "agencyDuration", "from 900 to 86400"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"}, "agencyDuration", "from 900 to 86400"),
-        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"}, "agencyDuration", "from 900 to 86400"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"}, "agencyDuration", "out of range"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"}, "agencyDuration", "out of range"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"}, "agencyDuration", "is not a whole number"),
         ({"cceEndpoint": "http://cce.example.com"}, "cceEndpoint", "not an https"),
         ({"ecsEndpoint": "https://a:b@ecs.example.com"}, "ecsEndpoint", "not an https"),
         ({"iamEndpoint": "https://iam.example.com/v3"}, "iamEndpoint", "not an https"),
-        ({"autodiscovery": "maybe"}, "autodiscovery", "neither true nor false"),
+        ({"autodiscovery": "maybe"}, "autodiscovery", "is not true or false"),
         ({"autodiscovery": "false"}, "autodiscovery", "no pool is named"),
-        ({"warnAboutAddon": "1"}, "warnAboutAddon", "neither true nor false"),
-        ({"callsPerSecond": "0"}, "callsPerSecond", "from 0.1"),
+        ({"warnAboutAddon": "1"}, "warnAboutAddon", "is not true or false"),
+        ({"callsPerSecond": "0"}, "callsPerSecond", "out of range"),
         ({"reservedCpu": "much"}, "reservedCpu", ""),
-        ({"nodes": "1:0:a"}, "nodes", "below its min"),
+        ({"nodes": "1:0:a"}, "nodes", "below the minimum"),
         ({"nodes": "-1:3:a"}, "nodes", "negative"),
-        ({"nodes": "0:3"}, "nodes", "is not min:max:pool-a"),
+        ({"nodes": "0:3"}, "nodes", "is not min:max:pool"),
         ({"nodes": "0:3:/default"}, "nodes", "names no pool"),
         ({"nodes": "0:3:a/"}, "nodes", "names no scale group"),
         ({"nodes": "0:3:a\n1:2:a"}, "nodes", "given twice"),
@@ -175,7 +184,7 @@ def test_huawei_settings_errors_are_reported_all_at_once() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(max_size=40)))
+@given(st.dictionaries(st.sampled_from(sorted(keys_of(CceSettings))), st.text(max_size=40)))
 def test_huawei_settings_arbitrary_input_is_refused_and_never_crashes(given_settings: dict[str, str]) -> None:
     try:
         read_settings(SMALL | given_settings)
@@ -187,9 +196,9 @@ def test_huawei_settings_arbitrary_input_is_refused_and_never_crashes(given_sett
 @given(st.text(max_size=30))
 def test_huawei_settings_group_spec_is_read_or_refused(text: str) -> None:
     try:
-        bounds = parse_spec(text, "here")
+        groups = read_settings(SMALL | {"nodes": text}).groups
     except BadInput:
         return
-    assert bounds.min is not None
-    assert bounds.max is not None
-    assert 0 <= bounds.min <= bounds.max
+    assert bool(groups) == bool(text.strip())
+    assert all(bounds.min is not None and bounds.max is not None for bounds in groups)
+    assert all(0 <= (bounds.min or 0) <= (bounds.max or 0) for bounds in groups)
