@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices, Policy
-from chalicelib.plan.scale_up.expanders.node_prices import node_price
+from chalicelib.plan.prices import node_price
 from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.load import load

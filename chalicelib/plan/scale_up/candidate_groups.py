@@ -15,14 +15,13 @@ from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
-from chalicelib.plan.predicates import node_affinity
+from chalicelib.plan.predicates import matches_node
 from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
 from chalicelib.plan.scale_up.limits import ResourceLimiter
-from chalicelib.plan.simulation.pod_topology.new_nodes import NewNodeTopology
+from chalicelib.plan.simulation.pod_topology import NewNodeTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
-from chalicelib.plan.tables.node_table import NodeTable
+from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable
 
 
 class Candidates:
@@ -110,7 +109,7 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     if terms is not None and not free:
         return True
     plain = msgspec.structs.replace(pod, required_affinity=free)
-    return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
+    return bool(pod.node_selector.keys() & set(labels)) or not matches_node(plain, node.name, node.labels)
 
 
 def _template_table(able: Sequence[NodeGroupState], simulated: SimulatedCluster) -> NodeTable:

@@ -12,18 +12,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+import msgspec
 import numpy as np
 
 from chalicelib.model.pod import Pod
+from chalicelib.plan.scale_up.attempts import Way
 from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.expanders import LEAST_COST
-from chalicelib.plan.scale_up.placement_result import FinalPlacement, asks_of
-from chalicelib.plan.scale_up.placement_variants import Way
 from chalicelib.plan.scale_up.search import ScaleUpSearch
-from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.simulation.simulated_cluster import Placements
+from chalicelib.plan.simulation.simulated_cluster import Placements, place
 from chalicelib.plan.state.pending_pods import PodBatch
-from chalicelib.plan.tables.array_types import Ints
+from chalicelib.plan.tables import Ints
 
 _EXACT = 1_000  # rows times runs of pods up to which all pods are placed again as a check
 
@@ -31,7 +30,7 @@ _EXACT = 1_000  # rows times runs of pods up to which all pods are placed again 
 _State = tuple[dict[str, int], list[str], Placements]  # nodes per group, the group of every planned row, places
 
 
-def _count(left: Sequence[PodBatch]) -> int:
+def _pod_count(left: Sequence[PodBatch]) -> int:
     return sum(len(demand.pods) for demand in left)
 
 
@@ -83,11 +82,11 @@ class FinalPlacer:
     def _in_turn(self) -> None:
         """Place the pods again, distributed over the nodes in turn as Cluster Autoscaler does, which is closer to how
         the scheduler spreads them; first fit is kept if it places more pods."""
-        first, count = self.simulated.standing(), _count(self.rest)
+        first, count = self.simulated.standing(), _pod_count(self.rest)
         self.simulated.rollback(0)
         place(self.simulated, self.queue, around=True)
         turned = self._unserved()
-        if _count(turned) <= count:
+        if _pod_count(turned) <= count:
             self.rest = turned
         else:
             self.simulated.rollback(0)
@@ -113,7 +112,7 @@ class FinalPlacer:
     def grow(self, left: Sequence[PodBatch]) -> None:
         """Add new nodes for these pods."""
         start = self.state()
-        rest = self.search.search(asks_of(left))
+        rest = self.search.search(requests_of(left))
         self._number()
         if LEAST_COST in self.search.state.options.expander and any(not self._alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
@@ -135,7 +134,7 @@ class FinalPlacer:
         search, mixed = self.search, self.state()
         mix = sum(ask.count for ask in rest), search.cost()
         self._back_to(start)
-        rest = search.search(asks_of(left), mixed=False)
+        rest = search.search(requests_of(left), mixed=False)
         self._number()
         if (sum(ask.count for ask in rest), search.cost()) >= mix:
             self._back_to(mixed)
@@ -393,3 +392,43 @@ class FinalPlacer:
             self.small,
             self.choice,
         )
+
+
+# DOC chalicelib/plan/scale_up/placement_result.py: The result of planning for pending pods: the expected place of each pod, and the unplaced pods.
+# DOC
+# DOC It is separate from the computation (plan/scale_up/final_placement.py) because the promised outcome
+# DOC (plan/scale_up/worst_case.py) and the report (plan/scale_up/planner.py) need the result only.
+# DOC
+class Contest(msgspec.Struct, frozen=True):
+    """So many places, in the worst order, for the pods of these classes."""
+
+    places: int
+    classes: tuple[int, ...]
+
+
+class FinalPlacement(msgspec.Struct, frozen=True):
+    """places: (row, class, pods); left: unplaced pods; new: row -> (group, number from 1) of planned nodes. lost:
+    classes of which the estimator placed more pods than the scheduler will. expected: row of an existing or upcoming
+    node -> one of the pods, including uncounted ones, that will be placed on it. worth: number of placed pods per
+    priority, highest priority first. small: placing all pods again is fast. choice: some pods are on existing nodes
+    while others found no room."""
+
+    places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
+    left: tuple[PodBatch, ...]
+    new: dict[int, tuple[str, int]]
+    lost: frozenset[int] = frozenset()
+    expected: dict[int, str] = {}
+    worth: tuple[int, ...] = ()
+    small: bool = False
+    choice: bool = False
+    contests: tuple[Contest, ...] = ()  # classes of which no single pod has a guaranteed place
+
+
+def requests_of(left: Sequence[PodBatch]) -> list[PodRequest]:
+    """Return the unplaced pods, per class."""
+    counts: dict[int, int] = {}
+    first: dict[int, str] = {}
+    for demand in left:
+        counts[demand.cls] = counts.get(demand.cls, 0) + len(demand.pods)
+        first.setdefault(demand.cls, demand.pods[0].key)
+    return [PodRequest(cls, count, first[cls]) for cls, count in counts.items()]

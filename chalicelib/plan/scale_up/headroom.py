@@ -24,7 +24,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.plan.scale_up.estimator import PodRequest
-from chalicelib.plan.scale_up.preconditions import blocking_reason
+from chalicelib.plan.scale_up.limits import blocking_reason
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Spare
 from chalicelib.plan.state.cluster_state import ClusterState

@@ -11,21 +11,17 @@ import numpy as np
 
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_up.attempts import WAYS, Way, sparing
 from chalicelib.plan.scale_up.candidate_groups import Candidates
-from chalicelib.plan.scale_up.expander_context import expander_context
-from chalicelib.plan.scale_up.expanders.least_waste import waste
-from chalicelib.plan.scale_up.final_placement import FinalPlacer
-from chalicelib.plan.scale_up.finalization import finalize_placement
+from chalicelib.plan.scale_up.expanders import expander_context, waste
+from chalicelib.plan.scale_up.final_placement import FinalPlacement, FinalPlacer
 from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
-from chalicelib.plan.scale_up.limits import ResourceLimiter
-from chalicelib.plan.scale_up.min_size import enforce_min_size
-from chalicelib.plan.scale_up.placement_result import FinalPlacement
-from chalicelib.plan.scale_up.placement_variants import WAYS, Way, sparing
+from chalicelib.plan.scale_up.limits import ResourceLimiter, enforce_min_size
+from chalicelib.plan.scale_up.redundant_nodes import finalize_placement
 from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.scale_up.worst_case import keep_worst_case
-from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.readiness import Bucket
@@ -134,7 +130,7 @@ def _best(
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """Return the plan that places the most pods, over several ways to place them on existing nodes
-    (plan/scale_up/placement_variants.py)."""
+    (plan/scale_up/attempts.py)."""
     best, chosen = _planned(state, simulated, pending, seed, budget, None), None
     if not best.settled.small:
         return best

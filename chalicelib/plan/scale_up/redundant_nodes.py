@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_up.expanders import choose_option
-from chalicelib.plan.scale_up.option import Option
-from chalicelib.plan.simulation.placement import place
+from chalicelib.plan.scale_up.expanders import Option, choose_option
+from chalicelib.plan.scale_up.final_placement import FinalPlacer
+from chalicelib.plan.simulation.simulated_cluster import place
 from chalicelib.plan.state.pending_pods import PodBatch
 
 if TYPE_CHECKING:
@@ -176,3 +176,26 @@ class _Refused:
             if taken:
                 found.append((facts.id, taken))
         return found
+
+
+# DOC chalicelib/plan/scale_up/finalization.py: Runs the final placement: scales up, places all pods and removes nodes that are not needed.
+_TRIES = 3  # maximum number of plans for pods that lost their place
+
+
+def finalize_placement(placer: FinalPlacer) -> None:
+    """Scale up for the queue and place all pods; plan/scale_up/worst_case.py determines which places may be
+    promised."""
+    search = placer.search
+    left: Sequence[PodBatch] = placer.left
+    for _ in range(_TRIES):
+        before = dict(search.grown)
+        placer.grow(left)
+        if search.grown == before:
+            break
+        placer.arrange()
+        for group in sorted(search.grown, reverse=True):
+            placer.drop_needless(group)
+        left = placer.top_up()
+        if not left:
+            break
+    refine(placer)

@@ -7,20 +7,18 @@ reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL
+from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate
-from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, choose_option
-from chalicelib.plan.scale_up.expanders.node_prices import node_price
+from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Option, choose_option
 from chalicelib.plan.scale_up.limits import ResourceLimiter
-from chalicelib.plan.scale_up.option import Option
-from chalicelib.plan.scale_up.preferences import preference
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.time_budget import TimeBudget
@@ -97,8 +95,8 @@ class ScaleUpSearch:
 
     def _mix(self, asks: list[PodRequest]) -> list[PodRequest]:
         """Buy what least-cost chooses; returns what is left for the rest of the chain."""
-        from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
-        from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
+        from chalicelib.plan.scale_up.least_cost import purchases
+        from chalicelib.plan.scale_up.least_cost.problem import Shared
 
         limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
         priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
@@ -301,3 +299,29 @@ class ScaleUpSearch:
 def new_name(group: str, number: int) -> str:
     """Return the name of a planned node within a pass."""
     return f"new-{number}-for-{group}"
+
+
+# DOC chalicelib/plan/scale_up/preferences.py: Scores soft preferences: they decide among otherwise equal options and never block.
+# DOC
+# DOC The score per pod is between 0 and 1: the weight of the preferred node terms that the template meets, and how empty its
+# DOC domains are for ScheduleAnyway spreads.
+# DOC
+def preference(pods: Mapping[int, int], template_node: Node, simulated: SimulatedCluster) -> float:
+    """Return the mean over these pods (class -> count), 0 if none has preferences; higher is better."""
+    total, count = 0.0, 0
+    for cls, many in sorted(pods.items()):
+        pod = simulated.classes[cls]
+        count += many
+        weights = sum(each.weight for each in pod.preferred_nodes)
+        if weights:
+            met = sum(
+                each.weight
+                for each in pod.preferred_nodes
+                if each.term.matches(template_node.name, template_node.labels)
+            )
+            total += many * met / weights
+        for counter, key in simulated.constraints.soft_spread(cls):
+            if key != HOSTNAME_LABEL and key in template_node.labels:
+                here = simulated.rows.here(counter, key, template_node.labels[key])
+                total += many / (1 + here)
+    return round(total / count, 9) if count else 0.0

@@ -8,18 +8,15 @@ import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
-from chalicelib.plan.predicates.not_simulated import NotSimulated
-from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.simulation.pod_topology.constraints import PodConstraintTable
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
-from chalicelib.plan.simulation.pod_topology.selector_index import Matching
+from chalicelib.plan.predicates import NotSimulated
+from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodConstraintTable
 from chalicelib.plan.simulation.simulated_cluster import ConstraintState, SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
+from chalicelib.plan.tables import Bools, Ints, NodeTable, ResourceColumns
+from chalicelib.plan.volumes import Volumes
 
 # upcoming nodes simulated per group, so that a vendor's wrong count of millions does not stall the pass
 _UPCOMING = 10_000

@@ -17,18 +17,14 @@ from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
-from chalicelib.plan.predicates import node_affinity, taint_toleration
-from chalicelib.plan.predicates.not_simulated import NotSimulated
-from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.simulation.first_fit import first_fit
-from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, PodConstraintTable, SpreadConstraint
-from chalicelib.plan.simulation.pod_topology.existing_nodes import ExistingNodeTopology
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
+from chalicelib.plan.predicates import NotSimulated, affinity_mask, taint_mask, untolerated
+from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
+from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.volume_limits import Attached
+from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.state.time_budget import no_check
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.host_ports import PortRivals
-from chalicelib.plan.tables.node_table import NodeTable
+from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
+from chalicelib.plan.volumes import Volumes
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
 _ASKED = 200  # rows that are checked individually for volume reasons
@@ -222,16 +218,16 @@ class SimulatedCluster:
             for each in keys:
                 found &= self.table.label(each)[0] >= 0
             if constraint.honors_affinity:
-                found &= node_affinity.mask(cls, self.classes[cls], self.table)
+                found &= affinity_mask(cls, self.classes[cls], self.table)
             if constraint.honors_taints:
-                found &= taint_toleration.mask(cls, self.classes[cls], self.table)
+                found &= taint_mask(cls, self.classes[cls], self.table)
             self._counted[key] = found
         return found
 
     def tolerates_removal(self, cls: int) -> bool:
         """Return whether a class tolerates the removal taint; the leaving node then still counts for its spread
         constraints."""
-        return taint_toleration.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
+        return untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
     def place(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Place pods of a class on rows, each row named once; negative counts remove them."""
@@ -396,3 +392,51 @@ class SimulatedCluster:
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
     """Return copies of a node under other names, with the host name label changed accordingly."""
     return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]
+
+
+# DOC chalicelib/plan/simulation/first_fit.py: First-fit selection of rows. Pods and headroom are distributed by the same rule.
+def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the first rows that take `count` pods in total under these quotas, and how many each takes."""
+    rows = quota.nonzero()[0]
+    total = np.cumsum(quota[rows])
+    if not len(rows) or total[-1] <= count:
+        return rows, quota[rows]
+    last = int(np.searchsorted(total, count))
+    here = quota[rows[: last + 1]].copy()
+    here[last] -= total[last] - count
+    return rows[: last + 1], here
+
+
+# DOC chalicelib/plan/simulation/placement.py: Places pods in the simulated cluster in the scheduler's order: higher priority first, then older, then by name; first
+# DOC fit by row.
+# DOC
+# DOC Used to find pods that fit existing nodes, and again to determine where the scheduler will put the pods of a plan. Pods
+# DOC that wait for others to be placed are retried until nothing changes, as the scheduler does on every event.
+# DOC
+def place(
+    simulated: SimulatedCluster,
+    queue: Sequence[PodBatch],
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    around: bool = False,
+) -> tuple[PodBatch, ...]:
+    """Place what fits; it stays placed. Returns what found no room. stop: called before every batch; batches not tried
+    by then are left over. around: distribute pods over the rows in turn."""
+    waiting = list(queue)
+    while True:
+        left: list[PodBatch] = []
+        full: dict[int, int] = {}  # class -> the simulated cluster's generation when it found no room
+        for demand in waiting:
+            if full.get(demand.cls) == simulated.generation or stop() or simulated.late():
+                left.append(demand)
+                continue
+            at = sum(count for _, count in simulated.place_first_fit(demand.cls, len(demand.pods), around=around))
+            if at < len(demand.pods):
+                left.append(PodBatch(demand.cls, demand.pods[at:], demand.counts))
+                full[demand.cls] = simulated.generation
+        if simulated.late():
+            return tuple(left)
+        retry = [demand for demand in left if simulated.needs(demand.cls) is not None]
+        if not retry or sum(len(d.pods) for d in left) == sum(len(d.pods) for d in waiting):
+            return tuple(left)
+        waiting = left

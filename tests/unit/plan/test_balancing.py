@@ -11,7 +11,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.predicates.taint_toleration import untolerated
+from chalicelib.plan.predicates import untolerated
 from chalicelib.plan.scale_up.balancing import balance, free_capacity, similar_groups, split
 from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from chalicelib.plan.scale_up.expanders.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
 
 MANY = 10**6
 

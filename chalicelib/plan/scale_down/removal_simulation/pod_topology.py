@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from chalicelib.plan.simulation.pod_topology.constraints import (
+from chalicelib.plan.simulation.pod_constraints import (
     AffinityTerm,
     AntiAffinityTerm,
     PodConstraints,
+    PodCounter,
     SpreadConstraint,
 )
-from chalicelib.plan.simulation.pod_topology.pod_counts import PodCounter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints
 
 
 class DomainCounts:

@@ -21,7 +21,7 @@ from chalicelib.plan.state.pools import PoolFacts
 
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # Temporary reasons; limits are not among them.
-PASSING = frozenset(
+TEMPORARY = frozenset(
     {ReasonCode.GROUP_BACKOFF, ReasonCode.GROUP_UNREADABLE, ReasonCode.GROUP_UNHEALTHY, ReasonCode.NO_TEMPLATE}
 )
 
@@ -105,20 +105,20 @@ class Allocation(msgspec.Struct, frozen=True):
 
 def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
     """Return the expected first new node of a pool; None: none of its groups may scale up."""
-    return next((_model(search, facts) for bunch in _bunches(search, pool) for facts in bunch), None)
+    return next((_new_node(search, facts) for bunch in _groups_in_order(search, pool) for facts in bunch), None)
 
 
-def give(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocation:
+def allocate(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocation:
     """Add the requested nodes as far as limits allow. A zero-or-max group gets all its nodes or none."""
     nodes: dict[str, int] = {}
     stop: Reason | None = None
-    for bunch in _bunches(search, pool):
-        stop = _fill(search, bunch, demand, nodes) or stop
+    for bunch in _groups_in_order(search, pool):
+        stop = _fill_equal_groups(search, bunch, demand, nodes) or stop
         if demand.enough:
             return Allocation(nodes)
     skipped = search.candidates.skipped
-    waiting = [name for name in pool.groups if name in skipped and skipped[name].code in PASSING]
-    later = sum(_room(search, search.state.groups[name]) for name in waiting)
+    waiting = [name for name in pool.groups if name in skipped and skipped[name].code in TEMPORARY]
+    later = sum(_future_room(search, search.state.groups[name]) for name in waiting)
     reasons = [
         *([skipped[waiting[0]]] if later and not nodes else []),
         *([stop] if stop else []),
@@ -127,22 +127,22 @@ def give(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocati
     return Allocation(nodes, next(iter(reasons), None), later)
 
 
-def _fill(
+def _fill_equal_groups(
     search: ScaleUpSearch, bunch: Sequence[NodeGroupState], demand: NodeDemand, nodes: dict[str, int]
 ) -> Reason | None:
     """Give the groups of a bunch what they can take; returns what prevents more."""
-    while not demand.enough and (wanted := demand.nodes(_model(search, bunch[0]))) > 0:
-        shares, stop = _shares(search, bunch, wanted)
+    while not demand.enough and (wanted := demand.nodes(_new_node(search, bunch[0]))) > 0:
+        shares, stop = _even_shares(search, bunch, wanted)
         for facts, count in shares:
             search.add(facts.id, count)
             nodes[facts.id] = nodes.get(facts.id, 0) + count
-            demand.took(_model(search, facts), count)
+            demand.took(_new_node(search, facts), count)
         if not shares:
             return stop
     return None
 
 
-def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
+def _groups_in_order(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
     """Return the groups that may scale up, with those of one rank and type together: by rank, then the fewest nodes,
     then by name."""
     found: dict[tuple[object, ...], list[NodeGroupState]] = {}
@@ -150,13 +150,13 @@ def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState
         if name in search.candidates.shapes:
             facts = search.state.groups[name]
             alone = name if facts.group.options.zero_or_max else ""
-            found.setdefault((facts.group.rank, alone, *_type(_model(search, facts))), []).append(facts)
+            found.setdefault((facts.group.rank, alone, *_node_type(_new_node(search, facts))), []).append(facts)
     return sorted(
         found.values(), key=lambda bunch: (-bunch[0].group.rank, min((facts.target, facts.id) for facts in bunch))
     )
 
 
-def _type(node: Node) -> tuple[object, ...]:
+def _node_type(node: Node) -> tuple[object, ...]:
     """Return a key that is equal for nodes that differ only in their location: the vendor's type, otherwise the
     size."""
     named = next((node.labels[label] for label in _TYPES if node.labels.get(label)), "")
@@ -164,12 +164,12 @@ def _type(node: Node) -> tuple[object, ...]:
     return (named,) if named else (size.get(CPU, 0), size.get(MEMORY, 0))
 
 
-def _model(search: ScaleUpSearch, group: NodeGroupState) -> Node:
+def _new_node(search: ScaleUpSearch, group: NodeGroupState) -> Node:
     """Return the expected new node of a group that may scale up."""
     return search.candidates.shapes[group.id].template.node
 
 
-def _shares(
+def _even_shares(
     search: ScaleUpSearch, bunch: Sequence[NodeGroupState], wanted: int
 ) -> tuple[list[tuple[NodeGroupState, int]], Reason | None]:
     """Return how many of the nodes each group gets, and what prevents more. Limits that groups share are divided too:
@@ -179,13 +179,13 @@ def _shares(
     stop = min(allowed, key=lambda each: each.nodes).stop
     if bunch[0].group.options.zero_or_max:
         return ([(bunch[0], allowed[0].nodes)] if allowed[0].nodes > 0 else []), stop
-    total = min(wanted, ledger.pool_room(bunch[0].group), ledger.room(_model(search, bunch[0])))
+    total = min(wanted, ledger.pool_room(bunch[0].group), ledger.room(_new_node(search, bunch[0])))
     sizes = [facts.target + grown.get(facts.id, 0) for facts in bunch]
     even = split(total, [(size, size + each.nodes) for size, each in zip(sizes, allowed, strict=True)])
     return [(facts, new - size) for facts, size, new in zip(bunch, sizes, even, strict=True) if new > size], stop
 
 
-def _room(search: ScaleUpSearch, group: NodeGroupState) -> int:
+def _future_room(search: ScaleUpSearch, group: NodeGroupState) -> int:
     """Return how many nodes a group that may not scale up now could get otherwise."""
     if group.template is None:
         return min(max(0, group.group.max - group.target), search.ledger.pool_room(group.group))

@@ -50,10 +50,10 @@ class Sources(msgspec.Struct, frozen=True):
 def sources(state: ClusterState) -> Sources:
     """Return all rules of a pass with their pools. Order: the policy's, then by age of the object, each in document
     order."""
-    return _Gathering(state).sources()
+    return _SourceCollector(state).sources()
 
 
-class _Gathering:
+class _SourceCollector:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self.names = PoolNames(state)
@@ -72,7 +72,7 @@ class _Gathering:
                     self.on.setdefault(pool.id, []).append(rule.metric)
                 self._bind(rule, pool, 0.0, problem)
         good, versions = self._versions()
-        for key, (newest, before) in sorted(versions.items(), key=lambda each: (_age(each[1]), each[0])):
+        for key, (newest, before) in sorted(versions.items(), key=lambda each: (_created(each[1]), each[0])):
             problem = self._take(newest) if newest is not None else ""
             if problem and newest is not None:
                 self._refuse(key, problem)
@@ -216,5 +216,5 @@ def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
     return ""
 
 
-def _age(versions: Iterable[RuleObject | None]) -> float:
+def _created(versions: Iterable[RuleObject | None]) -> float:
     return next((each.created for each in versions if each is not None), 0.0)
