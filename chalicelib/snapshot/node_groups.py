@@ -1,7 +1,7 @@
 """Reads all node groups of a cluster, on any cloud: a provider that fails becomes a gap and does not affect the others.
 
-Instances that more than one Node claims are reported here for all providers; plan/state/group_membership.py determines the
-consequences.
+Instances that more than one Node claims are reported here for all providers; plan/state/group_membership.py determines
+the consequences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Distributes new nodes over similar node groups."""
+"""Distributes new nodes over similar node groups.
+
+Groups are compared by their templates as Cluster Autoscaler does, ratios and labels included. Taints are not compared:
+the check that the sample pods fit covers them; the caller makes it. Zero-or-max groups are never balanced.
+"""
 
 from __future__ import annotations
 
@@ -53,31 +57,26 @@ def balance(
     limiter is not changed: the caller spends the room.
     """
     assert best_group.template is not None
-    spare, given, room = limiter.copy(), grown or {}, limiter.room(best_group.template.node)
+    spare, room = limiter.copy(), limiter.room(best_group.template.node)
     if best_group.group.options.zero_or_max:
         return [(best_group.id, total)] if 0 < total <= room else []
-    total = min(total, room)
-    able = [
-        (facts, facts.template.node)
-        for facts in (best_group, *similar)
-        if facts.template is not None and spare.room(facts.template.node) > 0 and spare.pool_room(facts.group) > 0
+    with_room = [
+        (group, group.template.node)
+        for group in (best_group, *similar)
+        if group.template is not None and spare.room(group.template.node) > 0 and spare.pool_room(group.group) > 0
     ]
-    sizes = [(facts.target + given.get(facts.id, 0), facts.group.max) for facts, _ in able]
+    sizes = [(group.target + (grown or {}).get(group.id, 0), group.group.max) for group, _ in with_room]
+    new_sizes = split(min(total, room), sizes)
+    entries = sorted(zip(sizes, new_sizes, with_room, strict=True), key=lambda entry: entry[0][0])
     shares: list[tuple[str, int]] = []
-    for (size, _), new, (facts, node) in sorted(
-        zip(sizes, split(total, sizes), able, strict=True), key=lambda each: each[0][0]
-    ):
-        share = min(new - size, spare.room(node), spare.pool_room(facts.group))
+    for (size, _), new_size, (group, node) in entries:
+        share = min(new_size - size, spare.room(node), spare.pool_room(group.group))
         if share > 0:
-            spare.take(node, share, facts.group)
-            shares.append((facts.id, share))
+            spare.take(node, share, group.group)
+            shares.append((group.id, share))
     return shares
 
 
-# DOC chalicelib/plan/scale_up/balancing/similarity.py: Finds similar node groups by comparing their templates as Cluster Autoscaler does, ratios and labels included.
-# DOC
-# DOC Taints are not compared: the check that the sample pods fit covers them.
-# DOC
 # Labels that differ between similar groups: host names, zones, and labels without effect on scheduling.
 _GENERIC = (
     "kubernetes.io/hostname",
@@ -149,64 +148,55 @@ class Likeness:
     def similar(
         self, best_group: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
     ) -> list[NodeGroupState]:
-        """Return the ids of the groups similar to `best_group` that may grow together with it. takes: tells whether the
+        """Return the groups similar to `best_group` that may grow together with it, by id. takes: tells whether the
         pods that `best_group` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
         if best_group.template is None or best_group.group.options.zero_or_max:
             return []
-        mine = self._profile(best_group)
-        able = (
-            facts
-            for facts in others
-            if facts.id != best_group.id and may_grow(facts) and not facts.group.options.zero_or_max
-        )
-        alike = (facts for facts in able if self._alike(mine, self._profile(facts)))
-        return sorted((facts for facts in alike if takes is None or takes(facts)), key=lambda facts: facts.id)
+        profile = self._profile(best_group)
+        similar = [
+            group
+            for group in others
+            if group.id != best_group.id
+            and may_grow(group)
+            and not group.group.options.zero_or_max
+            and self._are_alike(profile, self._profile(group))
+            and (takes is None or takes(group))
+        ]
+        return sorted(similar, key=lambda group: group.id)
 
     def _profile(self, group: NodeGroupState) -> _Profile:
-        known = self._profiles.get(group.id)
-        if known is None:
+        if group.id not in self._profiles:
             assert group.template is not None
             node = group.template.node
             free = dict(node.allocatable)
             for cls in group.template.daemons:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
-            labels = {
-                key: value for key, value in node.labels.items() if key not in self._ignored and not _of_csi_driver(key)
-            }
             if self._options.balancing_label:
                 labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
-            known = self._profiles[group.id] = _Profile(
-                labels, node.capacity or node.allocatable, node.allocatable, free
-            )
-        return known
+            else:
+                labels = {
+                    key: v for key, v in node.labels.items() if key not in self._ignored and not _of_csi_driver(key)
+                }
+            capacity = node.capacity or node.allocatable
+            self._profiles[group.id] = _Profile(labels, capacity, node.allocatable, free)
+        return self._profiles[group.id]
 
-    def _alike(self, profile: _Profile, other_profile: _Profile) -> bool:
+    def _are_alike(self, profile: _Profile, other: _Profile) -> bool:
         options = self._options
         # only these labels are compared; a group without one of them is similar to no other group
         if options.balancing_label:
-            return len(profile.labels) == len(set(options.balancing_label)) and profile.labels == other_profile.labels
+            return len(profile.labels) == len(set(options.balancing_label)) and profile.labels == other.labels
         return (
-            profile.labels == other_profile.labels
-            and profile.capacity.keys() == other_profile.capacity.keys()
+            profile.labels == other.labels
+            and profile.capacity.keys() == other.capacity.keys()
             and all(
-                _near(amount, other_profile.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
+                _near(amount, other.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
                 for name, amount in profile.capacity.items()
             )
-            and _all_near(profile.allocatable, other_profile.allocatable, options.max_allocatable_difference_ratio)
-            and _all_near(profile.free, other_profile.free, options.max_free_difference_ratio)
+            and _all_near(profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio)
+            and _all_near(profile.free, other.free, options.max_free_difference_ratio)
         )
-
-
-def similar_groups(
-    best_group: NodeGroupState,
-    others: Sequence[NodeGroupState],
-    classes: Sequence[PodClass],
-    options: Options,
-    takes: Takes | None = None,
-) -> list[NodeGroupState]:
-    """Run `Likeness.similar` for a single question."""
-    return Likeness(classes, options).similar(best_group, others, takes)
 
 
 def _of_csi_driver(key: str) -> bool:
@@ -226,11 +216,3 @@ def _near(left: int, right: int, ratio: float) -> bool:
     the smaller", but its code uses the larger."""
     larger, smaller = max(left, right), min(left, right)
     return larger - smaller <= ratio * abs(larger)
-
-
-# DOC chalicelib/plan/scale_up/balancing/__init__.py: Distribution of new nodes over similar node groups.
-# DOC
-# DOC Here: similarity of groups and the number of nodes for each of them. Not here: whether the pods of an option fit a
-# DOC similar group; the caller decides that. Zero-or-max groups are never balanced.
-# DOC
-__all__ = ["Likeness", "balance", "free_capacity", "similar_groups", "split"]

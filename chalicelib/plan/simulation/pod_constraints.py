@@ -1,4 +1,9 @@
-"""The constraints of a class on other pods, with the counters that evaluate them, created once per class and pass."""
+"""Rules between pods, by counting: the classes that a term selects, the count of their pods per row, and the
+constraints of a class, created once per class and pass.
+
+All rules between pods need these counts. A counter is created when a rule first needs it, from the pods sorted by
+class, and follows every placement from then on.
+"""
 
 from __future__ import annotations
 
@@ -123,16 +128,11 @@ class PodConstraintTable:
         return PodConstraints(attraction, tuple(repulsions), evenness)
 
 
-# DOC chalicelib/plan/simulation/pod_topology/pod_counts.py: Counts how many pods of a set of classes are on each row, updated as pods are placed.
-# DOC
-# DOC All rules between pods need these counts. A counter is created when a rule first needs it, from the pods sorted by
-# DOC class, and follows every placement from then on.
-# DOC
 _MANY = 32  # number of members from which all pods are scanned once
 
 
 class PodCounter:
-    """rows: pods of the members on each row. settled: terminating pods are left out."""
+    """How many pods of a set of classes (members) are on each row. settled: terminating pods are not counted."""
 
     def __init__(self, members: Members, rows: Ints, *, settled: bool) -> None:
         self.members, self.rows, self.settled = members, rows, settled
@@ -228,11 +228,6 @@ class Counting:
             counter.rows = counter.rows[:count]
 
 
-# DOC chalicelib/plan/simulation/pod_topology/selector_index.py: Indexes which pod classes a selector matches, computed once per pass through the labels that it names.
-# DOC
-# DOC A cluster of 5,000 nodes has thousands of classes and hundreds of terms. Almost every selector requires one value of one
-# DOC label, so an index by label leaves a handful of classes to check instead of all.
-# DOC
 Members = frozenset[int]
 ClassesByLabel = dict[str, dict[str, list[int]]]
 """Label -> value -> the classes that have it."""
@@ -249,7 +244,11 @@ class AntiAffinityOwner(msgspec.Struct, frozen=True):
 
 
 class Matching:
-    """Maps selectors and terms to the classes they select. namespaces: name -> labels, as far as they could be read."""
+    """Maps selectors and terms to the classes they select. namespaces: name -> labels, as far as they could be read.
+
+    A cluster of 5,000 nodes has thousands of classes and hundreds of terms. Almost every selector requires one value of
+    one label, so an index by label leaves a handful of classes to check instead of all.
+    """
 
     def __init__(self, classes: Sequence[PodClass], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._classes = classes

@@ -1,4 +1,5 @@
-"""Evaluates the rules between pods on existing rows: where one more pod of a class may run, and how many at once.
+"""Evaluates the rules between pods, on existing rows and on new nodes: where one more pod of a class may run, and how
+many at once.
 
 A domain's count is a sum over its rows. Several pods are only taken at once as far as the rule holds in any order of
 arrival: the lowest count of a spread never falls while pods are added, so what fits the current lowest count also fits
@@ -228,11 +229,6 @@ def _capped_per_domain(counts: Ints, codes: Ints, allowance: Ints) -> Ints:
     return left
 
 
-# DOC chalicelib/plan/simulation/pod_topology/new_nodes.py: Evaluates the rules between pods on nodes that do not exist yet: arithmetic on bins of equal new nodes.
-# DOC
-# DOC All new nodes of one template share every label except the host name. A rule by zone is therefore one number for all of
-# DOC them, and a rule by host name is a number per bin.
-# DOC
 class Cap(msgspec.Struct):
     """What the rules currently allow a class. each: per node of every bin; fresh: on one more, empty node; total: over
     all new nodes; again: ask again once these are used, because the rules may then allow more."""
@@ -248,7 +244,12 @@ class Cap(msgspec.Struct):
 
 
 class NewNodeTopology:
-    """Rules on new nodes with these labels. tracked: the classes that may be on bins; daemons: on every new node."""
+    """The rules on nodes that do not exist yet: arithmetic on bins of equal new nodes with these labels. tracked: the
+    classes that may be on bins; daemons: on every new node.
+
+    All new nodes of one template share every label except the host name. A rule by zone is therefore one number for all
+    of them, and a rule by host name is a number per bin.
+    """
 
     def __init__(
         self, topology: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]

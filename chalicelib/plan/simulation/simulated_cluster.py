@@ -128,6 +128,10 @@ class SimulatedCluster:
         reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
 
+    def is_independent(self, cls: int) -> bool:
+        """Return whether a class has no rules about other pods, no host ports and no claims."""
+        return not self.classes[cls].ports and not self.volumes.concerns(cls) and self.needs(cls) is None
+
     def is_plain(self, cls: int) -> bool:
         """Return whether only resources, constant predicates and rules between pods decide the placement of a class."""
         return not (self.classes[cls].ports or self.volumes.concerns(cls) or self.unsure.reasons(cls))
@@ -394,7 +398,6 @@ def renamed(node: Node, names: Sequence[str]) -> list[Node]:
     return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]
 
 
-# DOC chalicelib/plan/simulation/first_fit.py: First-fit selection of rows. Pods and headroom are distributed by the same rule.
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
     """Return the first rows that take `count` pods in total under these quotas, and how many each takes."""
     rows = quota.nonzero()[0]
@@ -407,12 +410,6 @@ def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
     return rows[: last + 1], here
 
 
-# DOC chalicelib/plan/simulation/placement.py: Places pods in the simulated cluster in the scheduler's order: higher priority first, then older, then by name; first
-# DOC fit by row.
-# DOC
-# DOC Used to find pods that fit existing nodes, and again to determine where the scheduler will put the pods of a plan. Pods
-# DOC that wait for others to be placed are retried until nothing changes, as the scheduler does on every event.
-# DOC
 def place(
     simulated: SimulatedCluster,
     queue: Sequence[PodBatch],
@@ -420,8 +417,12 @@ def place(
     *,
     around: bool = False,
 ) -> tuple[PodBatch, ...]:
-    """Place what fits; it stays placed. Returns what found no room. stop: called before every batch; batches not tried
-    by then are left over. around: distribute pods over the rows in turn."""
+    """Place what fits, first fit by row; it stays placed. Returns what found no room.
+
+    The order is the scheduler's: higher priority first, then older, then by name. Pods that wait for others to be
+    placed are retried until nothing changes, as the scheduler does on every event. stop: called before every batch;
+    batches not tried by then are returned. around: distribute pods over the rows in turn.
+    """
     waiting = list(queue)
     while True:
         left: list[PodBatch] = []

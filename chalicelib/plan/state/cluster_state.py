@@ -349,8 +349,6 @@ def _missing(group: NodeGroup, group_memory: GroupMemory, counts: Mapping[Bucket
     return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])
 
 
-# DOC chalicelib/plan/state/pods_by_node.py: Indexes which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is too slow to run
-# DOC more than once.
 class _NodeIndex(dict[str, int]):
     """Returns -1 for an unknown node name, without a Python call for known names."""
 
@@ -359,7 +357,9 @@ class _NodeIndex(dict[str, int]):
 
 
 class Occupancy:
-    """where: per pod the index of its node in snapshot.nodes, -1 for none; cls: its class; dying: being deleted."""
+    """Which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is too slow to run
+    more than once. where: per pod the index of its node in snapshot.nodes, -1 for none; cls: its class; dying: being
+    deleted."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._pods = snapshot.pods
@@ -392,11 +392,10 @@ class Occupancy:
         return [(int(at), self._pods[at]) for at in np.flatnonzero(which)]
 
 
-# DOC chalicelib/plan/state/pauses.py: Reasons for the parts of a cluster that an operator has paused (`outscaler pause`, model/pause.py).
-# DOC
-# DOC A paused part is planned as before up to the point of acting: timers go on, and each pod, node and group that the pause
-# DOC affects has this reason. Repairs belong to removals.
-# DOC
+# Parts that an operator has paused (`outscaler pause`, model/pause.py) are planned as before up to the point of acting:
+# timers go on, and each pod, node and group that the pause affects has this reason. Repairs belong to removals.
+
+
 def growth_pause(pauses: Iterable[Pause], group: str) -> Reason | None:
     """Return why the group is not scaled up; None where no pause says so."""
     return _pause_reason(of_growth(pauses, group), "growth")

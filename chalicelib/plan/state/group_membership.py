@@ -1,4 +1,4 @@
-"""Determines how certain it is that a group's instances belong to this cluster.
+"""Determines how certain it is that a group's instances belong to this cluster, and an instance to a Node.
 
 A group that the policy names, or that the vendor lists for the cluster, belongs to the cluster. A group that was only
 discovered through Nodes depends on what kubelets report about themselves: one Node with the providerID of another
@@ -92,23 +92,21 @@ def why_kept(group: NodeGroup, instance: Instance, shares: Shares, first_seen: f
     return next((text for applies, text in rows if applies), "")
 
 
-# DOC chalicelib/plan/state/node_identity.py: Finds instances that more than one Node claims to be, or whose only Node claims two instances.
-# DOC
-# DOC A kubelet writes the providerID of its own Node. An untrusted kubelet can name another instance there; if that were
-# DOC believed, that instance would be removed as the idle Node that the kubelet serves. An instance therefore belongs to a
-# DOC Node only if no other Node names it. If two do, the planner knows only that the instance exists: neither Node belongs to
-# DOC the group, and the instance is neither missing nor one that never joined.
-# DOC
-# DOC Providers know the spellings of their ids and report the matching Nodes (Instance.claimants); Nodes with exactly equal
-# DOC providerIDs are found here for all providers.
-# DOC
 SHOWN = 5
 """Maximum nodes named in a message; a cluster may have thousands with one id."""
 
 
 def contested_instances(groups: Iterable[NodeGroup], nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     """Return instance id -> sorted names of the Nodes that claim the instance, for instances whose Node cannot be
-    determined. An instance that the vendor is deleting is left out: its Nodes go with it."""
+    determined: more than one Node claims it, or its only Node claims two. An instance that the vendor is deleting is
+    omitted: its Nodes go with it.
+
+    A kubelet writes the providerID of its own Node. An untrusted kubelet can name another instance there; if that were
+    believed, that instance would be removed as the idle Node that the kubelet serves. An instance therefore belongs to
+    a Node only if no other Node names it. If two do, the planner knows only that the instance exists: neither Node
+    belongs to the group, and the instance is neither missing nor one that never joined. Providers know the spellings of
+    their ids and report the matching Nodes (Instance.claimants); Nodes with exactly equal providerIDs are found here.
+    """
     listed, bearers = set[str](), dict[str, set[str]]()
     for node in nodes:
         listed.add(node.name)

@@ -1,5 +1,11 @@
-"""Classifies nodes into readiness buckets, and defines when a node is ready. See docs/reference/node-groups.md
-"Readiness"."""
+"""Classifies nodes into readiness buckets, and health: of the cluster, a zone and a node group. See
+docs/reference/node-groups.md "Readiness".
+
+Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not manage. A fault in
+one zone, or in nodes that it does not manage, therefore stops everything. Here, the unhealthy scope is as narrow as the
+evidence: only nodes of known groups count, a zone is judged by its own nodes, a group by its own, and the whole cluster
+stops only when all of it is unhealthy. The same thresholds apply to all three, and both comparisons are strict.
+"""
 
 from __future__ import annotations
 
@@ -87,13 +93,6 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
     return Bucket.NOT_STARTED if node.created + startup_time > now else Bucket.UNREADY
 
 
-# DOC chalicelib/plan/state/health.py: Classifies health: of the cluster, a zone and a node group.
-# DOC
-# DOC Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not manage. A fault in
-# DOC one zone, or in nodes that it does not manage, therefore stops everything. Here, the unhealthy scope is as narrow as the
-# DOC evidence: only nodes of known groups count, a zone is judged by its own nodes, a group by its own, and the whole cluster
-# DOC stops only when all of it is unhealthy. The same thresholds apply to all three, and both comparisons are strict.
-# DOC
 ZONE = "topology.kubernetes.io/zone"
 
 

@@ -187,15 +187,12 @@ class Volumes:
         return next((key.partition("/")[2] for key in mine), "")
 
 
-# DOC chalicelib/plan/predicates/volumes/in_use.py: Indexes what running pods use: attached volumes and disks per node, and ReadWriteOncePod claims.
-# DOC
-# DOC Built on first use, at no cost for a cluster whose pending pods have no volumes.
-# DOC
 _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class Running:
-    """The pods that occupy nodes of the snapshot, indexed by the volumes they use."""
+    """What running pods use: attached volumes and disks per node, and ReadWriteOncePod claims. Built on first use, at
+    no cost for a cluster whose pending pods have no volumes."""
 
     def __init__(self, snapshot: Snapshot, concerned: frozenset[int], stock: Stock) -> None:
         self._snapshot, self._concerned, self._stock = snapshot, concerned, stock
@@ -243,7 +240,6 @@ class Running:
                     yield pod, volume
 
 
-# DOC chalicelib/plan/predicates/volumes/restrictions.py: VolumeRestrictions for disks that pods name directly: one disk, one writer per node.
 def disks_conflict(wanted: Collection[Volume], held: Collection[Volume]) -> bool:
     """Return whether a pod with `disks` conflicts with pods on the same node that use these other disks."""
     return any(_is_conflict(one, other) for one in wanted for other in held)

@@ -152,16 +152,6 @@ def _choose(waiting: Waiting, node: Node, taken: set[str]) -> PersistentVolume |
     )
 
 
-# DOC chalicelib/plan/predicates/volumes/claimed_volumes.py: Tracks free PersistentVolumes that claims of pods placed in this pass will use: each volume serves one claim.
-# DOC
-# DOC The scheduler binds nothing while it filters, but it remembers the volumes assigned to the pods that it has placed.
-# DOC Here, a pod placed on a row takes the smallest free volume that the node can use, one for each unbound claim, and
-# DOC releases it when it is removed from the row. Pods that share a claim share its volume and must be placed where it can be
-# DOC used.
-# DOC
-# DOC Capacity that a driver publishes (CSIStorageCapacity) is not reduced: the scheduler checks each claim separately,
-# DOC because drivers publish more than they have.
-# DOC
 _DEPTH = 16  # how many claims may switch to other volumes to free one for another claim
 
 
@@ -205,7 +195,15 @@ class _Left:
 
 
 class ClaimedVolumes:
-    """The taken volumes. generation increases with every change."""
+    """The free PersistentVolumes that claims of pods placed in this pass will use: each volume serves one claim.
+    generation increases with every change.
+
+    The scheduler binds nothing while it filters, but it remembers the volumes assigned to the pods that it has placed.
+    Here, a pod placed on a row takes the smallest free volume that the node can use, one for each unbound claim, and
+    releases it when it is removed from the row. Pods that share a claim share its volume and must be placed where it
+    can be used. Capacity that a driver publishes (CSIStorageCapacity) is not reduced: the scheduler checks each claim
+    separately, because drivers publish more than they have.
+    """
 
     def __init__(self) -> None:
         self.generation = 0

@@ -7,12 +7,12 @@ options (expanders).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
 from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.candidate_groups import Candidates
@@ -133,12 +133,6 @@ def _single_ask_loads(problem: Problem) -> list[Load]:
     return loads
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/adapter.py: Converts the planner's groups and pod classes to solver input, and the solver's answer to purchases.
-# DOC
-# DOC Only what the search can optimise is converted. Pods with rules about other pods, host ports or claims, and groups that
-# DOC scale from zero to their maximum at once, are left to the rest of the chain, which sees the nodes bought here in the
-# DOC simulated cluster.
-# DOC
 _UNLIMITED = 10**9
 
 
@@ -158,43 +152,31 @@ def purchases(
     prices: NodePrices | None,
     stop: Stop,
     grown: Mapping[str, int],
-    limits: Sequence[Shared],
 ) -> list[Purchase] | None:
     """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the next expander
-    decides.
+    decides. counts: class -> unplaced pods; grown: group -> nodes already bought.
 
-    counts: class -> unplaced pods; grown: group -> nodes already bought; limits: cluster-wide limits, with their
-    amounts per able group.
+    Only what the search can optimise is converted to solver input. Pods with rules about other pods, host ports or
+    claims, and groups that scale from zero to their maximum at once, are left to the rest of the chain, which sees the
+    nodes bought here in the simulated cluster.
     """
-    able = candidates.able
-    offers = [
-        Offer(
-            facts.id,
-            candidates.shapes[facts.id].free,
-            _price_or_infinity(facts.template.node, prices, facts.group.price),
-            0 if facts.group.options.zero_or_max else limiter.allowance(facts, grown.get(facts.id, 0)).nodes,
-        )
-        for facts in able
-        if facts.template is not None
-    ]
-    classes = [
-        cls
-        for cls in counts
-        if simulated.needs(cls) is None and not simulated.classes[cls].ports and not simulated.volumes.concerns(cls)
-    ]
+    offers = []
+    for group in candidates.groups:
+        shape = candidates.shapes[group.id]
+        price = node_price(shape.template.node, prices, group.group.price)
+        atomic = group.group.options.zero_or_max
+        most = 0 if atomic else limiter.allowance(group, grown.get(group.id, 0)).nodes
+        offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))
+    classes = [cls for cls in counts if simulated.is_independent(cls)]
     asks = [
         Ask(simulated.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
         for cls in classes
     ]
+    limits = [Shared(amounts, most) for amounts, most in limiter.shared(candidates.groups)]
     bought = solve(offers, asks, limits, stop)
     if bought is None:
         return None
     return [
-        Purchase(offers[one.offer].group, one.nodes, {classes[at]: each for at, each in one.pods.items()})
-        for one in bought
+        Purchase(offers[node.offer].group, node.nodes, {classes[ask]: pods for ask, pods in node.pods.items()})
+        for node in bought
     ]
-
-
-def _price_or_infinity(node: Node, prices: NodePrices | None, own: float) -> float:
-    price = node_price(node, prices, own)
-    return float("inf") if price is None else price

@@ -1,4 +1,7 @@
-"""Rounds fractional mixes to whole nodes: buys what is certain and solves again for the rest.
+"""Whole nodes from fractional mixes, and cheaper mixes from whole nodes.
+
+`dive` buys what is certain and solves again for the rest. `polish` is a local search, node by node: it places unplaced
+pods into gaps, removes unneeded nodes, and replaces oversized nodes by cheaper ones that take the same pods.
 
 Rounding every column at once would buy one node per fraction. Instead the integer part is bought, then the largest
 fractions. The rest is a smaller problem, for which a few rounds generate suitable loads.
@@ -89,9 +92,6 @@ def _topped_up(problem: Problem, offer: int, pods: Ints, left: Ints, value: Floa
     return pods
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/local_search.py: Local search that improves a mix node by node: places unplaced pods into gaps, removes unneeded nodes, and replaces
-# DOC oversized nodes by cheaper ones that take the same pods.
-# DOC
 _CELLS = 6_000_000  # nodes times asks; in larger mixes, saving a node hardly changes the price
 _CANDIDATES = 300  # the emptiest nodes
 _FEW = 40  # nodes; up to this number, all nodes may be packed again

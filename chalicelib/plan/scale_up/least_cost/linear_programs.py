@@ -98,10 +98,6 @@ def _whole_shares(problem: Problem, pairs: Ints, values: Floats) -> Ints:
     return whole
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/highs.py: Wrapper of HiGHS: imported on first use, silent, single-threaded, seeded, and without time limits.
-# DOC
-# DOC HiGHS measures no time here: its limits are counts, so that the same input gives the same plan on any machine.
-# DOC
 _OPTIONS: tuple[tuple[str, bool | int | str], ...] = (
     ("output_flag", False),
     ("threads", 1),
@@ -115,7 +111,11 @@ Entries = tuple[list[int], list[int], list[float]]  # where each column starts, 
 
 
 class Solver:
-    """One linear program, minimised; rows are added first, then columns in pieces."""
+    """One linear program, minimised by HiGHS; rows are added first, then columns in pieces.
+
+    HiGHS is imported on first use, and runs silent, single-threaded, seeded, and without time limits: its limits are
+    counts, so that the same input gives the same plan on any machine.
+    """
 
     def __init__(self, **options: bool | float | str) -> None:
         try:

@@ -143,11 +143,6 @@ def generate(
     return prices
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/exact_mip.py: For few nodes: finds the best integer mix of the loads that the search has generated.
-# DOC
-# DOC With few nodes, one node too many is a large part of the price, and there are few enough mixes to try them all. HiGHS
-# DOC does so with a fixed number of branches; its mix is used if it is better.
-# DOC
 FEW = 15  # nodes; above this number, rounding is as good and faster
 _COLUMNS = 250
 _BRANCHES = 20
@@ -156,7 +151,11 @@ _EPSILON = 1e-6
 
 def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     """Return the best integer mix of the master problem's loads that costs less than `cost` (unplaced pods included),
-    [] if none is found. Raises Trouble."""
+    [] if none is found. Raises Trouble.
+
+    With few nodes, one node too many is a large part of the price, and there are few enough mixes to try them all.
+    HiGHS does so with a fixed number of branches.
+    """
     problem = master.problem
     own = np.array([prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads])
     order = np.argsort(own, kind="stable")[:_COLUMNS]

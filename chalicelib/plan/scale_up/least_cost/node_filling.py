@@ -5,6 +5,11 @@ Exact answers cost seconds for a large node and are not needed. Instead, many gr
 with its own weights of scarce resources. Then each of the best is filled again with one pod, or all pods of one ask,
 taken out. All lanes advance together, one ask per step, so that the Python loop runs a dozen times and not once per
 pod.
+
+Greedy integer mixes are built from the same fillings, fast and always feasible, but never the final answer: `spread`
+fills each offer with the pods that the relaxation assigned to it, and starts the search. `cover` repeatedly buys the
+load with the highest value for its cost, and completes a mix: it places every pod that can be placed. `first_fit`
+computes what a single group would need; no answer may cost more than that.
 """
 
 from __future__ import annotations
@@ -155,12 +160,6 @@ def _best_lanes(which: Ints, pods: Ints, gain: Floats, keep: int) -> list[int]:
     return chosen
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/greedy.py: Greedy integer mixes: fast and always feasible, but never the final answer.
-# DOC
-# DOC `spread` fills each offer with the pods that the relaxation assigned to it. `cover` repeatedly buys the load with the
-# DOC highest value for its cost. `spread` starts the search, and `cover` completes it: it places every pod that can be
-# DOC placed. `first_fit` computes what a single group would need; no answer may cost more than that.
-# DOC
 _FILLINGS = 6  # fillings per offer, of which the best is taken
 
 

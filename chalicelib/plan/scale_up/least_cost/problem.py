@@ -2,6 +2,9 @@
 
 Groups of several zones and pods of several owners are often equal in everything that counts here. Searching over the
 distinct ones only is the cheapest speed-up; `answer` distributes the result to the originals again.
+
+The scale-up search works with groups and classes; the solver works with numbers only, so that it can be tested without
+a cluster.
 """
 
 from __future__ import annotations
@@ -202,11 +205,6 @@ def _deal(problem: Problem, load: Load, pods_left: dict[int, int]) -> dict[int, 
     return dict(pieces())
 
 
-# DOC chalicelib/plan/scale_up/expanders/least_cost/solver_types.py: Solver types of least-cost: what may be bought, what requests room, the limits over all of them, and what was bought.
-# DOC
-# DOC The scale-up search works with groups and classes; the solver works with numbers only. These structs carry data between
-# DOC them, so that the solver can be tested without a cluster. `Load` is the solver's own type for equal nodes.
-# DOC
 Stop = Callable[[], bool]
 
 
