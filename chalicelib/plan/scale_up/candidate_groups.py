@@ -96,7 +96,7 @@ class Candidates:
         if needs is None:
             return reasons
         topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
-        return topology.reasons(cls, needs)
+        return topology.reasons(needs)
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:

@@ -282,7 +282,7 @@ class _Packer:
         """Return what rules, ports and volumes allow on the bins and on one more node."""
         bins, simulated = self.bins, self.simulated
         cap = (
-            self.topology.cap(cls, constraints, bins.pods, bins.mult)
+            self.topology.cap(constraints, bins.pods, bins.mult)
             if constraints is not None
             else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64))
         )
@@ -359,7 +359,7 @@ class _Packer:
         # How many pods one host name may have in the end: rows that take no pod of the class keep the lowest count.
         simulated, ceiling = self.simulated, UNLIMITED
         codes, _ = simulated.table.label(spread.key)
-        level = simulated.rows.level(cls, spread, constraints.spread_keys)
+        level = simulated.rows.level(spread)
         stuck = (codes >= 0) & level.counted[codes] & (simulated.capacity(cls) == 0)
         if stuck.any():
             ceiling = int(level.counts[codes[stuck]].min()) + spread.max_skew
@@ -375,9 +375,9 @@ class _Packer:
             # its other rules would need to know the new nodes too; the next check of the simulated cluster does
             return 0
         on_new, _ = self.topology.counts(spread.counter, self.bins.pods)
-        least, _ = self.topology.host_level(cls, spread, constraints, on_new, self.bins.mult)
+        least, _ = self.topology.host_level(spread, on_new, self.bins.mult)
         codes, _ = self.simulated.table.label(spread.key)
-        level = self.simulated.rows.level(cls, spread, constraints.spread_keys)
+        level = self.simulated.rows.level(spread)
         allowed = np.append(np.maximum(least + spread.max_skew - level.counts, 0), 0)[codes]
         quota = np.minimum(self.simulated.capacity(cls), allowed)
         rows = quota.nonzero()[0]

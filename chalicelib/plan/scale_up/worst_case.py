@@ -295,7 +295,7 @@ class _Rehearsals:
                 # A quota would name only the first rows of each domain.
                 fits, needs = simulated.capacity(pod.cls) > 0, simulated.needs(pod.cls)
                 if needs is not None and fits.any():
-                    fits = fits & simulated.rows.open(pod.cls, needs)
+                    fits = fits & simulated.rows.open(needs)
                 rows: Ints = fits.nonzero()[0]
                 if not len(rows):
                     full[pod.cls] = simulated.generation

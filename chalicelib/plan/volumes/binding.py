@@ -8,13 +8,14 @@ suitable volume.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.storage import PersistentVolume, StorageCapacity
+from chalicelib.model.selector import Selector
+from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.tables import Bools, NodeTable
 from chalicelib.plan.volumes import topology
 from chalicelib.plan.volumes.requirements import Free, Stock, Waiting
@@ -27,21 +28,30 @@ def mask(
     """Return the rows where every claim can be bound; among: the rows to check; claimed: volumes taken by pods placed
     in this pass."""
     allowed: Bools = among.copy()
-    made: Bools = np.ones(len(table), dtype=np.bool_)
-    given = [volume for want in waiting if claimed and (volume := claimed.given(want)) is not None]
-    for volume in given:
-        allowed &= topology.rows(topology.places([volume.node_terms]), table)
-    waiting = [want for want in waiting if not claimed or claimed.given(want) is None]
+    all_can_be_made: Bools = np.ones(len(table), dtype=np.bool_)
+    unbound = []
     for want in waiting:
-        can_make = _can_make(want, stock, table)
-        made &= can_make
-        found = (
-            _promised(want, table) & can_make if want.claim.selected_node else _found(want, table, claimed) | can_make
-        )
-        allowed &= found
-    if _compete(waiting):
-        for row in np.flatnonzero(allowed & ~made).tolist():
-            allowed[row] = not reasons(waiting, stock, table.nodes[row], claimed)
+        volume = claimed.volume_of(want) if claimed else None
+        if volume is not None:
+            allowed &= topology.rows(topology.places([volume.node_terms]), table)
+        else:
+            unbound.append(want)
+    for want in unbound:
+        can_be_made = _can_be_made(want, stock, table)
+        all_can_be_made &= can_be_made
+        if want.claim.selected_node:  # only on the node that the claim is assigned to, never on a template
+            allowed &= can_be_made & (np.arange(len(table)) == table.index.get(want.claim.selected_node, -1))
+        else:
+            # Where a free volume is, whatever the other claims of the pod take.
+            reserved = [topology.places([volume.node_terms]) for volume in want.reserved[:1]]
+            places = reserved[0] if reserved else claimed.places(want) if claimed else want.free.places
+            allowed &= topology.rows(places, table) | can_be_made
+    # Two claims could compete for the same free volume: check the remaining rows one by one.
+    choosing = [want for want in unbound if not want.claim.selected_node]
+    names = [volume.name for want in choosing for volume in (*want.free.volumes, *want.reserved)]
+    if len(choosing) > 1 and len(names) > len(set(names)):
+        for row in np.flatnonzero(allowed & ~all_can_be_made).tolist():
+            allowed[row] = reason(unbound, stock, table.nodes[row], claimed) is None
     return allowed
 
 
@@ -55,23 +65,7 @@ def made_anywhere(waiting: Waiting, stock: Stock) -> bool:
     return waiting.provisions and waiting.cls.topologies is None and not _is_counted(waiting, stock)
 
 
-def _promised(waiting: Waiting, table: NodeTable) -> Bools:
-    """Return the row of the node that the claim is assigned to; never the row of a template."""
-    only: Bools = np.zeros(len(table), dtype=np.bool_)
-    row = table.index.get(waiting.claim.selected_node)
-    if row is not None:
-        only[row] = True
-    return only
-
-
-def _found(waiting: Waiting, table: NodeTable, claimed: ClaimedVolumes | None) -> Bools:
-    """Return the rows with a free volume for a claim, ignoring the other claims of its pod."""
-    if waiting.reserved:
-        return topology.rows(topology.places([waiting.reserved[0].node_terms]), table)
-    return topology.rows(claimed.places(waiting) if claimed else waiting.free.places, table)
-
-
-def _can_make(waiting: Waiting, stock: Stock, table: NodeTable) -> Bools:
+def _can_be_made(waiting: Waiting, stock: Stock, table: NodeTable) -> Bools:
     """Return the rows where the claim's storage class can provision a volume of its size."""
     allowed: Bools = np.full(len(table), waiting.provisions, dtype=np.bool_)
     if not waiting.provisions:
@@ -80,9 +74,8 @@ def _can_make(waiting: Waiting, stock: Stock, table: NodeTable) -> Bools:
         allowed &= topology.rows(topology.places([waiting.cls.topologies]), table)
     if _is_counted(waiting, stock):
         room: Bools = np.zeros(len(table), dtype=np.bool_)
-        for capacity in _big_enough(waiting, stock):
-            if capacity.node_topology is not None:
-                room |= topology.selected(capacity.node_topology, table)
+        for selector in _places_with_room(waiting, stock):
+            room |= topology.selected(selector, table)
         allowed &= room
     return allowed
 
@@ -91,55 +84,38 @@ def _is_counted(waiting: Waiting, stock: Stock) -> bool:
     return waiting.claim.request > 0 and waiting.cls.provisioner in stock.publishing
 
 
-def _big_enough(waiting: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
-    """Yield the capacities for a volume of the claim's size, by the maximum volume size if the driver reports one,
+def _places_with_room(waiting: Waiting, stock: Stock) -> Iterator[Selector]:
+    """Yield where a volume of the claim's size can be made, by the maximum volume size if the driver reports one,
     otherwise by the remaining capacity."""
     for capacity in stock.capacities.get(waiting.cls.name, ()):
         limit = capacity.capacity if capacity.largest is None else capacity.largest
-        if limit is not None and limit >= waiting.claim.request:
-            yield capacity
+        if limit is not None and limit >= waiting.claim.request and capacity.node_topology is not None:
+            yield capacity.node_topology
 
 
-def _compete(waiting: Sequence[Waiting]) -> bool:
-    """Return whether two claims could compete for the same free volume."""
-    asking = [want for want in waiting if not want.claim.selected_node]
-    if len(asking) < 2:
-        return False
-    names = [volume.name for want in asking for volume in (*want.free.volumes, *want.reserved)]
-    return len(names) > len(set(names))
-
-
-def reasons(
+def reason(
     waiting: Sequence[Waiting], stock: Stock, node: Node, claimed: ClaimedVolumes | None = None
-) -> list[Reason]:
-    """Return what prevents the claims from being bound on one node, [] if nothing does. Claims that have taken a volume
-    count as bound."""
-    waiting = [want for want in waiting if not claimed or claimed.given(want) is None]
+) -> Reason | None:
+    """Return what prevents the claims from being bound on one node, None if nothing does. Claims that have taken a
+    volume count as bound."""
+    waiting = [want for want in waiting if not claimed or claimed.volume_of(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:
-            return [Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)]
+            return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)
     to_make = [want for want in waiting if want.claim.selected_node]
     taken: set[str] = set(claimed.taken() if claimed else ())
     for want in waiting:
         if not want.claim.selected_node:
-            chosen = _choose(want, node, taken)
-            if chosen is None:
+            volume = _choose(want, node, taken)
+            if volume is None:
                 to_make.append(want)
             else:
-                taken.add(chosen.name)
-    problems = (_why_not_made(want, stock, node) for want in to_make)
-    first = next((problem for problem in problems if problem is not None), None)
-    return [first] if first is not None else []
-
-
-def _why_not_made(waiting: Waiting, stock: Stock, node: Node) -> Reason | None:
-    if not waiting.provisions or not topology.one_matches(waiting.cls.topologies, node):
-        return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=waiting.claim.name)
-    if _is_counted(waiting, stock) and not any(
-        capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
-        for capacity in _big_enough(waiting, stock)
-    ):
-        return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=waiting.claim.name)
+                taken.add(volume.name)
+    for want in to_make:
+        if not want.provisions or not topology.one_matches(want.cls.topologies, node):
+            return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)
+        if _is_counted(want, stock) and not any(s.matches(node.labels) for s in _places_with_room(want, stock)):
+            return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=want.claim.name)
     return None
 
 
@@ -169,14 +145,13 @@ class _Slot:
         return all(topology.one_matches(volume.node_terms, node) for node, _ in self.nodes.values())
 
 
-class _Left:
+class _Untaken:
     """The untaken volumes of one `Free`, by place."""
 
-    def __init__(self, free: Free, taken: Iterable[str]) -> None:
+    def __init__(self, free: Free, taken: Collection[str]) -> None:
         self.free = free
-        self.names = {volume.name: volume for volume in free.volumes}
-        gone = set(taken)
-        self._selectors = Counter(volume.node_terms for volume in free.volumes if volume.name not in gone)
+        self.names = {volume.name for volume in free.volumes}
+        self._selectors = Counter(volume.node_terms for volume in free.volumes if volume.name not in taken)
         self._places: Places | None = None
 
     def change(self, volume: PersistentVolume, by: int) -> None:
@@ -210,28 +185,31 @@ class ClaimedVolumes:
         self._holders: dict[str, _Slot] = {}  # volume -> its claim
         self._named: dict[str, _Slot] = {}  # namespace/name -> the claim
         self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}  # (class, row) -> claims owned by each pod
-        self._gone: Counter[tuple[int, int]] = Counter()  # running pods removed from their rows
-        self._left: dict[int, _Left] = {}  # by the identity of a Free
+        self._removed: Counter[tuple[int, int]] = Counter()  # running pods removed from their rows
+        self._untaken: dict[int, _Untaken] = {}  # by the identity of a Free
 
     def __bool__(self) -> bool:
         return bool(self._named) or bool(self._own)
 
-    def taken(self) -> Iterable[str]:
+    def taken(self) -> Collection[str]:
         """Return the names of the taken volumes."""
-        return self._holders
+        return self._holders.keys()
 
-    def given(self, waiting: Waiting) -> PersistentVolume | None:
+    def has_claim(self, waiting: Waiting) -> bool:
+        """Return whether a claim that pods share is among them."""
+        return bool(waiting.claim.namespace) and waiting.claim.key in self._named
+
+    def volume_of(self, waiting: Waiting) -> PersistentVolume | None:
         """Return the volume that a claim has taken, if any."""
         slot = self._named.get(waiting.claim.key) if waiting.claim.namespace else None
         return slot.volume if slot is not None else None
 
     def places(self, waiting: Waiting) -> Places:
         """Return where one of the remaining volumes suits a claim."""
-        return self._of(waiting.free).places
-
-    def unsettled(self, wants: Iterable[Waiting]) -> bool:
-        """Return whether a pod with these claims takes a volume that the next such pod would also have counted on."""
-        return any(not want.claim.namespace or want.claim.key not in self._named for want in wants)
+        key = id(waiting.free)
+        if key not in self._untaken:
+            self._untaken[key] = _Untaken(waiting.free, self._holders.keys())
+        return self._untaken[key].places
 
     def add(self, cls: int, wants: tuple[Waiting, ...], at: tuple[int, Node], count: int) -> None:
         """Add pods of a class with these claims to a row, or remove them with a negative count. at: the row and its
@@ -241,8 +219,8 @@ class ClaimedVolumes:
             for _ in range(-count):
                 self._take_off(key, wants)
         else:
-            running = min(count, self._gone[key])
-            self._gone[key] -= running
+            running = min(count, self._removed[key])
+            self._removed[key] -= running
             for _ in range(count - running):
                 self._put_on(key, wants, at[1])
         self.generation += 1
@@ -266,7 +244,7 @@ class ClaimedVolumes:
     def _take_off(self, key: tuple[int, int], wants: tuple[Waiting, ...]) -> None:
         pods = self._own.get(key)
         if not pods:
-            self._gone[key] += 1
+            self._removed[key] += 1
             return
         for slot in pods.pop():
             self._give_back(slot)
@@ -294,13 +272,13 @@ class ClaimedVolumes:
         if not slot.want.provisions:
             self._swap(slot, set(), _DEPTH)
 
-    def _swap(self, slot: _Slot, seen: set[str], depth: int) -> bool:
+    def _swap(self, slot: _Slot, tried: set[str], depth: int) -> bool:
         for volume in slot.want.free.volumes:
-            if volume.name in seen or not slot.reaches(volume):
+            if volume.name in tried or not slot.reaches(volume):
                 continue
-            seen.add(volume.name)
+            tried.add(volume.name)
             holder = self._holders.get(volume.name)
-            if holder is None or (depth and self._swap(holder, seen, depth - 1)):
+            if holder is None or (depth and self._swap(holder, tried, depth - 1)):
                 self._give(slot, volume)
                 return True
         return False
@@ -320,12 +298,6 @@ class ClaimedVolumes:
             slot.volume = None
 
     def _change(self, volume: PersistentVolume, by: int) -> None:
-        for left in self._left.values():
-            if volume.name in left.names:
-                left.change(volume, by)
-
-    def _of(self, free: Free) -> _Left:
-        found = self._left.get(id(free))
-        if found is None:
-            found = self._left[id(free)] = _Left(free, self._holders)
-        return found
+        for untaken in self._untaken.values():
+            if volume.name in untaken.names:
+                untaken.change(volume, by)

@@ -37,7 +37,7 @@ def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
         needs = floor.needs(cls)
         if needs is None:
             continue
-        expected, got = floor.rows.open(cls, needs), neighbours.mask(cls)
+        expected, got = floor.rows.open(needs), neighbours.mask(cls)
         assert np.array_equal(expected, got), (cls, needs)
         assert [neighbours.allows(cls, row) for row in range(len(floor.table))] == got.tolist()
         compared += 1
