@@ -176,7 +176,7 @@ def _change(group: dict[str, Any], at: int) -> str:
 def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has none, the providers'
     prices."""
-    from chalicelib.plan.scale_up.expanders.node_prices import node_price
+    from chalicelib.plan.prices import node_price
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
     state = build_cluster_state(inputs.snapshot, policy, inputs.memory, inputs.now)

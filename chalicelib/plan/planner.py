@@ -17,14 +17,14 @@ from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
 from chalicelib.plan.scale_down.removable_rows import removable_rows
 from chalicelib.plan.scale_up.headroom import headroom_demand
+from chalicelib.plan.scale_up.limits import apply_preconditions
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
-from chalicelib.plan.scale_up.preconditions import apply_preconditions
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget, no_check
-from chalicelib.plan.tables.node_table import ResourceColumns
+from chalicelib.plan.tables import ResourceColumns
 from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
 
@@ -94,6 +94,5 @@ def plan_cluster(
 
 
 def _columns(state: ClusterState) -> ResourceColumns:
-    """The resources of the cluster's nodes and of the groups' templates."""
-    templates = [group.template.node for group in state.groups.values() if group.template]
-    return ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)
+    """The resources that pods request."""
+    return ResourceColumns(state.snapshot.classes)

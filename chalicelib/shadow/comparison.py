@@ -12,7 +12,7 @@ import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
-from chalicelib.plan.scale_up.expanders.node_prices import node_price
+from chalicelib.plan.prices import node_price
 from chalicelib.shadow import acts, episodes, verdicts
 from chalicelib.shadow.causes import Situation, cause
 from chalicelib.shadow.observed import Pass, observe

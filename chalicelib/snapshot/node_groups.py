@@ -1,7 +1,7 @@
 """Reads all node groups of a cluster, on any cloud: a provider that fails becomes a gap and does not affect the others.
 
-Instances that more than one Node claims are reported here for all providers; plan/state/node_identity.py determines the
-consequences.
+Instances that more than one Node claims are reported here for all providers; plan/state/group_membership.py determines
+the consequences.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chalicelib.model.errors import MALFORMED, published_name
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
-from chalicelib.plan.state.node_identity import contested, some
+from chalicelib.plan.state.group_membership import contested_instances, names_for_message
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
 
@@ -57,12 +57,12 @@ def read_node_groups(
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """Yield one gap for each instance whose Node cannot be determined."""
-    found = contested(groups, nodes)
+    found = contested_instances(groups, nodes)
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
     for instance, names in sorted(found.items()):
         group = owners[instance]
         says = (
-            f"the nodes {some(names)} say that they are the machine {instance}"
+            f"the nodes {names_for_message(names)} say that they are the machine {instance}"
             if len(names) > 1
             else f"the node {names[0]} says that it is the machine {instance}, and something else as well"
         )

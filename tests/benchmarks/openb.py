@@ -23,8 +23,8 @@ from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.predicates import static_mask
-from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer
-from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
+from chalicelib.plan.scale_up.least_cost import Ask, Offer
+from chalicelib.plan.tables import NodeTable, ResourceColumns
 from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
@@ -84,7 +84,7 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
     for pod in snapshot.pods:
         counts[pod.cls] = counts.get(pod.cls, 0) + 1
     templates = [group.template for group in snapshot.groups if group.template is not None]
-    columns = ResourceColumns(templates, snapshot.classes)
+    columns = ResourceColumns(snapshot.classes)
     table = NodeTable(templates, columns)
     offers = [
         Offer(group.id, table.free[row].copy(), price_of(templates[row]), group.max)

@@ -18,17 +18,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer, _first, _generated, _singles
-from chalicelib.plan.scale_up.expanders.least_cost.exact_mip import mix
-from chalicelib.plan.scale_up.expanders.least_cost.greedy import cover, first_fit, spread
-from chalicelib.plan.scale_up.expanders.least_cost.highs import Solver
-from chalicelib.plan.scale_up.expanders.least_cost.local_search import polish
-from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import LEFT, Relaxed, _nodes, _pods, _whole, relax
-from chalicelib.plan.scale_up.expanders.least_cost.master_problem import Effort, Master, generate
-from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Pricer
-from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms, check, left_over, pose, worth
-from chalicelib.plan.scale_up.expanders.least_cost.rounding import dive
-from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
+from chalicelib.plan.scale_up.least_cost import Ask, Offer, _generated_mixes, _initial_mix, _single_ask_loads
+from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
+from chalicelib.plan.scale_up.least_cost.linear_programs import (
+    LEFT,
+    Relaxed,
+    Solver,
+    _node_columns,
+    _pod_columns,
+    _whole_shares,
+    relax,
+)
+from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Master, best_integer_mix, generate
+from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover, first_fit, spread
+from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, check, left_over, pose, worth
 from tests.benchmarks.openb import INPUTS, convert, load, question
 from tests.reference_data import SHARED
 
@@ -54,7 +57,7 @@ def _never() -> bool:
 def today(problem: Problem, *, without: str = "") -> list[Load]:
     """The search of least-cost, or the search without one of its parts."""
     relaxed = relax(problem)
-    first = [] if without == "greedy" else _first(problem, relaxed)
+    first = [] if without == "greedy" else _initial_mix(problem, relaxed)
     found = [first]
     left, cost = worth(problem, first)
     if cost + left * LEFT > relaxed.bound * (1 + 1e-9):
@@ -65,7 +68,7 @@ def today(problem: Problem, *, without: str = "") -> list[Load]:
         elif without == "mix":
             found += _dived(problem, relaxed, first)
         else:
-            found += _generated(problem, relaxed, first, _never)
+            found += _generated_mixes(problem, relaxed, first, _never)
     last = _cover_only if without == "polish" else polish
     best = min((last(problem, loads, relaxed) for loads in found), key=lambda loads: worth(problem, loads))
     if without == "first fit":
@@ -77,7 +80,7 @@ def today(problem: Problem, *, without: str = "") -> list[Load]:
 
 def _started(problem: Problem, relaxed: Relaxed, first: Sequence[Load]) -> tuple[Master, Pricer]:
     master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
-    master.add([*first, *_singles(problem)])
+    master.add([*first, *_single_ask_loads(problem)])
     return master, pricer
 
 
@@ -91,7 +94,7 @@ def _mixed(problem: Problem, relaxed: Relaxed, first: list[Load]) -> list[list[L
     master, pricer = _started(problem, relaxed, first)
     prices = generate(master, pricer, problem.cap, _effort(problem, relaxed), _never, relaxed.value)
     left, cost = worth(problem, first)
-    return [mix(master, prices, cost + left * LEFT)]
+    return [best_integer_mix(master, prices, cost + left * LEFT)]
 
 
 def _dived(problem: Problem, relaxed: Relaxed, first: list[Load]) -> list[list[Load]]:
@@ -129,11 +132,11 @@ def plain(problem: Problem) -> list[Load]:
     solver.columns(
         np.full(asks, LEFT), np.full(asks, solver.infinity), (list(range(asks)), list(range(asks)), [1.0] * asks)
     )
-    solver.columns(problem.cost, problem.most, _nodes(problem, rows, scale))
-    solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pods(problem, pairs))
+    solver.columns(problem.cost, problem.most, _node_columns(problem, rows, scale))
+    solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs))
     solver.whole(np.arange(asks, asks + offers + len(pairs)))
     values = solver.run()[1]
-    shares = _whole(problem, pairs, values[asks + offers :])
+    shares = _whole_shares(problem, pairs, values[asks + offers :])
     before = np.cumsum(shares, axis=0) - shares
     answer = msgspec.structs.replace(relaxed, shares=np.clip(problem.count - before, 0, shares))  # it may cover more
     rooms = Rooms(problem)

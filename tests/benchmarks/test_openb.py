@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.scale_up.expanders.least_cost import solve
+from chalicelib.plan.scale_up.least_cost import solve
 from tests.benchmarks.openb import INPUTS, OpenbOutcome, convert, load, plan_to_the_end, question
 from tests.reference_data import needs_shared
 

@@ -38,7 +38,7 @@ NEVER = frozenset(
 )
 
 #: Both serve expanders that few policies name.
-_SOLVER = frozenset({"highspy", "re2", "numpy.random", "chalicelib.plan.scale_up.expanders.least_cost.pricing_problem"})
+_SOLVER = frozenset({"highspy", "re2", "numpy.random", "chalicelib.plan.scale_up.least_cost.node_filling"})
 _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
 _PLANNER = frozenset(
     {
@@ -49,7 +49,7 @@ _PLANNER = frozenset(
         "chalicelib.plan.scale_down.drain_rules",
         "chalicelib.plan.predicates",
         "chalicelib.plan.simulation.pod_topology",
-        "chalicelib.plan.scale_up.expanders.least_cost",
+        "chalicelib.plan.scale_up.least_cost",
         "chalicelib.plan.scale_down.removal_simulation",
         "chalicelib.plan.scale_down.pdb_tracker",
         "chalicelib.reconciler.reconciler",

@@ -25,7 +25,7 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
-from chalicelib.plan.tables.node_table import ResourceColumns
+from chalicelib.plan.tables import ResourceColumns
 from chalicelib.reasons.text import text
 from tests.reference_data import SHARED, needs_shared
 
@@ -79,9 +79,7 @@ def simulated_capture() -> tuple[SimulatedCluster, dict[str, int]]:
     """The captured nodes without any placement, and the class of every pod."""
     snapshot = captured()
     world = build_cluster_state(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
-    columns = ResourceColumns(
-        [*snapshot.nodes, *(each.template.node for each in world.groups.values() if each.template)], snapshot.classes
-    )
+    columns = ResourceColumns(snapshot.classes)
     return build(world, collect_pending_pods(world).nominated, columns), {pod.key: pod.cls for pod in snapshot.pods}
 
 

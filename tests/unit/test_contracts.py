@@ -29,7 +29,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("model/group", "chalicelib.schedules.cron"),
     ),
     "Inside plan: the planner above the decisions, the decisions above the simulation": (
-        ("plan/tables/array_types", "chalicelib.plan.planner"),
+        ("plan/tables", "chalicelib.plan.planner"),
         ("plan/scale_up/limits", "chalicelib.plan.scale_down.planner"),
     ),
     "Inside operations: the runner above the registry, the registry above the steps": (
@@ -122,9 +122,9 @@ PURE_MODULES = frozenset(
 )  # fmt: skip
 #: (file, what it uses) -> why it may.
 PURE_EXCEPTIONS = {
-    ("chalicelib/plan/scale_up/expanders/least_cost/highs.py", "importlib"): "loads the solver when it is first used",
+    ("chalicelib/plan/scale_up/least_cost/linear_programs.py", "importlib"): "loads the solver when it is first used",
     (
-        "chalicelib/plan/scale_up/expanders/least_cost/pricing_problem.py",
+        "chalicelib/plan/scale_up/least_cost/node_filling.py",
         "numpy.random",
     ): "default_rng(0): a fixed seed",
 }

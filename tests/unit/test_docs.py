@@ -27,7 +27,7 @@ from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
 from chalicelib.plan.scale_down import drain_rules
 from chalicelib.plan.scale_up import final_placement
-from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, price
+from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.state import backoff
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
@@ -201,8 +201,8 @@ def test_docs_preferred_sizes_equal_the_code() -> None:
     head, _, cores = (
         [cell.strip() for cell in line.strip("|").split("|")][1:] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
     )
-    assert [price.preferred_cores(int(nodes)) for nodes in head[:-1]] == [int(each) for each in cores[:-1]]
-    assert [price.preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
+    assert [preferred_cores(int(nodes)) for nodes in head[:-1]] == [int(each) for each in cores[:-1]]
+    assert [preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
 
 
 def test_docs_list_all_error_classes() -> None:

@@ -13,7 +13,8 @@ from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.plan import cluster_warnings
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.scale_up.headroom import headroom_demand
-from chalicelib.plan.scale_up.scaling_rules import cron_rules, sources
+from chalicelib.plan.scale_up.scaling_rules import sources
+from chalicelib.plan.scale_up.scaling_rules.planner import LATE
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
@@ -84,7 +85,7 @@ def test_docs_schedule_with_a_lower_maximum_shrinks_a_group_below_its_minimum(
             f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} "
             f"and {horizontal_node_autoscaler.MOST_RULES};"
         ),
-        f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
+        f"kept for {LATE / 60:.0f} minutes, or",
         f"and {overlap._STEPS:,} openings**",
         f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
         f"| reported targets of rules that do not exist | {sources.MOST_UNKNOWN} in a pass",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from chalicelib.model.node import Node
+<<<<<<< HEAD
 from chalicelib.model.policy import NodePrices
 from chalicelib.model.policy import Policy
 from chalicelib.plan.scale_up.expanders.node_prices import node_price
+=======
+from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.plan.prices import node_price
+from chalicelib.policy.cherryservers import CHERRYSERVERS
+from chalicelib.policy.exoscale import EXOSCALE
+>>>>>>> h/up
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import section_of
 from chalicelib.policy.vendors import cherryservers as cherry

@@ -13,7 +13,7 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.predicates.node_affinity import matches
+from chalicelib.plan.predicates import matches_node
 
 SHARE, MEMORY = 0.02, 100 * 2**20
 """A template may exceed the smallest real node by this share, or by these bytes of memory and storage."""
@@ -129,7 +129,7 @@ def check_architectures(context: DoctorContext) -> Sequence[Finding]:
             f"{daemonset.namespace}/{daemonset.name}"
             for daemonset in snapshot.daemonsets
             if ARCHITECTURE in selected_labels(snapshot.classes[daemonset.cls])
-            and not matches(snapshot.classes[daemonset.cls], group.template.name, group.template.labels)
+            and not matches_node(snapshot.classes[daemonset.cls], group.template.name, group.template.labels)
             and _fits_other(snapshot, daemonset.cls, own)
         ]
         if missing:
@@ -150,6 +150,6 @@ def check_architectures(context: DoctorContext) -> Sequence[Finding]:
 def _fits_other(snapshot: Snapshot, cls: int, own: str) -> bool:
     """Whether the DaemonSet runs on nodes of another architecture."""
     return any(
-        node.labels.get(ARCHITECTURE) != own and matches(snapshot.classes[cls], node.name, node.labels)
+        node.labels.get(ARCHITECTURE) != own and matches_node(snapshot.classes[cls], node.name, node.labels)
         for node in snapshot.nodes
     )

@@ -25,7 +25,7 @@ from chalicelib.plan.scale_down.selection import select_removals
 from chalicelib.plan.scale_down.taint_updates import taint_updates
 from chalicelib.plan.scale_down.unneeded_timers import NOT_JUDGED, paused, unneeded
 from chalicelib.plan.scale_down.utilization import Usage
-from chalicelib.plan.scale_up.scaling_rules.removal_guard import RuleRemovalGuard
+from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget

@@ -22,9 +22,8 @@ from chalicelib.plan.scale_down.circuit_breaker import DisruptionBreaker
 from chalicelib.plan.scale_down.cluster_minimums import ClusterMinimums
 from chalicelib.plan.scale_down.cooldown import cooldown, group_cooldown, young
 from chalicelib.plan.scale_down.parallelism import Parallelism
-from chalicelib.plan.scale_up.scaling_rules.removal_guard import RuleRemovalGuard
-from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.pauses import removals_pause
+from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.schedules.maintenance_windows import outside

@@ -15,7 +15,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
-from chalicelib.plan.tables.array_types import OVERFULL, Bools, Ints
+from chalicelib.plan.tables import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
 _DAEMON, _MIRROR = 1, 2  # kinds of pods as bit flags; 0: neither

@@ -6,7 +6,7 @@ and does not affect other groups.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import msgspec
 import numpy as np
@@ -15,85 +15,88 @@ from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
-from chalicelib.plan.predicates import node_affinity
 from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
 from chalicelib.plan.scale_up.limits import ResourceLimiter
-from chalicelib.plan.simulation.pod_topology.new_nodes import NewNodeTopology
+from chalicelib.plan.simulation.pod_topology import NewNodeTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
-from chalicelib.plan.tables.node_table import NodeTable
+from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable
+
+_UNPROMISED = "a label that new nodes of the group may not have"
 
 
 class Candidates:
-    """able: groups that may scale up, sorted by id; skipped: the other groups with the reason."""
+    """groups: those that may scale up, sorted by id; skipped: the other groups with the reason. shapes: the empty new
+    node of each; table: these as rows."""
 
     def __init__(self, state: ClusterState, simulated: SimulatedCluster, limiter: ResourceLimiter) -> None:
         self._simulated = simulated
         self.skipped = {
-            facts.id: reason
-            for facts in state.groups.values()
-            if (reason := _skip(facts, limiter, state.lacking)) is not None
+            group.id: reason
+            for group in state.groups.values()
+            if (reason := _skip(group, limiter, state.lacking)) is not None
         }
-        self.able = [facts for _, facts in sorted(state.groups.items()) if facts.id not in self.skipped]
+        self.groups = [group for _, group in sorted(state.groups.items()) if group.id not in self.skipped]
+        templates = [group.template for group in self.groups if group.template is not None]
         self.shapes: dict[str, NodeShape] = {
-            facts.id: shape_of(facts.template, simulated) for facts in self.able if facts.template is not None
+            group.id: shape_of(template, simulated) for group, template in zip(self.groups, templates, strict=True)
         }
-        self.table = _template_table(self.able, simulated)
+        self.table = NodeTable([template.node for template in templates], simulated.table.columns)
+        one: Ints = np.ones(1, dtype=np.int64)
+        for row, template in enumerate(templates):
+            for cls in template.daemons:
+                self.table.put(cls, np.array([row]), one, simulated.classes[cls].ports)
+                np.maximum(self.table.free[row], -LARGEST, out=self.table.free[row])
         self._unpromised = {
-            row: labels for row, facts in enumerate(self.able) if (labels := facts.group.options.unpromised_labels)
+            row: labels for row, group in enumerate(self.groups) if (labels := group.group.options.unpromised_labels)
         }
         self._fits: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
-        """Return per able group whether one pod of a class passes every predicate on an empty new node, regardless of
-        other pods."""
-        found = self._fits.get(cls)
-        if found is None:
+        """Return per group whether one pod of a class passes every predicate on an empty new node, regardless of other
+        pods."""
+        fits = self._fits.get(cls)
+        if fits is None:
             simulated, pod = self._simulated, self._simulated.classes[cls]
             simulated.check()
             if simulated.nowhere(cls):
-                found = np.zeros(len(self.able), dtype=np.bool_)
+                fits = np.zeros(len(self.groups), dtype=np.bool_)
             else:
-                found = predicates.static_mask(cls, pod, self.table) & self.table.fitting(cls)
-                for at in np.flatnonzero(found) if pod.ports else ():
-                    found[at] = self.table.port_clash(int(at), pod.ports) is None
+                fits = predicates.static_mask(cls, pod, self.table) & self.table.fitting(cls)
+                for row in np.flatnonzero(fits) if pod.ports else ():
+                    fits[row] = self.table.port_clash(int(row), pod.ports) is None
                 for row, labels in self._unpromised.items():
-                    found[row] &= not depends(pod, labels, self.table.nodes[row])
+                    fits[row] &= not depends(pod, labels, self.table.nodes[row])
                 if simulated.volumes.concerns(cls):
-                    found = found & simulated.volumes.mask(cls, self.table)
-            self._fits[cls] = found
-        return found
+                    fits = fits & simulated.volumes.mask(cls, self.table)
+            self._fits[cls] = fits
+        return fits
 
     def confine(self, cls: int, groups: Collection[str]) -> None:
         """Restrict new nodes for a class of virtual pods to these groups."""
-        inside = np.fromiter((facts.id in groups for facts in self.able), dtype=np.bool_, count=len(self.able))
+        inside = np.fromiter((group.id in groups for group in self.groups), dtype=np.bool_, count=len(self.groups))
         self._fits[cls] = self.fits(cls) & inside
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return why an empty new node of the row-th able group takes no pod of a class at present, () if it does."""
-        simulated = self._simulated
-        found = simulated.nowhere(cls) or predicates.reasons(cls, simulated.classes[cls], self.table, row)
-        if not found and depends(simulated.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
-            found = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
-        if not found and simulated.volumes.concerns(cls):
-            found = simulated.claimed(cls) or self._full(cls, row) or simulated.attached.unbound(cls, row, self.table)
-        needs = None if found else simulated.needs(cls)
-        if found or needs is None:
-            return found
-        daemons = self.shapes[self.able[row].id].template.daemons
-        return NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
-
-    def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Return a reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
-        limits = self.shapes[self.able[row].id].template.volume_limits
-        for driver, (each, shared) in self._simulated.volumes.attaches(cls).items():
-            if each + shared > limits.get(driver, each + shared):
-                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limits[driver]),)
-        return ()
-
-
-_UNPROMISED = "a label that new nodes of the group may not have"
+        """Return why an empty new node of the row-th group takes no pod of a class at present, () if it does."""
+        simulated, pod = self._simulated, self._simulated.classes[cls]
+        template = self.shapes[self.groups[row].id].template
+        reasons = simulated.nowhere(cls) or predicates.reasons(cls, pod, self.table, row)
+        if not reasons and depends(pod, self._unpromised.get(row, ()), self.table.nodes[row]):
+            reasons = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
+        if not reasons and simulated.volumes.concerns(cls):
+            # Also if an empty new node's drivers attach fewer volumes than one pod of the class brings.
+            full = (
+                Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=template.volume_limits[driver])
+                for driver, (own, shared) in simulated.volumes.attaches(cls).items()
+                if own + shared > template.volume_limits.get(driver, own + shared)
+            )
+            reasons = simulated.claimed(cls) or tuple(full)[:1] or simulated.attached.unbound(cls, row, self.table)
+        needs = None if reasons else simulated.needs(cls)
+        if needs is None:
+            return reasons
+        topology = NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), template.daemons)
+        return topology.reasons(needs)
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
@@ -102,68 +105,37 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     if not labels:
         return False
     terms = pod.required_affinity
-    free = (
-        None
-        if terms is None
-        else tuple(term for term in terms if not any(each.key in labels for each in term.expressions))
-    )
-    if terms is not None and not free:
-        return True
-    plain = msgspec.structs.replace(pod, required_affinity=free)
-    return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
-
-
-def _template_table(able: Sequence[NodeGroupState], simulated: SimulatedCluster) -> NodeTable:
-    """Return a table with one row per group: an empty new node with its DaemonSet pods."""
-    table = NodeTable([facts.template.node for facts in able if facts.template is not None], simulated.table.columns)
-    one: Ints = np.ones(1, dtype=np.int64)
-    for row, facts in enumerate(able):
-        for cls in facts.template.daemons if facts.template else ():
-            table.put(cls, np.array([row]), one, simulated.classes[cls].ports)
-            np.maximum(table.free[row], -LARGEST, out=table.free[row])
-    return table
+    if terms is not None:
+        terms = tuple(term for term in terms if not any(r.key in labels for r in term.expressions))
+        if not terms:
+            return True
+    plain = msgspec.structs.replace(pod, required_affinity=terms)
+    return bool(pod.node_selector.keys() & set(labels)) or not predicates.matches_node(plain, node.name, node.labels)
 
 
 def _skip(group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
-    """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler."""
-    mine = group.memory.backoff
-    checks: tuple[tuple[bool, Reason], ...] = (
-        (bool(group.group.error), Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.group.error)),
-        (
-            not group.healthy or group.frozen is not None,
-            Reason(
-                ReasonCode.GROUP_UNHEALTHY,
-                group.frozen.params if group.frozen is not None else {"detail": f"{group.missing} nodes are missing"},
-            ),
-        ),
-        (
-            group.backed_off,
-            Reason.of(
-                ReasonCode.GROUP_BACKOFF,
-                until=mine.until if mine else 0.0,
-                error=_error(mine.cls, mine.code, mine.message) if mine else "",
-            ),
-        ),
-        (group.growing, Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
-        (group.target >= group.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)),
-        (group.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=_why_no_template(group, lacking))),
-    )
-    failed = group.growth_paused or next((reason for fails, reason in checks if fails), None)
-    if failed is not None:
-        return failed
+    """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler. lacking:
+    nodes without an announced device."""
+    if group.growth_paused is not None:
+        return group.growth_paused
+    if group.group.error:
+        return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.group.error)
+    if group.frozen is not None:
+        return Reason(ReasonCode.GROUP_UNHEALTHY, group.frozen.params)
+    if not group.healthy:
+        return Reason.of(ReasonCode.GROUP_UNHEALTHY, detail=f"{group.missing} nodes are missing")
+    if group.backed_off:
+        failed = group.memory.backoff
+        parts = (failed.cls, failed.code, failed.message) if failed is not None else ()
+        until = failed.until if failed is not None else 0.0
+        return Reason.of(ReasonCode.GROUP_BACKOFF, until=until, error=" ".join(part for part in parts if part))
+    if group.growing:
+        return Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")
+    if group.target >= group.group.max:
+        return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)
+    if group.template is None:
+        broken = min((node.name for node in group.nodes if node.name in lacking), default="")
+        detail = f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
+        return Reason.of(ReasonCode.NO_TEMPLATE, detail=group.group.template_error or detail)
     allowance = limiter.allowance(group, 0)
     return allowance.stop if allowance.nodes <= 0 else None
-
-
-def _why_no_template(group: NodeGroupState, lacking: Collection[str]) -> str:
-    broken = min((node.name for node in group.nodes if node.name in lacking), default="")
-    rows = (
-        group.group.template_error,
-        broken and f"{broken} lacks the device that is announced; check its driver",
-        "none known",
-    )
-    return next(text for text in rows if text)
-
-
-def _error(cls: str, code: str, message: str) -> str:
-    return " ".join(part for part in (cls, code, message) if part)

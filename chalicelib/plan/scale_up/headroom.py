@@ -2,8 +2,7 @@
 
     headroom_demand  ► a class per entry of spec.headroom, and its number of pods
     plan_headroom    ► room on existing nodes, upcoming nodes or nodes planned for other pods; for the rest, new nodes
-    by
-                       the same search as for pods
+                       by the same search as for pods
     (removal_simulation/headroom_reserve.py ► nodes that stay must offer the headroom that existing nodes offer)
 
 Virtual pods are never in the simulated cluster while anything is decided for real pods. Real pods come first and use
@@ -12,19 +11,18 @@ that room as if there were no headroom; then headroom is refilled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import HeadroomVerdict
 from chalicelib.model.pod import PodClass, Toleration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.plan.scale_up.estimator import PodRequest
-from chalicelib.plan.scale_up.preconditions import blocking_reason
+from chalicelib.plan.scale_up.limits import blocking_reason
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Spare
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -37,14 +35,14 @@ _NAMESPACE = "(headroom)"  # not a valid namespace name, so no pod's rules about
 
 
 class VirtualPods(msgspec.Struct, frozen=True):
-    """Virtual pods of one entry. groups: ids of the groups that may run them. held: why none is added in this pass, and
-    because of which group."""
+    """Virtual pods of one entry. groups: ids of the groups that may run them. blocked: why none is added in this pass,
+    and because of which group."""
 
     name: str
     cls: int
     count: int
     groups: frozenset[str] = frozenset()
-    held: tuple[tuple[str, Reason], ...] = ()
+    blocked: tuple[tuple[str, Reason], ...] = ()
 
 
 class HeadroomDemand(msgspec.Struct, frozen=True):
@@ -60,11 +58,6 @@ class HeadroomResult(msgspec.Struct, frozen=True):
     by_group: dict[str, tuple[str, ...]] = {}
 
 
-class _Scope(msgspec.Struct, frozen=True):
-    groups: frozenset[str]
-    held: tuple[tuple[str, Reason], ...]
-
-
 def headroom_demand(state: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     """Return the cluster state with the classes of the virtual pods appended to the snapshot's classes, and the
     headroom demand.
@@ -75,58 +68,53 @@ def headroom_demand(state: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     """
     if not state.policy.headroom:
         return state, HeadroomDemand()
-    found: list[tuple[tuple[int, int, int, str], Headroom, _Scope, dict[str, int], int]] = []
-    asked, names = None, PoolNames(state)
-    for entry in state.policy.headroom:
-        scope = _scope(entry, state, names)
-        each, count = {CPU: entry.cpu, MEMORY: entry.memory}, entry.pods
-        if entry.percent:
-            asked = asked or _Asked(state)
-            each, count = _cut(asked.by(scope.groups), entry.percent, _empty(scope.groups, state))
-        order = (len(scope.groups), -each[CPU], -each[MEMORY], entry.name)
-        found.append((order, entry, scope, {name: amount for name, amount in each.items() if amount > 0}, count))
-    classes, pods = list(state.snapshot.classes), []
-    for _, entry, scope, requests, count in sorted(found, key=lambda one: one[0]):
-        pods.append(VirtualPods(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
-        classes.append(
-            PodClass(
-                namespace=_NAMESPACE,
-                labels={},
-                requests=requests,
-                tolerations=(Toleration(operator="Exists"),) if entry.groups else (),
+    entries: list[tuple[tuple[int, int, int, str], VirtualPods, PodClass]] = []
+    group_requests, names = None, PoolNames(state)
+    for headroom in state.policy.headroom:
+        groups, blocked = _scope(headroom, state, names)
+        size, count = {CPU: headroom.cpu, MEMORY: headroom.memory}, headroom.pods
+        if headroom.percent:
+            group_requests = group_requests or _GroupRequests(state)
+            total = tuple(-(-amount * headroom.percent // 100) for amount in group_requests.of(groups))
+            size, count = _divided(total[0], total[1], _empty_nodes(groups, state))
+        requests = {name: amount for name, amount in size.items() if amount > 0}
+        tolerations = (Toleration(operator="Exists"),) if headroom.groups else ()
+        entries.append(
+            (
+                (len(groups), -size[CPU], -size[MEMORY], headroom.name),
+                VirtualPods(headroom.name, 0, count if requests else 0, groups, blocked),
+                PodClass(namespace=_NAMESPACE, labels={}, requests=requests, tolerations=tolerations),
             )
         )
-    snapshot = msgspec.structs.replace(state.snapshot, classes=tuple(classes))
-    return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(tuple(pods))
+    entries.sort(key=lambda entry: entry[0])
+    first = len(state.snapshot.classes)
+    pods = tuple(msgspec.structs.replace(pods, cls=first + at) for at, (_, pods, _) in enumerate(entries))
+    classes = (*state.snapshot.classes, *(cls for _, _, cls in entries))
+    snapshot = msgspec.structs.replace(state.snapshot, classes=classes)
+    return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(pods)
 
 
-def _scope(headroom: Headroom, state: ClusterState, names: PoolNames) -> _Scope:
-    """Return which groups may run an entry. A group that cannot be read may run it too, so nothing is added while that
-    is unknown."""
+def _scope(
+    headroom: Headroom, state: ClusterState, names: PoolNames
+) -> tuple[frozenset[str], tuple[tuple[str, Reason], ...]]:
+    """Return which groups may run an entry, and what blocks it: a group that cannot be read may run it too, so nothing
+    is added while that is unknown."""
     unread = [gap.detail for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
-    groups: set[str] = set()
-    held: dict[str, Reason] = {}
+    groups: set[str] = set() if headroom.groups else set(state.groups)
+    blocked: dict[str, str] = {"": unread[0]} if unread and not headroom.groups else {}
     for name in headroom.groups:
         pool = names.find(name)
         if pool is not None:
             groups.update(pool.groups)
         elif unread:
-            held[name] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
-    if not headroom.groups:
-        groups.update(state.groups)
-        if unread:
-            held[""] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
-    for group in sorted(groups):
-        if state.groups[group].group.error:
-            held[group] = _unreadable(state.groups[group].group)
-    return _Scope(frozenset(groups), tuple(sorted(held.items(), key=lambda one: one[0])))
+            blocked[name] = unread[0]
+    blocked.update((group, error) for group in groups if (error := state.groups[group].group.error))
+    return frozenset(groups), tuple(
+        (name, Reason.of(ReasonCode.GROUP_UNREADABLE, detail=detail)) for name, detail in sorted(blocked.items())
+    )
 
 
-def _unreadable(group: NodeGroup) -> Reason:
-    return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.error)
-
-
-class _Asked:
+class _GroupRequests:
     """The requests of pods by the group of their node, computed in one scan over all pods for all entries."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -146,140 +134,122 @@ class _Asked:
         keep = (groups >= 0) & counted[occupancy.cls] if len(groups) else np.zeros(0, dtype=np.bool_)
         self._groups, self._cls = groups[keep], occupancy.cls[keep]
 
-    def by(self, groups: Iterable[str]) -> tuple[int, int]:
+    def of(self, groups: Iterable[str]) -> tuple[int, int]:
         """Return cpu (millicores) and memory (bytes) requested by the pods on nodes of these groups."""
         inside = np.zeros(len(self._ids) + 1, dtype=np.bool_)
         inside[[self._ids[group] for group in groups]] = True
         counts = np.bincount(self._cls[inside[self._groups]], minlength=len(self._classes)).tolist()
-        asked = [(count, cls.requests) for count, cls in zip(counts, self._classes, strict=True) if count]
+        requests = [(count, cls.requests) for count, cls in zip(counts, self._classes, strict=True) if count]
         return (
-            sum(count * requests.get(CPU, 0) for count, requests in asked),
-            sum(count * requests.get(MEMORY, 0) for count, requests in asked),
+            sum(count * amounts.get(CPU, 0) for count, amounts in requests),
+            sum(count * amounts.get(MEMORY, 0) for count, amounts in requests),
         )
 
 
-def _empty(groups: Iterable[str], state: ClusterState) -> list[tuple[int, int]]:
+def _empty_nodes(groups: Iterable[str], state: ClusterState) -> list[tuple[int, int]]:
     """Return cpu and memory of an empty new node of every group with a template, less its DaemonSets' requests."""
-    found = []
+    classes, nodes = state.snapshot.classes, []
     for group in sorted(groups):
-        template = state.groups[group].template
-        if template is not None:
-            daemons = [state.snapshot.classes[cls].requests for cls in template.daemons]
+        if (template := state.groups[group].template) is not None:
             cpu, memory = (
-                template.node.allocatable.get(name, 0) - sum(each.get(name, 0) for each in daemons)
+                template.node.allocatable.get(name, 0)
+                - sum(classes[cls].requests.get(name, 0) for cls in template.daemons)
                 for name in (CPU, MEMORY)
             )
-            found.append((cpu, memory))
-    return found
+            nodes.append((cpu, memory))
+    return nodes
 
 
-def _cut(asked: tuple[int, int], percent: int, nodes: Sequence[tuple[int, int]]) -> tuple[dict[str, int], int]:
-    """Divide a percentage of the requests into equal pods: at most one core each, and no larger than the largest empty
-    node in scope takes."""
-    cpu, memory = (-(-amount * percent // 100) for amount in asked)
+def _divided(cpu: int, memory: int, nodes: Sequence[tuple[int, int]]) -> tuple[dict[str, int], int]:
+    """Divide amounts into equal pods: at most one core each, and no larger than the largest of these empty nodes
+    takes. Returns the amounts of each pod, and the number of pods."""
     if cpu <= 0 and memory <= 0:
         return {CPU: 0, MEMORY: 0}, 0
     count = -(-cpu // _CORE) if cpu > 0 else -(-memory // _MEMORY)
-    count = max(count, min((most for node in nodes if (most := _fewest((cpu, memory), node))), default=0))
+    fewest = []  # per node, the smallest number of equal pods such that one fits it
+    for node in nodes:
+        pairs = [(amount, offers) for amount, offers in zip((cpu, memory), node, strict=True) if amount > 0]
+        if all(offers > 0 for _, offers in pairs):
+            fewest.append(max(-(-amount // offers) for amount, offers in pairs))
+    count = max(count, min(fewest, default=0))
     return {CPU: -(-cpu // count), MEMORY: -(-memory // count)}, count
-
-
-def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
-    """Return the smallest number of equal pods such that one fits an empty node; 0: there is none."""
-    pairs = [(amount, offers) for amount, offers in zip(amounts, node, strict=True) if amount > 0]
-    if any(offers <= 0 for _, offers in pairs):
-        return 0
-    return max(-(-amount // offers) for amount, offers in pairs)
 
 
 def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResult:
     """Place the virtual pods in the simulated cluster, and add nodes for those without room. Afterwards they are
     removed again, and its `spare` says what existing nodes offer. Nothing is added while the cluster is unhealthy."""
-    return _Keeping(search, demand).kept() if demand.pods else HeadroomResult()
+    if not demand.pods:
+        return HeadroomResult()
+    simulated, mark = search.simulated, search.simulated.checkpoint()
+    by_group: dict[str, tuple[str, ...]] = {}
+    stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
+    for pods in demand.pods:
+        simulated.confine(pods.cls, _InGroups(search, pods.groups))
+        search.candidates.confine(pods.cls, pods.groups)
+    unplaced = {pods.cls: pods.count - _fill(search, pods.cls, pods.count) for pods in demand.pods}
+    unhealthy = blocking_reason(search.state)
+    for pods in demand.pods:
+        rest = unplaced[pods.cls]
+        if rest and search.grown:  # nodes planned for other demand may have room by now
+            rest -= _fill(search, pods.cls, rest)
+        if rest and unhealthy is None and not pods.blocked:
+            groups, stops[pods.name] = _grow(search, pods, rest)
+            for group in groups:
+                by_group[group] = tuple(sorted({*by_group.get(group, ()), pods.name}))
+    standing, none = simulated.standing(), (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    verdicts, spare = [], []
+    for pods in demand.pods:
+        rows, counts = standing.get(pods.cls, none)
+        held, added = int(counts[rows < simulated.base].sum()), int(counts[rows >= simulated.base].sum())
+        reasons = {} if held + added >= pods.count else _reasons(search, pods, unhealthy, stops.get(pods.name, {}))
+        verdicts.append(HeadroomVerdict(pods.name, wanted=pods.count, held=held, added=added, reasons=reasons))
+        if on_existing := int(counts[rows < simulated.real].sum()):
+            spare.append(Spare(pods.name, pods.cls, on_existing))
+    simulated.rollback(mark)
+    simulated.spare = tuple(spare)
+    simulated.unsettled |= simulated.late()  # its use of existing nodes is not fully known
+    return HeadroomResult(tuple(sorted(verdicts, key=lambda verdict: verdict.name)), dict(sorted(by_group.items())))
 
 
-class _Keeping:
-    def __init__(self, search: ScaleUpSearch, demand: HeadroomDemand) -> None:
-        self.search, self.simulated, self.state, self.pods = search, search.simulated, search.state, demand.pods
-        self.by_group: dict[str, tuple[str, ...]] = {}
-        self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
-
-    def kept(self) -> HeadroomResult:
-        """Place the virtual pods, add nodes, count, and remove the virtual pods."""
-        mark = self.simulated.checkpoint()
-        for each in self.pods:
-            self.simulated.confine(each.cls, _Inside(self.search, each.groups))
-            self.search.candidates.confine(each.cls, each.groups)
-        left = {each.cls: each.count - self._fill(each, each.count) for each in self.pods}
-        shut = blocking_reason(self.state)
-        for each in self.pods:
-            rest = left[each.cls]
-            if rest and self.search.grown:  # nodes planned for other demand may have room by now
-                rest -= self._fill(each, rest)
-            if rest and shut is None and not each.held:
-                self._grow(each, rest)
-        standing = self.simulated.standing()
-        verdicts, spare = [], []
-        for each in self.pods:
-            rows, counts = standing.get(each.cls, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
-            held, added = int(counts[rows < self.simulated.base].sum()), int(counts[rows >= self.simulated.base].sum())
-            short = held + added < each.count
-            verdicts.append(
-                HeadroomVerdict(
-                    each.name,
-                    wanted=each.count,
-                    held=held,
-                    added=added,
-                    reasons=self._reasons(each, shut) if short else {},
-                )
-            )
-            here = int(counts[rows < self.simulated.real].sum())
-            if here:
-                spare.append(Spare(each.name, each.cls, here))
-        self.simulated.rollback(mark)
-        self.simulated.spare = tuple(spare)
-        self.simulated.unsettled |= self.simulated.late()  # its use of existing nodes is not fully known
-        return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
-
-    def _fill(self, virtual_pods: VirtualPods, count: int) -> int:
-        return sum(here for _, here in self.simulated.place_first_fit(virtual_pods.cls, count)) if count > 0 else 0
-
-    def _grow(self, virtual_pods: VirtualPods, count: int) -> None:
-        """Add new nodes by the chain of expanders without least-cost. The search's first, stops and notes are restored
-        because they belong to the report on real pods."""
-        search = self.search
-        before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
-        search.stops = {}
-        search.search([PodRequest(virtual_pods.cls, count, virtual_pods.name)], mixed=False)
-        self.stops[virtual_pods.name] = search.stops
-        search.first, search.stops, search.notes = first, stops, notes
-        for group, nodes in sorted(search.grown.items()):
-            if nodes > before.get(group, 0):
-                self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), virtual_pods.name}))
-
-    def _reasons(self, virtual_pods: VirtualPods, shut: Reason | None) -> dict[str, Reason]:
-        """Return per group why there is not more headroom; for an unknown group name, that reason."""
-        search, candidates = self.search, self.search.candidates
-        reasons = {name: reason for name, reason in virtual_pods.held if name}
-        if not virtual_pods.groups:
-            reasons.setdefault("", Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group"))
-        held = shut or next((reason for _, reason in virtual_pods.held), None)
-        rows = {facts.id: row for row, facts in enumerate(candidates.able)}
-        for group in sorted(virtual_pods.groups - reasons.keys()):
-            reason = held or candidates.skipped.get(group)
-            if reason is None and group in rows:
-                facts = self.state.groups[group]
-                allowance = search.ledger.allowance(facts, search.grown.get(group, 0))
-                against = candidates.against(virtual_pods.cls, rows[group])
-                stop = self.stops.get(virtual_pods.name, {}).get(group)
-                reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
-            reasons[group] = reason or Reason.of(
-                ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}"
-            )
-        return dict(sorted(reasons.items()))
+def _fill(search: ScaleUpSearch, cls: int, count: int) -> int:
+    return sum(pods for _, pods in search.simulated.place_first_fit(cls, count)) if count > 0 else 0
 
 
-class _Inside:
+def _grow(search: ScaleUpSearch, pods: VirtualPods, count: int) -> tuple[list[str], dict[str, Reason]]:
+    """Add new nodes by the chain of expanders without least-cost; returns the groups that have grown, and what kept
+    groups from growing further. The search's first, stops and notes are restored because they belong to the report on
+    real pods."""
+    before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
+    search.stops = {}
+    search.search([PodRequest(pods.cls, count, pods.name)], least_cost=False)
+    new_stops = search.stops
+    search.first, search.stops, search.notes = first, stops, notes
+    return [group for group, nodes in sorted(search.grown.items()) if nodes > before.get(group, 0)], new_stops
+
+
+def _reasons(
+    search: ScaleUpSearch, pods: VirtualPods, unhealthy: Reason | None, stops: Mapping[str, Reason]
+) -> dict[str, Reason]:
+    """Return per group why there is not more headroom; for an unknown group name, that reason."""
+    candidates = search.candidates
+    reasons = {name: reason for name, reason in pods.blocked if name}
+    if not pods.groups:
+        reasons.setdefault("", Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group"))
+    blocked = unhealthy or next((reason for _, reason in pods.blocked), None)
+    rows = {group.id: row for row, group in enumerate(candidates.groups)}
+    for group in sorted(pods.groups - reasons.keys()):
+        reason = blocked or candidates.skipped.get(group)
+        if reason is None and group in rows:
+            allowance = search.allowance(search.state.groups[group])
+            against = candidates.against(pods.cls, rows[group])
+            reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stops.get(group)
+        reasons[group] = reason or Reason.of(
+            ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(search.state.options.expander)}"
+        )
+    return dict(sorted(reasons.items()))
+
+
+class _InGroups:
     """Tells whether a row of the simulated cluster is a node of one of these groups."""
 
     def __init__(self, search: ScaleUpSearch, groups: frozenset[str]) -> None:

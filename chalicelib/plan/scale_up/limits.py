@@ -1,4 +1,5 @@
-"""Limits of a scale-up: the maximum of the group, of the pool that it shares with other groups, and of the cluster.
+"""Limits of a scale-up: what blocks all growth, the maximum of the group, of the pool that it shares with other groups,
+and of the cluster; and the growth to enforced minimum sizes.
 
 The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
 limiter is reduced as options are taken within a pass, so that two groups never use the same room.
@@ -11,17 +12,19 @@ resource.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.plan import IgnoredPods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.pools import rooms
+from chalicelib.plan.state.pending_pods import PendingPods
+from chalicelib.plan.state.pools import pools, rooms
 from chalicelib.plan.state.readiness import Bucket
 
 _UNLIMITED = 10**9
@@ -32,6 +35,32 @@ class Allowance(msgspec.Struct, frozen=True):
 
     nodes: int
     stop: Reason
+
+
+def blocking_reason(state: ClusterState) -> Reason | None:
+    """Return why no scale-up is allowed in this pass, whatever requests it; None if it is allowed."""
+    health = state.health
+    figures = {"unready": health.unready, "registered": health.registered}
+    if not health.healthy:
+        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, **figures)
+    if health.ready == 0 and not state.options.scale_up_from_zero:
+        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, **figures, option="scaleUpFromZero")
+    return None
+
+
+def apply_preconditions(state: ClusterState, pending: PendingPods) -> PendingPods:
+    """Return the pending pods for which nodes may be bought in this pass; the others keep their place in the report.
+
+    If no scale-up is allowed, all demand is dropped. With rules-only scale-up, pods use the existing room and keep a
+    node that they will run on, but buy no nodes.
+    """
+    blocked = blocking_reason(state)
+    if not pending.queue or (blocked is None and state.policy.scale_up.unschedulable_pods):
+        return pending
+    pods = tuple(sorted(pod.key for batch in pending.queue if batch.counts for pod in batch.pods))
+    refused = (IgnoredPods(pods, blocked or Reason.of(ReasonCode.PODS_OFF)),) if pods else ()
+    queue = tuple(msgspec.structs.replace(batch, counts=False) for batch in pending.queue) if blocked is None else ()
+    return msgspec.structs.replace(pending, queue=queue, ignored=(*pending.ignored, *refused))
 
 
 def may_grow(group: NodeGroupState) -> bool:
@@ -65,12 +94,12 @@ class ResourceLimiter:
             self._spend(self._amounts(node), 1)
         for node in counted if options.gpu_total else ():
             self._spend(self._gpus_to_come(node, state), 1)
-        for facts in state.groups.values():
+        for group in state.groups.values():
             # those already count as nodes of the cluster
-            ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])
+            ahead = max(0, group.upcoming - group.counts[Bucket.NOT_STARTED])
             self._nodes += ahead
-            if facts.template is not None and ahead:
-                self._spend(self._amounts(facts.template.node), ahead)
+            if group.template is not None and ahead:
+                self._spend(self._amounts(group.template.node), ahead)
 
     def copy(self) -> ResourceLimiter:
         """Return a copy for trial calculations."""
@@ -93,49 +122,46 @@ class ResourceLimiter:
 
     def room(self, node: Node) -> int:
         """Return how many nodes like this one the cluster-wide limits leave room for; never negative."""
-        return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
+        return max(0, min((allowance.nodes for allowance in self._allowances(node)), default=_UNLIMITED))
 
-    def shared(self, able: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
-        """Return the limits that several groups share: what one node of each counts, and how much is left. able: groups
+    def shared(self, groups: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
+        """Return the limits that several groups share: what one node of each counts, and how much is left. groups: each
         with a template."""
-        nodes = [facts.template.node for facts in able if facts.template is not None]
-        each = [self._amounts(node) for node in nodes]
+        amounts = [self._amounts(group.template.node) for group in groups if group.template is not None]
         limits = [
-            (tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
+            (tuple(of_node.get(name, 0) for of_node in amounts), max(0, most - self._used[name]))
             for name, most in sorted(self._max.items())
         ]
         if self._max_nodes > 0:
-            limits.append(((1,) * len(nodes), max(0, self._max_nodes - self._nodes)))
-        homes = [facts.group.pool.id if facts.group.pool is not None else "" for facts in able]
+            limits.append(((1,) * len(amounts), max(0, self._max_nodes - self._nodes)))
+        pool_of = [group.group.pool.id if group.group.pool is not None else "" for group in groups]
         limits += [
-            (tuple(int(home == pool) for home in homes), max(0, room))
+            (tuple(int(own == pool) for own in pool_of), max(0, room))
             for pool, room in sorted(self._pools.items())
-            if pool in homes
+            if pool in pool_of
         ]
         return limits
 
-    def allowance(self, group: NodeGroupState, grown: int, beside: int = 0) -> Allowance:
-        """Return how many more nodes a group may get in this pass. grown: nodes that the pass already gave it. beside:
-        the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or none."""
+    def allowance(self, group: NodeGroupState, grown: int, room_elsewhere: int = 0) -> Allowance:
+        """Return how many more nodes a group may get in this pass. grown: nodes that the pass already gave it.
+        room_elsewhere: the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or
+        none."""
         assert group.template is not None
         most, own = group.group.max, max(0, group.group.max - group.target - grown)
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
         if group.group.options.zero_or_max:
-            stop = self.atomic(group, grown)
+            stop = self.atomic_stop(group, grown)
             return Allowance(own, full) if stop is None else Allowance(0, stop)
-        offers = [Allowance(own + beside, full), *self._offers(group.template.node)]
+        allowances = [Allowance(own + room_elsewhere, full), *self._allowances(group.template.node)]
         if self.pool_room(group.group) < _UNLIMITED:
-            offers.append(Allowance(self.pool_room(group.group), self._pool_limit(group)))
+            allowances.append(Allowance(self.pool_room(group.group), _pool_limit(group)))
         if self._per_scale_up > 0:
-            offers.append(
-                Allowance(
-                    self._per_scale_up - grown, Reason.of(ReasonCode.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)
-                )
-            )
-        smallest = min(offers, key=lambda offer: offer.nodes)
+            stop = Reason.of(ReasonCode.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)
+            allowances.append(Allowance(self._per_scale_up - grown, stop))
+        smallest = min(allowances, key=lambda allowance: allowance.nodes)
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
-    def atomic(self, group: NodeGroupState, grown: int) -> Reason | None:
+    def atomic_stop(self, group: NodeGroupState, grown: int) -> Reason | None:
         """Return why a zero-or-max group cannot get all its missing nodes, None if it can."""
         assert group.template is not None
         lacks = group.group.max - group.target - grown
@@ -144,26 +170,21 @@ class ResourceLimiter:
         if 0 < self._max_nodes < self._nodes + lacks:
             return Reason.of(ReasonCode.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
         if self.pool_room(group.group) < lacks:
-            return self._pool_limit(group)
+            return _pool_limit(group)
         short = [name for name, room in self._rooms(group.template.node) if room < lacks]
         return self._resource_limit(short, group.template.node) if short else None
 
-    def _pool_limit(self, group: NodeGroupState) -> Reason:
-        pool = group.group.pool
-        assert pool is not None
-        return Reason.of(ReasonCode.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
-
-    def _offers(self, node: Node) -> list[Allowance]:
-        offers = []
+    def _allowances(self, node: Node) -> list[Allowance]:
+        allowances = []
         if self._max_nodes > 0:
-            offers.append(
-                Allowance(self._max_nodes - self._nodes, Reason.of(ReasonCode.MAX_NODES_TOTAL, max=self._max_nodes))
-            )
+            stop = Reason.of(ReasonCode.MAX_NODES_TOTAL, max=self._max_nodes)
+            allowances.append(Allowance(self._max_nodes - self._nodes, stop))
         rooms = self._rooms(node)
         if rooms:
             least = max(0, min(room for _, room in rooms))
-            offers.append(Allowance(least, self._resource_limit([name for name, room in rooms if room <= least], node)))
-        return offers
+            stop = self._resource_limit([name for name, room in rooms if room <= least], node)
+            allowances.append(Allowance(least, stop))
+        return allowances
 
     def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
         """Return all resources without room, and the amounts of the first one: cores, bytes or pieces."""
@@ -199,12 +220,73 @@ class ResourceLimiter:
         """Return the GPUs that a node of a GPU group will have but does not report yet because its driver is not
         ready."""
         source = node.capacity or node.allocatable
-        facts = state.groups.get(state.group_of.get(node.name, ""))
-        if facts is None or facts.template is None or any(source.get(name) for name in GPU_RESOURCES):
+        group = state.groups.get(state.group_of.get(node.name, ""))
+        if group is None or group.template is None or any(source.get(name) for name in GPU_RESOURCES):
             return {}
-        shown, due = self._amounts(node), self._amounts(facts.template.node)
+        shown, due = self._amounts(node), self._amounts(group.template.node)
         return {kind: max(0, due[kind] - shown[kind]) for kind in due.keys() - {CPU, MEMORY}}
 
     def _spend(self, amounts: dict[str, int], count: int) -> None:
         for name, amount in amounts.items():
             self._used[name] += amount * count
+
+
+def _pool_limit(group: NodeGroupState) -> Reason:
+    pool = group.group.pool
+    assert pool is not None
+    return Reason.of(ReasonCode.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
+
+
+def enforce_min_size(state: ClusterState, limiter: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow, for groups below
+    their minimum size (enforceNodeGroupMinSize); and the nodes that a pool of several groups lacks, given to its best
+    groups, the highest rank first.
+
+    This needs no pending pods: otherwise, after the minimum was raised or a group was shrunk manually, the group would
+    stay below it. A minimum set by a schedule is always enforced (schedules/apply.py), because its purpose is to have
+    nodes ready in time. Cluster Autoscaler compares maxNodesTotal with the size of the *group* here, so that a full
+    cluster continues to grow; here it is the size of the cluster, as everywhere.
+
+    Empty if no minimum is enforced and while the whole cluster is unhealthy. A zero-or-max group gets all its nodes or
+    none. Groups that may not scale up now (may_grow) are left for a later pass. grown: nodes that the pass already gave
+    each group. The limiter is not changed: the caller uses the room.
+    """
+    spare, added = limiter.copy(), dict[str, int]()
+
+    def is_enforced(group: NodeGroupState) -> bool:
+        return state.options.enforce_node_group_min_size or group.group.options.enforce_min
+
+    def size(group: NodeGroupState) -> int:
+        return group.target + grown.get(group.id, 0) + added.get(group.id, 0)
+
+    def add(group: NodeGroupState, lacks: int) -> int:
+        """Add as many of the missing nodes as a group may have; returns how many."""
+        if lacks <= 0 or not may_grow(group) or group.template is None:
+            return 0
+        own = group.group.max - size(group)
+        room = min(own, spare.room(group.template.node), spare.pool_room(group.group))
+        if group.group.options.zero_or_max:
+            lacks = own
+            room = room if room >= lacks else 0
+        count = min(lacks, room)
+        if count <= 0:
+            return 0
+        spare.take(group.template.node, count, group.group)
+        added[group.id] = added.get(group.id, 0) + count
+        return count
+
+    enforced = [group for _, group in sorted(state.groups.items()) if is_enforced(group)]
+    if not enforced or not state.health.healthy:
+        return []
+    for group in enforced:
+        add(group, min(group.group.min, group.group.max) - size(group))
+    for _, pool in sorted(pools(state).items()) if any(group.group.pool is not None for group in enforced) else ():
+        members = [state.groups[name] for name in pool.groups]
+        # The size of a pool with an unreadable group is not known. Its minimum is enforced where every group's is.
+        if len(members) < 2 or any(group.group.error for group in members) or not all(map(is_enforced, members)):
+            continue
+        lacks = min(pool.min, pool.max) if pool.max >= 0 else pool.min
+        lacks -= pool.size + sum(size(group) - group.target for group in members)
+        for group in sorted(members, key=lambda group: (-group.group.rank, group.id)):
+            lacks -= add(group, lacks)
+    return sorted(added.items())

@@ -1,9 +1,10 @@
-"""Two final checks of a small plan: every new node is needed, and no pod is refused that one more node would take.
+"""Runs the final placement: scales up, places all pods, removes nodes that are not needed, and buys those that the
+search has missed.
 
+The last two are checks of a small plan: every new node is needed, and no pod is refused that one more node would take.
 They are needed because the scheduler takes pods one at a time, while the estimator and `place` move runs of equal pods
-at once. A node that no promised pod needs is removed from the plan. For a refused pod that one more node would take,
-this node is added if the scheduler's order then places more pods; otherwise its refusal says so. Both checks stop when
-the estimator's time is over.
+at once. For a refused pod that one more node would take, this node is added if the scheduler's order then places more
+pods; otherwise its refusal says so. Both checks stop when the estimator's time is over.
 """
 
 from __future__ import annotations
@@ -11,168 +12,155 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_up.expanders import choose_option
-from chalicelib.plan.scale_up.option import Option
-from chalicelib.plan.simulation.placement import place
+from chalicelib.plan.scale_up.expanders import Option, choose_option
+from chalicelib.plan.scale_up.final_placement import FinalPlacer
+from chalicelib.plan.simulation.simulated_cluster import place
 from chalicelib.plan.state.pending_pods import PodBatch
 
-if TYPE_CHECKING:
-    from chalicelib.plan.scale_up.final_placement import FinalPlacer
-
+_TRIES = 3  # maximum number of plans for pods that lost their place
 _ROUNDS = 3  # maximum number of purchases for refused pods
 _SINGLES = 200  # up to this many promised pods are placed one at a time, more as runs of equal pods
 
 
-def refine(placer: FinalPlacer) -> None:
-    """Remove unneeded nodes, and buy nodes that the search missed. A large plan is not changed."""
-    if not placer.small:
-        return
-    for bought in range(_ROUNDS + 1):
-        placer.top_up()
-        _Spare(placer).drop()
-        if bought == _ROUNDS or not _Refused(placer).buy():
+def finalize_placement(placer: FinalPlacer) -> None:
+    """Scale up for the queue and place all pods; plan/scale_up/worst_case.py determines which places may be
+    promised."""
+    search = placer.search
+    unplaced: Sequence[PodBatch] = placer.unplaced
+    for _ in range(_TRIES):
+        before = dict(search.grown)
+        placer.grow(unplaced)
+        if search.grown == before:
             break
-    placer.top_up()
-    _Refused(placer).note()
+        placer.arrange()
+        for group in sorted(search.grown, reverse=True):
+            placer.drop_needless(group)
+        unplaced = placer.place_unplaced()
+        if not unplaced:
+            break
+    if placer.is_small:
+        for bought in range(_ROUNDS + 1):
+            placer.place_unplaced()
+            _drop_redundant_nodes(placer)
+            if bought == _ROUNDS or not _buy_overlooked_node(placer):
+                break
+        _note_refusals(placer)
 
 
 def tidy(placer: FinalPlacer) -> None:
     """Remove unneeded nodes without buying, after nodes were removed for another reason."""
-    placer.top_up()
-    _Spare(placer).drop()
-    placer.top_up()
-    _Refused(placer).note()
+    placer.place_unplaced()
+    _drop_redundant_nodes(placer)
+    _note_refusals(placer)
 
 
 class Saved:
     """A saved state of nodes and places, including pods on existing nodes; the planned nodes are removed."""
 
     def __init__(self, placer: FinalPlacer) -> None:
-        self._settling, simulated = placer, placer.simulated
+        self._placer = placer
         self._grown, self._groups, self._standing = placer.state()
         self._rest = placer.rest
-        simulated.reset(placer.mark)
-        self._early = simulated.standing()
+        placer.simulated.reset(placer.mark)
+        self._early = placer.simulated.standing()
 
     def restore(self) -> None:
         """Restore the saved state."""
-        settling, simulated, search = self._settling, self._settling.simulated, self._settling.search
+        placer, simulated, search = self._placer, self._placer.simulated, self._placer.search
         for group, nodes in list(search.grown.items()):
             search.undo_scale_up(group, nodes - self._grown.get(group, 0))
         simulated.reset()
         simulated.put_all(self._early)
-        settling.mark, settling.rest = simulated.checkpoint(), self._rest
-        settling.lay(self._groups)
+        placer.mark, placer.rest = simulated.checkpoint(), self._rest
+        placer.add_empty_nodes(self._groups)
         simulated.put_all(self._standing)
 
 
-class _Spare:
-    """New nodes without which the promised pods still find places, checked one by one in the order of the queue."""
-
-    def __init__(self, placer: FinalPlacer) -> None:
-        self.settling, self.simulated, self.search = placer, placer.simulated, placer.search
-
-    def drop(self) -> None:
-        """Remove them, group by group."""
-        for group in sorted(self.search.grown, reverse=True):
-            while self.settling.spare(group) > 0 and not self.settling.atomic(group) and not self.settling.late():
-                if not self._drop_one(group):
-                    break
-
-    def _drop_one(self, group: str) -> bool:
-        settling, simulated = self.settling, self.simulated
-        queue, before = self._promised(), Saved(settling)
-        simulated.reset()
-        waiting = place(simulated, queue)
-        settling.begin_at(simulated.checkpoint())
-        self.search.undo_scale_up(group, 1)
-        settling.lay_all()
-        if not place(simulated, waiting):
-            settling.drop_empty()
-            return True
-        before.restore()
-        return False
-
-    def _promised(self) -> list[PodBatch]:
-        """Return placed pods and uncounted pods that take room, in the order of the queue."""
-        served = {cls: int(counts.sum()) for cls, (_, counts) in self.simulated.standing().items()}
-        kept: list[tuple[int, Pod, bool]] = []
-        for demand in sorted(self.settling.queue, key=lambda demand: not demand.counts):
-            here = min(served.get(demand.cls, 0), len(demand.pods))
-            served[demand.cls] = served.get(demand.cls, 0) - here
-            kept += [(demand.cls, pod, demand.counts) for pod in demand.pods[:here]]
-        place_of = {pod.key: at for at, pod in enumerate(pod for demand in self.settling.queue for pod in demand.pods)}
-        kept.sort(key=lambda each: place_of[each[1].key])
-        if len(kept) <= _SINGLES:
-            return [PodBatch(cls, (pod,), counts) for cls, pod, counts in kept]
-        return [
-            PodBatch(cls, tuple(pod for _, pod, _ in run), counts)
-            for (cls, counts), run in groupby(kept, key=lambda each: (each[0], each[2]))
-        ]
+def _drop_redundant_nodes(placer: FinalPlacer) -> None:
+    """Remove new nodes without which the promised pods still find places, checked one by one in the order of the
+    queue, group by group."""
+    simulated = placer.simulated
+    for group in sorted(placer.search.grown, reverse=True):
+        while placer.spare(group) > 0 and not placer.is_atomic(group) and not placer.out_of_time():
+            queue, before = _promised_pods(placer), Saved(placer)
+            simulated.reset()
+            waiting = place(simulated, queue)
+            placer.begin_at(simulated.checkpoint())
+            placer.search.undo_scale_up(group, 1)
+            placer.add_empty_nodes()
+            if place(simulated, waiting):
+                before.restore()
+                break
+            placer.drop_empty()
 
 
-class _Refused:
-    """Pods that were refused although one more node of a group that may scale up would take them."""
+def _promised_pods(placer: FinalPlacer) -> list[PodBatch]:
+    """Return placed pods and uncounted pods that take room, in the order of the queue."""
+    served = {cls: int(counts.sum()) for cls, (_, counts) in placer.simulated.standing().items()}
+    promised: list[tuple[int, Pod, bool]] = []
+    for batch in sorted(placer.queue, key=lambda batch: not batch.counts):
+        count = min(served.get(batch.cls, 0), len(batch.pods))
+        served[batch.cls] = served.get(batch.cls, 0) - count
+        promised += [(batch.cls, pod, batch.counts) for pod in batch.pods[:count]]
+    place_of = {pod.key: at for at, pod in enumerate(pod for batch in placer.queue for pod in batch.pods)}
+    promised.sort(key=lambda entry: place_of[entry[1].key])
+    if len(promised) <= _SINGLES:
+        return [PodBatch(cls, (pod,), counts) for cls, pod, counts in promised]
+    return [
+        PodBatch(cls, tuple(pod for _, pod, _ in run), counts)
+        for (cls, counts), run in groupby(promised, key=lambda entry: (entry[0], entry[2]))
+    ]
 
-    def __init__(self, placer: FinalPlacer) -> None:
-        self.settling, self.simulated, self.search = placer, placer.simulated, placer.search
 
-    def buy(self) -> bool:
-        """Buy one more node for such a pod if placing all pods in queue order then succeeds better. Returns whether it
-        was bought."""
-        settling, search = self.settling, self.search
-        for group, classes in self._overlooked():
-            if not self._chosen(group, classes):
-                continue
-            standing, groups, count = self.simulated.standing(), settling.groups(), settling.worth()
-            search.add(group, 1)
-            settling.in_queue_order()
-            if settling.worth() > count and not settling.idle():
-                return True
-            search.undo_scale_up(group, 1)
-            settling.restore(groups, standing)
-        return False
-
-    def _chosen(self, group: str, classes: Sequence[int]) -> bool:
-        """Return whether the group was asked in time and the expander takes one node of it for these pods."""
-        search, requested = self.search, Counter[str]()
-        stop = search.stops.get(group)
+def _buy_overlooked_node(placer: FinalPlacer) -> bool:
+    """Buy one more node for pods that were refused although it would take them, if the expander takes it and placing
+    all pods in queue order then succeeds better. Returns whether it was bought."""
+    search, simulated = placer.search, placer.simulated
+    for group, classes in _overlooked_groups(placer):
+        stop, requested = search.stops.get(group), Counter[str]()
         if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
-            return False
+            continue
         for cls in classes:
-            requested.update(self.simulated.classes[cls].requests)
+            requested.update(simulated.classes[cls].requests)
         option = Option(group, 1, dict.fromkeys(classes, 1), search.candidates.shapes[group].template.node, requested)
-        return choose_option([option], search.state.options.expander, search.situation)[0] is not None
+        if choose_option([option], search.state.options.expander, search.context)[0] is None:
+            continue
+        standing, groups, worth = simulated.standing(), placer.groups(), placer.pods_by_priority()
+        search.add(group, 1)
+        placer.place_in_queue_order()
+        if placer.pods_by_priority() > worth and not placer.has_empty_node():
+            return True
+        search.undo_scale_up(group, 1)
+        placer.restore(groups, standing)
+    return False
 
-    def note(self) -> None:
-        """Record that the remaining pods are refused because of the scheduler's order, not because of the choice of a
-        group."""
-        for _, classes in self._overlooked():
-            self.settling.doubtful.update(classes)
 
-    def _overlooked(self) -> list[tuple[str, list[int]]]:
-        """Return groups that may scale up, with the refused classes that one more node would take."""
-        settling, search, simulated = self.settling, self.search, self.simulated
-        candidates, found = search.candidates, []
-        left = dict.fromkeys(demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any())
-        groups: list[str] | None = None
-        for row, facts in enumerate(candidates.able):
-            asked = [cls for cls in left if candidates.fits(cls)[row] and not candidates.against(cls, row)]
-            if (
-                not asked
-                or settling.late()
-                or (search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes <= 0)
-            ):
-                continue
-            if groups is None:
-                groups, standing = settling.groups(), simulated.standing()
-            search.put_nodes(facts.id, search.grown.get(facts.id, 0), 1)
-            taken = [cls for cls in asked if simulated.quota(cls)[0][-1] > 0]
-            settling.restore(groups, standing)
-            if taken:
-                found.append((facts.id, taken))
-        return found
+def _note_refusals(placer: FinalPlacer) -> None:
+    """Retry the unplaced pods, and record which of the rest are refused because of the scheduler's order, not because
+    of the choice of a group."""
+    placer.place_unplaced()
+    for _, classes in _overlooked_groups(placer):
+        placer.refused_by_order.update(classes)
+
+
+def _overlooked_groups(placer: FinalPlacer) -> list[tuple[str, list[int]]]:
+    """Return groups that may scale up, with the refused classes that one more node would take."""
+    search, simulated = placer.search, placer.simulated
+    candidates, overlooked = search.candidates, []
+    refused = dict.fromkeys(batch.cls for batch in placer.placement().unplaced if candidates.fits(batch.cls).any())
+    groups: list[str] | None = None
+    for row, group in enumerate(candidates.groups):
+        fitting = [cls for cls in refused if candidates.fits(cls)[row] and not candidates.against(cls, row)]
+        if not fitting or placer.out_of_time() or search.allowance(group).nodes <= 0:
+            continue
+        if groups is None:
+            groups, standing = placer.groups(), simulated.standing()
+        search.put_nodes(group.id, search.grown.get(group.id, 0), 1)
+        classes = [cls for cls in fitting if simulated.quota(cls)[0][-1] > 0]
+        placer.restore(groups, standing)
+        if classes:
+            overlooked.append((group.id, classes))
+    return overlooked

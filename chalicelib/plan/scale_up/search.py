@@ -7,20 +7,18 @@ reached.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL
+from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
-from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate
-from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, choose_option
-from chalicelib.plan.scale_up.expanders.node_prices import node_price
-from chalicelib.plan.scale_up.limits import ResourceLimiter
-from chalicelib.plan.scale_up.option import Option
-from chalicelib.plan.scale_up.preferences import preference
+from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate, remaining
+from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, Option, choose_option
+from chalicelib.plan.scale_up.limits import Allowance, ResourceLimiter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.time_budget import TimeBudget
@@ -30,109 +28,102 @@ class ScaleUpSearch:
     """One search over all pending pods; it also records what explanations need.
 
     grown: group -> new nodes so far. first: each group's first option. stops: what kept a group from growing further.
-    notes: messages of the expanders.
+    notes: messages of the expanders. group_of: name of a planned node -> its group.
     """
 
     def __init__(
         self, state: ClusterState, simulated: SimulatedCluster, context: ExpanderContext, budget: TimeBudget
     ) -> None:
-        self.state, self.simulated, self.situation, self.budget = state, simulated, context, budget
-        self.ledger = ResourceLimiter(state)
-        self.candidates = Candidates(state, simulated, self.ledger)
+        self.state, self.simulated, self.context, self.budget = state, simulated, context, budget
+        self.limiter = ResourceLimiter(state)
+        self.candidates = Candidates(state, simulated, self.limiter)
         self.grown: dict[str, int] = {}
-        self.group_of: dict[str, str] = {}  # name of a planned node -> its group
+        self.group_of: dict[str, str] = {}
         self.first: dict[str, Option] = {}
         self.stops: dict[str, Reason] = {}
         self.notes: dict[object, Reason] = {}
         self._likeness = Likeness(simulated.classes, state.options)
-        self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
-        self._mates: dict[str, list[NodeGroupState]] = {}  # pool -> its groups that may scale up
-        for facts in self.candidates.able:
-            if facts.group.pool is not None:
-                self._mates.setdefault(facts.group.pool.id, []).append(facts)
-        self._barren: set[str] = set()
-        self._cut: set[str] = set()  # groups whose last option was cut by a limit
-        self._packed: dict[tuple[object, ...], Estimate] = {}
+        self._row = {group.id: row for row, group in enumerate(self.candidates.groups)}
+        self._groups_of_pool: dict[str, list[NodeGroupState]] = {}  # those that may scale up
+        for group in self.candidates.groups:
+            if group.group.pool is not None:
+                self._groups_of_pool.setdefault(group.group.pool.id, []).append(group)
+        self._groups_without_effect: set[str] = set()
+        self._groups_at_a_limit: set[str] = set()  # a limit has cut their last option
+        self._estimates: dict[tuple[object, ...], Estimate] = {}
 
-    def search(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
-        """Take the best option until there is none; returns the unplaced pods. mixed: let least-cost buy first, if the
+    def search(self, requests: Sequence[PodRequest], *, least_cost: bool = True) -> list[PodRequest]:
+        """Take the best option until there is none; returns the unplaced pods. least_cost: let it buy first, if the
         chain names it."""
-        left, mark = list(asks), self.simulated.checkpoint()
-        if mixed and LEAST_COST in self.state.options.expander:
-            left = self._mix(left)
-        while left and not self._late():
-            options = self.options(left)
+        unplaced, mark = list(requests), self.simulated.checkpoint()
+        if least_cost and LEAST_COST in self.state.options.expander:
+            unplaced = self._buy_with_least_cost(unplaced)
+        while unplaced and not self._out_of_time():
+            options = self._options(unplaced)
             for option in options:
                 self.first.setdefault(option.group, option)
-            best, notes = choose_option(options, self.state.options.expander, self.situation)
+            best, notes = choose_option(options, self.state.options.expander, self.context)
             self.notes.update((note.key, note) for note in notes)
             if best is None:
                 break
-            cut = best.group in self._cut
-            left = self._take(best, left)
-            if cut and left:
-                left = self._refilled(asks, left, mark)
-        return left
+            at_a_limit = best.group in self._groups_at_a_limit
+            unplaced = self._take(best, unplaced)
+            if at_a_limit and unplaced:
+                unplaced = self._placed_in_queue_order(requests, unplaced, mark)
+        return unplaced
 
-    def _late(self) -> bool:
+    def _out_of_time(self) -> bool:
         """Return whether the search must stop; every group that might have grown then reports that."""
         late = self.budget.late()
         if late:
             stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
-            self.stops.update((facts.id, stop) for facts in self.candidates.able)
+            self.stops.update((group.id, stop) for group in self.candidates.groups)
         return late
 
-    def _refilled(self, asks: Sequence[PodRequest], left: list[PodRequest], mark: int) -> list[PodRequest]:
+    def _placed_in_queue_order(
+        self, requests: Sequence[PodRequest], unplaced: list[PodRequest], mark: int
+    ) -> list[PodRequest]:
         """After a limit has cut an option and the largest pods took its nodes: place all pods again in queue order on
         the nodes of the simulated cluster, if more pods find a place that way. Cluster Autoscaler does so at the
-        beginning of every loop."""
-        standing, before = self.simulated.standing(), sum(ask.count for ask in left)
+        beginning of every loop. Returns the unplaced pods."""
+        standing = self.simulated.standing()
         self.simulated.rollback(mark)
-        now = [PodRequest(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
-        if sum(ask.count for ask in now) < before:
-            return now
+        rest = remaining(requests, {request.cls: self._fill(request.cls, request.count) for request in requests})
+        if sum(request.count for request in rest) < sum(request.count for request in unplaced):
+            return rest
         self.simulated.rollback(mark)
         self.simulated.put_all(standing)
-        return left
+        return unplaced
 
-    def _mix(self, asks: list[PodRequest]) -> list[PodRequest]:
+    def _buy_with_least_cost(self, requests: list[PodRequest]) -> list[PodRequest]:
         """Buy what least-cost chooses; returns what is left for the rest of the chain."""
-        from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
-        from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
+        from chalicelib.plan.scale_up.least_cost import purchases
 
         limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
-        priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
-        bought = (
-            None
-            if not priced
-            else purchases(
-                {ask.cls: ask.count for ask in asks},
+        bought = None
+        if prices is not None or any(group.group.price > 0 for group in self.candidates.groups):
+            bought = purchases(
+                {request.cls: request.count for request in requests},
                 self.candidates,
                 self.simulated,
-                self.ledger,
+                self.limiter,
                 prices,
                 lambda: self.budget.over(limit),
                 self.grown,
-                [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)],
             )
-        )
         if bought is None:
             note = Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
             self.notes[note.key] = note
-            return asks
-        done: dict[int, int] = {}
-        for one in bought:
+            return requests
+        placed: dict[int, int] = {}
+        for purchase in bought:
             begin = len(self.simulated.table)
-            self.add(one.group, one.nodes)
-            rows = np.arange(begin, begin + one.nodes)
-            for cls, each in sorted(one.pods.items()):
-                self.simulated.place(cls, rows, np.full(one.nodes, each, dtype=np.int64))
-                done[cls] = done.get(cls, 0) + each * one.nodes
-        return [
-            PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
-            for ask in asks
-            if done.get(ask.cls, 0) < ask.count
-        ]
+            self.add(purchase.group, purchase.nodes)
+            rows = np.arange(begin, begin + purchase.nodes)
+            for cls, pods in sorted(purchase.pods.items()):
+                self.simulated.place(cls, rows, np.full(purchase.nodes, pods, dtype=np.int64))
+                placed[cls] = placed.get(cls, 0) + pods * purchase.nodes
+        return remaining(requests, placed)
 
     def cost(self) -> float:
         """Return the hourly cost of the new nodes; groups without a price count as 0."""
@@ -142,47 +133,49 @@ class ScaleUpSearch:
             for group, nodes in sorted(self.grown.items())
         )
 
-    def options(self, asks: Sequence[PodRequest]) -> list[Option]:
+    def _options(self, requests: Sequence[PodRequest]) -> list[Option]:
         """Return what every group could do for these pods."""
-        found: list[Option] = []
+        options: list[Option] = []
         limit = self.state.options.max_binpacking_time
-        for row, facts in enumerate(self.candidates.able):
-            if facts.id in self._barren:
+        for row, group in enumerate(self.candidates.groups):
+            if group.id in self._groups_without_effect:
                 continue
             if row and (self.budget.over(limit) or limit == 0 or self.budget.packed()):
-                self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
+                self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
-            option = self._option(row, facts, asks)
+            fitting = [request for request in requests if self.candidates.fits(request.cls)[row]]
+            option = self._option(group, fitting) if fitting else None
             if option is not None:
-                found.append(option)
-        return found
+                options.append(option)
+        return options
 
-    def _option(self, row: int, group: NodeGroupState, asks: Sequence[PodRequest]) -> Option | None:
-        fitting = [ask for ask in asks if self.candidates.fits(ask.cls)[row]]
-        if not fitting or group.template is None:
+    def _option(self, group: NodeGroupState, requests: Sequence[PodRequest]) -> Option | None:
+        """Return what a group could do for these pods, which fit its empty nodes; None if it can do nothing."""
+        if group.template is None:
             return None
-        allowance = self.ledger.allowance(group, self.grown.get(group.id, 0), self._beside(group, fitting))
+        similar = self._similar(group, [request.cls for request in requests])
+        room = free_capacity((other.target + self.grown.get(other.id, 0), other.group.max) for other in similar)
+        allowance = self.limiter.allowance(group, self.grown.get(group.id, 0), room)
         if allowance.nodes <= 0:
             self.stops[group.id] = allowance.stop
             return None
-        packing = self._pack(group, fitting, allowance.nodes)
+        packing = self._pack(group, requests, allowance.nodes)
         if packing.out_of_time:
             limit = self.state.options.max_nodegroup_binpacking_duration
             self.stops[group.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
-        self._cut.discard(group.id)
+        self._groups_at_a_limit.discard(group.id)
         if packing.refused:
             self.stops[group.id] = allowance.stop
-            self._cut.add(group.id)
+            self._groups_at_a_limit.add(group.id)
         if not packing.placed:
             return None
-        atomic = group.group.options.zero_or_max
         requested: dict[str, int] = {}
         for cls, count in packing.placed.items():
             for name, amount in self.simulated.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
         return Option(
             group.id,
-            allowance.nodes if atomic else packing.nodes,
+            allowance.nodes if group.group.options.zero_or_max else packing.nodes,
             packing.placed,
             group.template.node,
             requested,
@@ -190,98 +183,87 @@ class ScaleUpSearch:
             packing.order,
         )
 
-    def _pack(self, group: NodeGroupState, asks: Sequence[PodRequest], limit: int) -> Estimate:
+    def _pack(self, group: NodeGroupState, requests: Sequence[PodRequest], most_nodes: int) -> Estimate:
         """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
         shape = self.candidates.shapes[group.id]
         labels = shape.template.node.labels
-        keys = sorted(
-            {key for ask in asks if (needs := self.simulated.needs(ask.cls)) is not None for key in needs.keys}
-        )
-        key = (
+        constraints = [self.simulated.needs(request.cls) for request in requests]
+        keys = sorted({key for needs in constraints if needs is not None for key in needs.keys})
+        equal = (
             shape.free.tobytes(),
             shape.ports,
             tuple(shape.template.daemons) if keys else (),
             tuple(sorted(shape.template.volume_limits.items())),
-            limit,
-            tuple((ask.cls, ask.count) for ask in asks),
+            most_nodes,
+            tuple((request.cls, request.count) for request in requests),
             # A new node has a host name of its own: only whether the template has the label matters.
             tuple(name in labels if name == HOSTNAME_LABEL else labels.get(name) for name in keys),
             self.simulated.generation if keys else -1,
         )
-        found = self._packed.get(key)
-        if found is None:
-            found = self._packed[key] = estimate(shape, asks, self.simulated, limit, self._alarm())
-        return found
+        if equal not in self._estimates:
+            # The time limit for one group starts now; 0: no limit.
+            limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
 
-    def _alarm(self) -> Callable[[], bool]:
-        """Return a function that reports when the time limit for one group, started now, is over; 0: no limit."""
-        limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
-        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
+            def out_of_time() -> bool:
+                return (limit > 0 and self.budget.spent() - started > limit) or self.budget.packed()
 
-    def _beside(self, group: NodeGroupState, asks: Sequence[PodRequest]) -> int:
-        """Return how much of an increase similar groups could take."""
-        return free_capacity(
-            (other.target + self.grown.get(other.id, 0), other.group.max)
-            for other in self._similar(group, [ask.cls for ask in asks])
-        )
+            self._estimates[equal] = estimate(shape, requests, self.simulated, most_nodes, out_of_time)
+        return self._estimates[equal]
 
     def _similar(self, group: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
         """Return the groups over which an increase is spread: flavours of the same pool with the same rank in any case,
         other groups with balanceSimilarNodeGroups; never flavours of the same pool with another rank."""
         pool = group.group.pool
-        mates = self._mates.get(pool.id, []) if pool is not None else []
-        others = [other for other in mates if other.group.rank == group.group.rank and other.id != group.id]
+        flavours = self._groups_of_pool.get(pool.id, []) if pool is not None else []
+        others = [other for other in flavours if other.group.rank == group.group.rank and other.id != group.id]
         if self.state.options.balance_similar_node_groups:
-            apart = {other.id for other in mates}
-            others += [other for other in self.candidates.able if other.id not in apart]
+            apart = {other.id for other in flavours}
+            others += [other for other in self.candidates.groups if other.id not in apart]
         if not others:
             return []
         return self._likeness.similar(
             group, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
         )
 
-    def _take(self, option: Option, asks: list[PodRequest]) -> list[PodRequest]:
+    def _take(self, option: Option, requests: list[PodRequest]) -> list[PodRequest]:
         """Add an option's nodes and pods to the simulated cluster; returns the unplaced pods."""
-        facts = self.state.groups[option.group]
+        groups = self.state.groups
         shares = [(option.group, option.nodes)]
-        similar = self._similar(facts, list(option.pods))
+        similar = self._similar(groups[option.group], list(option.pods))
         if similar or self.state.options.balance_similar_node_groups:
-            shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
-        if not any(self._most(group) for group, _ in shares):
+            shares = balance(option.nodes, groups[option.group], similar, self.limiter, self.grown)
+        if not any(self.allowance(groups[name]).nodes for name, _ in shares):
             shares = [(option.group, option.nodes)]  # the other groups already have their share of this scale-up
-        for group, nodes in shares:
-            if nodes := min(nodes, self._most(group)):
-                self.add(group, nodes)
-        by_class = {ask.cls: ask for ask in asks}
-        done = {cls: self._fill(by_class[cls]) for cls in option.order if cls in option.pods}
-        if not any(done.values()):
-            self._barren.add(option.group)
-        for ask in asks:
-            if self.simulated.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
-                done[ask.cls] = done.get(ask.cls, 0) + self._fill(PodRequest(ask.cls, ask.count - done.get(ask.cls, 0)))
-        return [
-            PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
-            for ask in asks
-            if done.get(ask.cls, 0) < ask.count
-        ]
+        for name, nodes in shares:
+            if nodes := min(nodes, self.allowance(groups[name]).nodes):
+                self.add(name, nodes)
+        count_of = {request.cls: request.count for request in requests}
+        placed = {cls: self._fill(cls, count_of[cls]) for cls in option.order if cls in option.pods}
+        if not any(placed.values()):
+            self._groups_without_effect.add(option.group)
+        for request in requests:
+            cls, before = request.cls, placed.get(request.cls, 0)
+            if before < request.count and self.simulated.needs(cls) is not None:
+                placed[cls] = before + self._fill(cls, request.count - before)
+        return remaining(requests, placed)
 
-    def _most(self, group: str) -> int:
-        """Return how many more nodes a group may get without balancing."""
-        return self.ledger.allowance(self.state.groups[group], self.grown.get(group, 0)).nodes
+    def allowance(self, group: NodeGroupState) -> Allowance:
+        """Return how many more nodes a group may get without balancing, and what prevents more."""
+        return self.limiter.allowance(group, self.grown.get(group.id, 0))
 
-    def _fill(self, request: PodRequest) -> int:
-        return sum(count for _, count in self.simulated.place_first_fit(request.cls, request.count))
+    def _fill(self, cls: int, count: int) -> int:
+        return sum(pods for _, pods in self.simulated.place_first_fit(cls, count))
 
     def add(self, group: str, nodes: int) -> None:
-        """Add `count` empty new nodes to a group."""
-        self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[group].group)
+        """Add empty new nodes to a group."""
+        self.limiter.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[group].group)
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
     def put_nodes(self, group: str, have: int, nodes: int) -> None:
         """Add new nodes to the simulated cluster, numbered after those the group already has."""
         shape = self.candidates.shapes[group]
-        names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
+        names = [f"new-{number}-for-{group}" for number in range(have + 1, have + nodes + 1)]
         self.group_of.update(dict.fromkeys(names, group))
         free = np.repeat(shape.free[None, :], nodes, axis=0)
         self.simulated.extend(
@@ -289,15 +271,31 @@ class ScaleUpSearch:
         )
 
     def undo_scale_up(self, group: str, nodes: int) -> None:
-        """Remove `count` planned nodes from a group; the caller clears the simulated cluster."""
-        self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[group].group)
+        """Remove planned nodes from a group (negative: add them again); the caller clears the simulated cluster."""
+        self.limiter.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[group].group)
         self.grown[group] -= nodes
 
-    def redo_scale_up(self, group: str, nodes: int) -> None:
-        """Undo `undo_scale_up`."""
-        self.undo_scale_up(group, -nodes)
 
+def preference(pods: Mapping[int, int], template_node: Node, simulated: SimulatedCluster) -> float:
+    """Score the soft preferences of these pods (class -> count), which decide among otherwise equal options and never
+    block: the mean over the pods, 0 if none has preferences; higher is better.
 
-def new_name(group: str, number: int) -> str:
-    """Return the name of a planned node within a pass."""
-    return f"new-{number}-for-{group}"
+    The score per pod is between 0 and 1: the weight of the preferred node terms that the template meets, and how empty
+    its domains are for ScheduleAnyway spreads.
+    """
+    total, count = 0.0, 0
+    for cls, many in sorted(pods.items()):
+        pod = simulated.classes[cls]
+        count += many
+        weights = sum(term.weight for term in pod.preferred_nodes)
+        if weights:
+            met = sum(
+                preferred.weight
+                for preferred in pod.preferred_nodes
+                if preferred.term.matches(template_node.name, template_node.labels)
+            )
+            total += many * met / weights
+        for counter, key in simulated.constraints.soft_spread(cls):
+            if key != HOSTNAME_LABEL and key in template_node.labels:
+                total += many / (1 + simulated.rows.here(counter, key, template_node.labels[key]))
+    return round(total / count, 9) if count else 0.0

@@ -17,18 +17,14 @@ from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
-from chalicelib.plan.predicates import node_affinity, taint_toleration
-from chalicelib.plan.predicates.not_simulated import NotSimulated
-from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.simulation.first_fit import first_fit
-from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, PodConstraintTable, SpreadConstraint
-from chalicelib.plan.simulation.pod_topology.existing_nodes import ExistingNodeTopology
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
+from chalicelib.plan.predicates import NotSimulated
+from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
+from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.volume_limits import Attached
+from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.state.time_budget import no_check
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.host_ports import PortRivals
-from chalicelib.plan.tables.node_table import NodeTable
+from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
+from chalicelib.plan.volumes import Volumes
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
 _ASKED = 200  # rows that are checked individually for volume reasons
@@ -44,86 +40,77 @@ class Spare(msgspec.Struct, frozen=True):
     pods: int
 
 
-class ConstraintState(msgspec.Struct, frozen=True):
-    """The constraint state of the simulated cluster: rules between pods, volumes, and what is not simulated."""
-
-    classes: tuple[PodClass, ...]
-    constraints: PodConstraintTable
-    counting: Counting
-    volumes: Volumes
-    unsure: NotSimulated
-
-
 class SimulatedCluster:
-    """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned)."""
+    """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned).
+
+    real: rows of existing nodes; base: rows without planned nodes (upcoming ones follow the existing ones, and planned
+    ones these). promised: node name -> a pending pod that is expected there. spare: headroom; its pods are not placed
+    here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more pods. late: whether
+    the search must stop. check: raises OutOfTime; called before every question about a class. unsettled: whether the
+    search stopped before all pods were tried on existing nodes. turn: the row at which round-robin placement starts.
+    """
 
     def __init__(
         self,
         table: NodeTable,
         is_open: Bools,
-        state: ConstraintState,
         *,
+        classes: tuple[PodClass, ...],
+        constraints: PodConstraintTable,
+        counting: Counting,
+        volumes: Volumes,
+        unsure: NotSimulated,
         real: int,
         limits: Sequence[Mapping[str, int]],
         nominated: Sequence[tuple[int | None, int]] = (),
     ) -> None:
-        """real: rows of existing nodes; limits: per row, the attach limits of its CSI drivers; nominated: row and class
-        of pods that are nominated to a node."""
-        self.table, self.open, self.classes = table, is_open, state.classes
-        self.real = real  # rows of existing nodes; upcoming and planned ones follow
-        self.base = len(table)  # rows without planned nodes
-        self.promised: dict[str, str] = {}  # node name -> a pending pod that is expected there
-        self.spare: tuple[Spare, ...] = ()  # headroom; its pods are not placed here (plan/scale_up/headroom.py)
-        self.constraints, self.volumes, self.unsure, self.counting = (
-            state.constraints,
-            state.volumes,
-            state.unsure,
-            state.counting,
-        )
-        self.rivals = PortRivals([cls.ports for cls in state.classes])
-        self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
-        self.late: Callable[[], bool] = lambda: False  # whether the search must stop
-        self.check: Callable[[], None] = no_check  # raises OutOfTime; called before every question about a class
-        self.unsettled = False  # whether the search stopped before all pods were tried on existing nodes
+        """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
+        a node."""
+        self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
+        self.constraints, self.volumes, self.unsure, self.counting = constraints, volumes, unsure, counting
+        self.promised: dict[str, str] = {}
+        self.spare: tuple[Spare, ...] = ()
+        self.rivals = PortRivals([cls.ports for cls in classes])
+        self.held: Mapping[str, str] = {}
+        self.late: Callable[[], bool] = lambda: False
+        self.check: Callable[[], None] = no_check
+        self.unsettled = False
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
-        self.generation = self.turn = 0  # turn: the row at which round-robin placement starts
-        self.attached = Attached(state.volumes, table, limits)
+        self.generation = self.turn = 0
+        self.attached = Attached(volumes, table, limits)
         for row, cls in nominated:
-            if state.volumes.concerns(cls):
+            if volumes.concerns(cls):
                 self.attached.expect(row, cls)
         self._static: dict[int, Bools] = {}
         self._masks: dict[object, Bools] = {}
         self._confined: dict[int, Callable[[int], bool]] = {}
-        self._counted: dict[tuple[int, str, tuple[str, ...], bool, bool], Bools] = {}
-        self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
-        self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
+        self._counted: dict[tuple[int, bool, bool], Bools] = {}
+        self._leaving: Bools = np.zeros(len(table), dtype=np.bool_)
+        self._removed: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
 
     def static(self, cls: int) -> Bools:
         """Return the rows that a class may use by the constant predicates, closed rows included."""
-        found = self._static.get(cls)
-        if found is None or len(found) != len(self.table):
-            found = self._alike(self.classes[cls], cls)
+        mask = self._static.get(cls)
+        if mask is None or len(mask) != len(self.table):
+            # Many classes have equal node requirements and share one read-only mask.
+            pod = self.classes[cls]
+            key = (pod.tolerations, pod.required_affinity, tuple(pod.node_selector.items()))
+            mask = self._masks.get(key)
+            if mask is None or len(mask) != len(self.table):
+                mask = self._masks[key] = predicates.static_mask(cls, pod, self.table)
             if self.volumes.concerns(cls):
-                found = found & self.volumes.mask(cls, self.table)
+                mask = mask & self.volumes.mask(cls, self.table)
             if cls in self._confined:
                 inside = map(self._confined[cls], range(len(self.table)))
-                found = found & np.fromiter(inside, dtype=np.bool_, count=len(self.table))
-            self._static[cls] = found
-        return found
+                mask = mask & np.fromiter(inside, dtype=np.bool_, count=len(self.table))
+            self._static[cls] = mask
+        return mask
 
     def confine(self, cls: int, inside: Callable[[int], bool]) -> None:
-        """Restrict a class of virtual pods to the rows for which `allowed` is true, future rows included."""
+        """Restrict a class of virtual pods to the rows for which `inside` is true, future rows included."""
         self._confined[cls] = inside
         self._static.pop(cls, None)
-
-    def _alike(self, pod: PodClass, cls: int) -> Bools:
-        """Return a shared mask: many classes have equal node requirements and share one read-only mask."""
-        key = (pod.tolerations, pod.required_affinity, tuple(pod.node_selector.items()))
-        found = self._masks.get(key)
-        if found is None or len(found) != len(self.table):
-            found = self._masks[key] = predicates.static_mask(cls, pod, self.table)
-        return found
 
     def nowhere(self, cls: int, *, moving: bool = False) -> tuple[Reason, ...]:
         """Return the reasons for which a class fits no node at all: not simulated, or its claims. moving: the pod is a
@@ -131,6 +118,10 @@ class SimulatedCluster:
         unsure = self.unsure.reasons(cls)
         reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
+
+    def is_independent(self, cls: int) -> bool:
+        """Return whether a class has no rules about other pods, no host ports and no claims."""
+        return not self.classes[cls].ports and not self.volumes.concerns(cls) and self.needs(cls) is None
 
     def is_plain(self, cls: int) -> bool:
         """Return whether only resources, constant predicates and rules between pods decide the placement of a class."""
@@ -153,7 +144,7 @@ class SimulatedCluster:
         counts = self.capacity(cls, moving=moving)
         needs, again = self.constraints.needs(cls), False
         if needs is not None and counts.any():
-            counts, again = self.rows.quota(cls, needs, counts)
+            counts, again = self.rows.quota(needs, counts)
         most = self.volumes.most(cls) if self.volumes.concerns(cls) else None
         if most is not None:
             counts = np.clip(most - (np.cumsum(counts) - counts), 0, counts)
@@ -162,76 +153,74 @@ class SimulatedCluster:
     def reasons(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why a row takes no further pod of a class: the first failing predicate's reasons, () if it does."""
         self.check()
-        found = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
-        if not found and self.volumes.concerns(cls):
-            found = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
-        needs = None if found else self.constraints.needs(cls)
-        return found or (self.rows.reasons(cls, needs, row) if needs is not None else ())
+        reasons = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
+        if not reasons and self.volumes.concerns(cls):
+            reasons = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
+        needs = None if reasons else self.constraints.needs(cls)
+        return reasons if needs is None else self.rows.reasons(needs, row)
 
     def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
         """Count how many of these rows each predicate rejects, as the scheduler does; most frequent first."""
         self.check()
-        pod = self.classes[cls]
         nowhere = self.nowhere(cls)
         if nowhere:
             return tuple((reason, int(rows.sum())) for reason in nowhere)
-        counts, left = predicates.tally(cls, pod, self.table, rows)
+        counts, passing = predicates.tally(cls, self.classes[cls], self.table, rows)
         if self.volumes.concerns(cls):
-            counts += self._by_claims(cls, left)
+            counts += self._tally_by_claims(cls, passing)
         needs = self.needs(cls)
-        if needs is not None and left.any():
-            counts += self.rows.tally(cls, needs, left)
-        known = {reason.key: reason for reason, _ in counts}
-        many = Counter[object]()
+        if needs is not None and passing.any():
+            counts += self.rows.tally(needs, passing)
+        reason_of = {reason.key: reason for reason, _ in counts}
+        total = Counter[object]()
         for reason, count in counts:
-            many[reason.key] += count
-        return tuple(
-            sorted(((reason, many[key]) for key, reason in known.items()), key=lambda pair: (-pair[1], pair[0].key))
-        )
+            total[reason.key] += count
+        ordered = sorted(reason_of.items(), key=lambda item: (-total[item[0]], item[1].key))
+        return tuple((reason, total[key]) for key, reason in ordered)
 
-    def _by_claims(self, cls: int, left: Bools) -> list[tuple[Reason, int]]:
+    def _tally_by_claims(self, cls: int, passing: Bools) -> list[tuple[Reason, int]]:
         """Count the rows rejected by claims and attach limits, and remove them from the mask. Up to a number, rows are
         checked one by one; beyond it the first row's reasons stand for all, because a StatefulSet often has one
         class for every pod."""
         most = self.attached.most(cls)
         bindable = self.volumes.mask(cls, self.table) & self.attached.bindable(cls)
-        failing = left & ~(bindable & (most > 0 if most is not None else True))
-        rows = np.flatnonzero(failing)
-        asked = rows if len(rows) <= _ASKED else rows[:1]
+        rows = np.flatnonzero(passing & ~(bindable & (most > 0 if most is not None else True)))
+        one_by_one = len(rows) <= _ASKED
         counts = [
-            (reason, 1 if len(asked) == len(rows) else len(rows))
-            for row in asked
+            (reason, 1 if one_by_one else len(rows))
+            for row in (rows if one_by_one else rows[:1])
             for reason in self.attached.full(cls, int(row)) or self.attached.unbound(cls, int(row))
         ]
-        left[rows] = False
+        passing[rows] = False
         return counts
 
-    def counts_in_spread(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
+    def counts_in_spread(self, constraint: SpreadConstraint) -> Bools:
         """Return the rows that count for a spread constraint now."""
-        found = self.of_spread(cls, constraint, keys)
-        if constraint.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
-            found = found & ~self._ghosts
-        return found & ~self._gone if self._gone.any() else found
+        rows = self.of_spread(constraint)
+        if constraint.honors_taints and self._leaving.any() and not self.tolerates_removal(constraint.cls):
+            rows = rows & ~self._leaving
+        return rows & ~self._removed if self._removed.any() else rows
 
-    def of_spread(self, cls: int, constraint: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
+    def of_spread(self, constraint: SpreadConstraint) -> Bools:
         """Return the rows that count for a spread constraint, closed and leaving rows included."""
-        key = (cls, constraint.key, keys, constraint.honors_affinity, constraint.honors_taints)
-        found = self._counted.get(key)
-        if found is None or len(found) != len(self.table):
-            found = np.ones(len(self.table), dtype=np.bool_)
-            for each in keys:
-                found &= self.table.label(each)[0] >= 0
+        cls, pod = constraint.cls, self.classes[constraint.cls]
+        key = (cls, constraint.honors_affinity, constraint.honors_taints)
+        rows = self._counted.get(key)
+        if rows is None or len(rows) != len(self.table):
+            rows = np.ones(len(self.table), dtype=np.bool_)
+            for label in constraint.keys:
+                rows &= self.table.label(label)[0] >= 0
             if constraint.honors_affinity:
-                found &= node_affinity.mask(cls, self.classes[cls], self.table)
+                rows &= predicates.affinity_mask(cls, pod, self.table)
             if constraint.honors_taints:
-                found &= taint_toleration.mask(cls, self.classes[cls], self.table)
-            self._counted[key] = found
-        return found
+                rows &= predicates.taint_mask(cls, pod, self.table)
+            self._counted[key] = rows
+        return rows
 
     def tolerates_removal(self, cls: int) -> bool:
         """Return whether a class tolerates the removal taint; the leaving node then still counts for its spread
         constraints."""
-        return taint_toleration.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
+        return predicates.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
     def place(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Place pods of a class on rows, each row named once; negative counts remove them."""
@@ -252,19 +241,19 @@ class SimulatedCluster:
     def place_first_fit(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
         """Place up to `count` pods of a class, first fit by row, fewer once the time is up. Returns (row, pods) in
         placement order. around: place one pod per row in turn, beginning after the last row that took one."""
-        done: list[tuple[int, int]] = []
+        placed: list[tuple[int, int]] = []
         again = True
         while count > 0 and again and not self.late():
             quota, again = self.quota(cls)
             most = self.attached.at_once(cls, count)
-            rows, here = self._in_turn(quota, most) if around else first_fit(quota, most)
+            rows, pods = self._in_turn(quota, most) if around else first_fit(quota, most)
             again = again or most < count
             if not len(rows):
                 break
-            self.place(cls, rows, here)
-            done += zip(rows.tolist(), here.tolist(), strict=True)
-            count -= int(here.sum())
-        return done
+            self.place(cls, rows, pods)
+            placed += zip(rows.tolist(), pods.tolist(), strict=True)
+            count -= int(pods.sum())
+        return placed
 
     def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
         """Distribute `count` pods over the rows in turn, at most the quota on each."""
@@ -284,10 +273,10 @@ class SimulatedCluster:
             self.turn = int(order[last[-1]]) + 1
         elif dealt.any():
             self.turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
-        here: Ints = np.zeros_like(quota)
-        here[order] = dealt
-        rows = here.nonzero()[0]
-        return rows, here[rows]
+        pods: Ints = np.zeros_like(quota)
+        pods[order] = dealt
+        rows = pods.nonzero()[0]
+        return rows, pods[rows]
 
     def checkpoint(self) -> int:
         """Return a checkpoint for `rollback`."""
@@ -301,7 +290,7 @@ class SimulatedCluster:
 
     def standing(self) -> Placements:
         """Return what was placed in this pass: class -> (rows, pods on each), rows in order."""
-        found: Placements = {}
+        standing: Placements = {}
         by_class: dict[int, list[tuple[Ints, Ints]]] = {}
         for cls, rows, counts in self._log:
             by_class.setdefault(cls, []).append((rows, counts))
@@ -311,26 +300,28 @@ class SimulatedCluster:
             sums = np.bincount(all_rows, weights=counts).astype(np.int64)
             rows = sums.nonzero()[0]
             if len(rows):
-                found[cls] = (rows, sums[rows])
-        return found
+                standing[cls] = (rows, sums[rows])
+        return standing
 
     def put_all(self, standing: Placements) -> None:
         """Place pods until the given placements exist; pods already placed are not placed again."""
-        here = self.standing()
+        present = self.standing()
         for cls, (rows, counts) in standing.items():
-            more: Ints = np.zeros(len(self.table), dtype=np.int64)
-            more[rows] += counts
-            if cls in here:
-                more[here[cls][0]] -= here[cls][1]
-            where = np.flatnonzero(more)
+            missing: Ints = np.zeros(len(self.table), dtype=np.int64)
+            missing[rows] += counts
+            if cls in present:
+                missing[present[cls][0]] -= present[cls][1]
+            where = np.flatnonzero(missing)
             if len(where):
-                self.place(cls, where, more[where])
+                self.place(cls, where, missing[where])
 
     def reset(self, mark: int = 0) -> None:
         """Restore the initial state without planned nodes, except for placements made before the checkpoint."""
         self.rollback(mark)
         self.table.truncate(self.base)
-        self.open, self._ghosts, self._gone = (each[: self.base] for each in (self.open, self._ghosts, self._gone))
+        self.open, self._leaving, self._removed = (
+            mask[: self.base] for mask in (self.open, self._leaving, self._removed)
+        )
         self.counting.reset(self.base)
         self.attached.truncate(self.base)
         self._static.clear()
@@ -344,8 +335,9 @@ class SimulatedCluster:
         first = len(self.table)
         self.table.extend(nodes, free)
         self.open = np.concatenate([self.open, np.full(len(nodes), not nodes[0].unschedulable)])
-        nowhere: Bools = np.zeros(len(nodes), dtype=np.bool_)
-        self._ghosts, self._gone = (np.concatenate([each, nowhere]) for each in (self._ghosts, self._gone))
+        none: Bools = np.zeros(len(nodes), dtype=np.bool_)
+        self._leaving = np.concatenate([self._leaving, none])
+        self._removed = np.concatenate([self._removed, none])
         self.counting.extend(len(nodes))
         self.attached.extend([node.name for node in nodes], [limits] * len(nodes))
         added = range(first, first + len(nodes))
@@ -374,17 +366,17 @@ class SimulatedCluster:
 
     def mark_leaving(self, row: int) -> None:
         """Mark a node as leaving: its row takes no more pods but still counts as a domain, as the tainted node does."""
-        self.open[row], self._ghosts[row] = False, True
+        self.open[row], self._leaving[row] = False, True
         self.rows.forget()
 
     def remove_node(self, row: int) -> None:
         """Remove a node that was leaving; it does not count as a domain any more."""
-        self._gone[row] = True
+        self._removed[row] = True
         self.rows.forget()
 
     def restore_node(self, row: int, *, is_open: bool) -> None:
         """Undo `mark_leaving` and `remove_node`."""
-        self.open[row], self._ghosts[row], self._gone[row] = is_open, False, False
+        self.open[row], self._leaving[row], self._removed[row] = is_open, False, False
         self.rows.forget()
 
     def adjust_counts(self, cls: int, row: int, count: int) -> None:
@@ -396,3 +388,49 @@ class SimulatedCluster:
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
     """Return copies of a node under other names, with the host name label changed accordingly."""
     return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]
+
+
+def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
+    """Return the first rows that take `count` pods in total under these quotas, and how many each takes. Pods and
+    headroom are distributed by the same rule."""
+    rows = quota.nonzero()[0]
+    total = np.cumsum(quota[rows])
+    if not len(rows) or total[-1] <= count:
+        return rows, quota[rows]
+    last = int(np.searchsorted(total, count))
+    pods = quota[rows[: last + 1]].copy()
+    pods[last] -= total[last] - count
+    return rows[: last + 1], pods
+
+
+def place(
+    simulated: SimulatedCluster,
+    queue: Sequence[PodBatch],
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    around: bool = False,
+) -> tuple[PodBatch, ...]:
+    """Place what fits, first fit by row; it stays placed. Returns what found no room.
+
+    The order is the scheduler's: higher priority first, then older, then by name. Pods that wait for others to be
+    placed are retried until nothing changes, as the scheduler does on every event. stop: called before every batch;
+    batches not tried by then are returned. around: distribute pods over the rows in turn.
+    """
+    waiting = list(queue)
+    while True:
+        unplaced: list[PodBatch] = []
+        full: dict[int, int] = {}  # class -> the simulated cluster's generation when it found no room
+        for batch in waiting:
+            if full.get(batch.cls) == simulated.generation or stop() or simulated.late():
+                unplaced.append(batch)
+                continue
+            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), around=around))
+            if placed < len(batch.pods):
+                unplaced.append(PodBatch(batch.cls, batch.pods[placed:], batch.counts))
+                full[batch.cls] = simulated.generation
+        if simulated.late():
+            return tuple(unplaced)
+        retry = [batch for batch in unplaced if simulated.needs(batch.cls) is not None]
+        if not retry or sum(len(b.pods) for b in unplaced) == sum(len(b.pods) for b in waiting):
+            return tuple(unplaced)
+        waiting = unplaced

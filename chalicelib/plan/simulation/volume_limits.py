@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
-from chalicelib.plan.predicates.volumes.requirements import Attachment
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.node_table import NodeTable
+from chalicelib.plan.tables import Bools, Ints, NodeTable
+from chalicelib.plan.volumes import Volumes
+from chalicelib.plan.volumes.binding import ClaimedVolumes
+from chalicelib.plan.volumes.requirements import Attachment
 
 UNLIMITED = 2**31
 

@@ -7,26 +7,37 @@ upcoming nodes, and a node in removal is unavailable for every placement.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
+import numpy as np
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.pause import Pause, of_growth, of_removals
 from chalicelib.model.plan import Health
+from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
-from chalicelib.plan.state.group_membership import Shares, shares, trusted
-from chalicelib.plan.state.health import frozen, health_of, sick_zones, zone_of
-from chalicelib.plan.state.node_identity import contested, some
+from chalicelib.plan.state.group_membership import Shares, contested_instances, names_for_message, shares, trusted
 from chalicelib.plan.state.node_templates import Template, templates
-from chalicelib.plan.state.pauses import growth_pause, removals_pause
-from chalicelib.plan.state.pods_by_node import Occupancy
-from chalicelib.plan.state.readiness import Bucket, announces_device, bucket, lacks_device, works
+from chalicelib.plan.state.readiness import (
+    Bucket,
+    announces_device,
+    bucket,
+    frozen,
+    health_of,
+    lacks_device,
+    sick_zones,
+    works,
+    zone_of,
+)
+from chalicelib.plan.tables import Bools, Ints
 
 
 class NodeGroupState(msgspec.Struct, frozen=True):
@@ -49,7 +60,7 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     missing: int
     frozen: Reason | None = None  # GROUP_FROZEN: no removals and no scale-up
     failed: tuple[str, ...] = ()
-    # instances that exist but whose Node cannot be determined (plan/state/node_identity.py)
+    # instances that exist but whose Node cannot be determined (plan/state/group_membership.py)
     contested: tuple[str, ...] = ()
     zone: str = ""  # the zone of all its nodes, if there is only one
     growth_paused: Reason | None = None  # by an operator
@@ -100,7 +111,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> ClusterState:
     """Build the cluster state of a pass."""
     options = policy.options
-    doubtful = contested(snapshot.groups, snapshot.nodes)
+    doubtful = contested_instances(snapshot.groups, snapshot.nodes)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
     groups = tuple(
         trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
@@ -171,7 +182,7 @@ def _credible(group: NodeGroup) -> NodeGroup:
 def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
     """Return node name -> why it belongs to no group, from instances and the Nodes that claim them."""
     return {
-        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
+        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
         for instance, names in sorted(doubtful.items(), reverse=True)
         for name in names
     }
@@ -336,3 +347,67 @@ def _missing(group: NodeGroup, group_memory: GroupMemory, counts: Mapping[Bucket
     coming = max(group_memory.request.increase if group_memory.request else 0, counts[Bucket.NOT_STARTED])
     expected = group.target - excused - coming - counts[Bucket.DELETED]
     return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])
+
+
+class _NodeIndex(dict[str, int]):
+    """Returns -1 for an unknown node name, without a Python call for known names."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
+class Occupancy:
+    """Which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is too slow to run
+    more than once. where: per pod the index of its node in snapshot.nodes, -1 for none; cls: its class; dying: being
+    deleted."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._pods = snapshot.pods
+        self.index = {node.name: at for at, node in enumerate(snapshot.nodes)}
+        at, count = _NodeIndex(self.index), len(snapshot.pods)
+        nodes = map(attrgetter("node"), snapshot.pods)
+        self.where: Ints = np.fromiter(map(at.__getitem__, nodes), dtype=np.int64, count=count)
+        self.cls: Ints = np.fromiter(map(attrgetter("cls"), snapshot.pods), dtype=np.int64, count=count)
+        deleted = np.fromiter(map(attrgetter("deleted"), snapshot.pods), dtype=np.float64, count=count)
+        self.dying: Bools = deleted > 0
+        self._order: Ints | None = None
+        self._starts: Ints | None = None
+
+    def on(self, node: str) -> list[Pod]:
+        """Return the pods of a node, in the order of the snapshot."""
+        at = self.index.get(node)
+        if at is None:
+            return []
+        if self._order is None or self._starts is None:
+            self._order = np.argsort(self.where, kind="stable")
+            self._starts = np.searchsorted(self.where[self._order], np.arange(len(self.index) + 1))
+        return [self._pods[pod] for pod in self._order[self._starts[at] : self._starts[at + 1]]]
+
+    def waiting(self) -> list[Pod]:
+        """Return the pods without a node."""
+        return [pod for at in np.flatnonzero(self.where < 0) if not (pod := self._pods[at]).node]
+
+    def pods(self, which: Bools) -> list[tuple[int, Pod]]:
+        """Return (index, pod) for a mask over all pods."""
+        return [(int(at), self._pods[at]) for at in np.flatnonzero(which)]
+
+
+# Parts that an operator has paused (`outscaler pause`, model/pause.py) are planned as before up to the point of acting:
+# timers go on, and each pod, node and group that the pause affects has this reason. Repairs belong to removals.
+
+
+def growth_pause(pauses: Iterable[Pause], group: str) -> Reason | None:
+    """Return why the group is not scaled up; None where no pause says so."""
+    return _pause_reason(of_growth(pauses, group), "growth")
+
+
+def removals_pause(pauses: Iterable[Pause], group: str = "") -> Reason | None:
+    """Return why no node of the group is removed, of any group for ""; None where no pause says so."""
+    return _pause_reason(of_removals(pauses, group), "removals")
+
+
+def _pause_reason(pause: Pause | None, what: str) -> Reason | None:
+    if pause is None:
+        return None
+    paused = f"group {pause.group}" if pause.group else what
+    return Reason.of(ReasonCode.PAUSED, what=paused, until=pause.until, detail=pause.reason)

@@ -26,8 +26,7 @@ from chalicelib.model.pod import Pod, PodClass, Toleration
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_device
 from chalicelib.model.snapshot import DaemonSet, Snapshot
-from chalicelib.plan.predicates import node_affinity
-from chalicelib.plan.predicates.taint_toleration import untolerated
+from chalicelib.plan.predicates import matches_node, untolerated
 from chalicelib.plan.state.readiness import STATUS_PREFIX, announces_device, is_startup_taint, lacks_device, works
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
@@ -406,7 +405,7 @@ def _makes_room(pod_class: PodClass) -> bool:
 
 
 def _runs(pod_class: PodClass, node: Node) -> bool:
-    if not node_affinity.matches(pod_class, node.name, node.labels):
+    if not matches_node(pod_class, node.name, node.labels):
         return False
     extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if pod_class.host_network else _DAEMON_TOLERATIONS
     return untolerated((*pod_class.tolerations, *extra), node.taints) is None

@@ -100,11 +100,6 @@ class PoolNames:
         return _pool(groups[0], groups, self._state) if alone else whole
 
 
-def resolve(name: str, state: ClusterState) -> PoolFacts | None:
-    """Run `Names.find` for one name."""
-    return PoolNames(state).find(name)
-
-
 def _pool(name: str, groups: list[str], state: ClusterState) -> PoolFacts:
     facts = [state.groups[group] for group in groups]
     shared = facts[0].group.pool

@@ -1,13 +1,22 @@
-"""Classifies nodes into readiness buckets, and defines when a node is ready. See docs/reference/node-groups.md
-"Readiness"."""
+"""Classifies nodes into readiness buckets, and health: of the cluster, a zone and a node group. See
+docs/reference/node-groups.md "Readiness".
+
+Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not manage. A fault in
+one zone, or in nodes that it does not manage, therefore stops everything. Here, the unhealthy scope is as narrow as the
+evidence: only nodes of known groups count, a zone is judged by its own nodes, a group by its own, and the whole cluster
+stops only when all of it is unhealthy. The same thresholds apply to all three, and both comparisons are strict.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options
-from chalicelib.model.resources import ANNOUNCING_LABELS, offers_device
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import ANNOUNCING_LABELS, CPU, MEMORY, offers_device
 
 _NOT_READY_TAINTS = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable"}
@@ -82,3 +91,82 @@ def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: f
     if ready:
         return Bucket.READY
     return Bucket.NOT_STARTED if node.created + startup_time > now else Bucket.UNREADY
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def exceeds(bad: int, known: int, options: Options) -> bool:
+    """Return whether too many nodes are unready: more than ok-total-unready-count and more than
+    max-total-unready-percentage of the total."""
+    return bad > options.ok_total_unready_count and bad > options.max_total_unready_percentage / 100 * known
+
+
+def health_of(
+    nodes: Sequence[Node],
+    managed: Mapping[str, str],
+    buckets: Mapping[str, Bucket],
+    options: Options,
+    lacking: Collection[str],
+) -> Health:
+    """Return the cluster's health and its node counts. managed: node -> group; other nodes are counted but do not
+    affect health. lacking: nodes that lack an announced device. Figures that come from groups (instances, upcoming
+    nodes) are left at 0 for the caller."""
+    counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
+    unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
+    unhealthy = exceeds(sum(node.name in managed for node in unready), len(managed), options)
+    offers = [node.capacity or node.allocatable for node in nodes]
+    return Health(
+        healthy=not unhealthy,
+        registered=len(buckets),
+        ready=counts[Bucket.READY],
+        unready=len(unready),
+        not_started=counts[Bucket.NOT_STARTED],
+        being_deleted=counts[Bucket.DELETED],
+        suspended=counts[Bucket.SUSPENDED],
+        resource_unready=sum(node.name in lacking and works(node, options) for node in unready),
+        cpu=sum(offer.get(CPU, 0) for offer in offers),
+        memory=sum(offer.get(MEMORY, 0) for offer in offers),
+    )
+
+
+def sick_zones(
+    nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
+) -> dict[str, str]:
+    """Return zone -> problem, for the zones in which too many managed nodes are unready."""
+    known: dict[str, list[bool]] = {}
+    for node in nodes:
+        zone = node.labels.get(ZONE, "")
+        if zone and node.name in managed:
+            known.setdefault(zone, []).append(buckets[node.name] is Bucket.UNREADY)
+    return {
+        zone: f"{sum(unready)} of {len(unready)} nodes in zone {zone} are unready"
+        for zone, unready in sorted(known.items())
+        if exceeds(sum(unready), len(unready), options)
+    }
+
+
+def zone_of(nodes: Iterable[Node], template_node: Node | None) -> str:
+    """Return the single zone of all nodes and the template of a group; "" if there are several or it is unknown. A
+    template without a zone, as some providers return, is ignored."""
+    zones = {node.labels.get(ZONE, "") for node in nodes}
+    if template_node is not None and ZONE in template_node.labels:
+        zones.add(template_node.labels[ZONE])
+    return zones.pop() if len(zones) == 1 else ""
+
+
+def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Options) -> Reason | None:
+    """Return why a group is not changed, None if it is healthy. counts: its nodes by bucket; zone: the problem of the
+    zone that it lies in.
+
+    A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are missing. For a group
+    without any node only the second applies, and one missing node suffices.
+    """
+    known = sum(counts[each] for each in (Bucket.READY, Bucket.UNREADY, Bucket.NOT_STARTED, Bucket.SUSPENDED))
+    nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]
+    checks = (
+        (exceeds(unready, known, options), f"{unready} of {known} nodes are unready"),
+        (exceeds(missing, known, options) if nodes else missing > 0, f"{missing} nodes are missing"),
+        (bool(zone), zone),
+    )
+    return next((Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)

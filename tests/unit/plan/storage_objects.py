@@ -9,8 +9,8 @@ import msgspec
 
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
+from chalicelib.plan.tables import NodeTable, ResourceColumns
+from chalicelib.plan.volumes import Volumes
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = dict[str, Any]
@@ -164,7 +164,7 @@ class StorageObjectsCluster:
         self.snapshot: Snapshot = folder.snapshot("test", 0.0)
         assert not self.snapshot.gaps
         self.volumes = Volumes(self.snapshot)
-        self.table = NodeTable(self.snapshot.nodes, ResourceColumns(self.snapshot.nodes, self.snapshot.classes))
+        self.table = NodeTable(self.snapshot.nodes, ResourceColumns(self.snapshot.classes))
         self.classes = {pod.name: pod.cls for pod in self.snapshot.pods}
         self.cls = self.classes["p0"]
 

@@ -11,8 +11,8 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.predicates.taint_toleration import untolerated
-from chalicelib.plan.scale_up.balancing import balance, free_capacity, similar_groups, split
+from chalicelib.plan.predicates import untolerated
+from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity, split
 from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, node
@@ -29,7 +29,7 @@ def alike(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -
     """Returns the groups similar to the first one built."""
     world = world_of(build, memory, **options)
     best, *others = world.groups.values()
-    return [facts.id for facts in similar_groups(best, others, world.snapshot.classes, world.options)]
+    return [facts.id for facts in Likeness(world.snapshot.classes, world.options).similar(best, others)]
 
 
 def pair(left: Node, right: Node, **options: Any) -> bool:
@@ -257,7 +257,7 @@ def test_balancing_skips_a_similar_group_that_the_pods_do_not_fit() -> None:
         assert facts.template is not None
         return untolerated((), facts.template.node.taints) is None
 
-    found = similar_groups(world.groups["n1"], tuple(world.groups.values()), (), world.options, takes)
+    found = Likeness((), world.options).similar(world.groups["n1"], tuple(world.groups.values()), takes)
     assert [facts.id for facts in found] == ["n3"]
 
 
@@ -345,7 +345,7 @@ def spread(
     limited = tuple((kind, 0, most) for kind, most in limits.items())
     world = world_of(build, balancing_ignore_label=("cluster-api/accelerator",), gpu_total=limited, **options)
     best, *others = world.groups.values()
-    similar = similar_groups(best, others, world.snapshot.classes, world.options)
+    similar = Likeness(world.snapshot.classes, world.options).similar(best, others)
     assert len(similar) == len(others)
     return sizes | {group: sizes[group] + more for group, more in balance(total, best, similar, ResourceLimiter(world))}
 

@@ -9,7 +9,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.plan.scale_up.estimator import PodRequest, orders
 from chalicelib.plan.simulation.cluster_builder import build as floor
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.tables.node_table import ResourceColumns
+from chalicelib.plan.tables import ResourceColumns
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, node
 
 
@@ -93,7 +93,7 @@ def test_estimator_orders_pods_by_their_share_of_the_template() -> None:
     world = build_cluster_state(build.snapshot(), Policy(name="test"), Memory(), NOW)
     template = world.groups["g"].template
     assert template is not None
-    made = floor(world, (), ResourceColumns([template.node], build.classes))
+    made = floor(world, (), ResourceColumns(build.classes))
     tried = orders([PodRequest(cls, 1, f"p{cls + 1}") for cls in range(3)], template, made)
     assert [[ask.first for ask in order] for order in tried] == [["p3", "p2", "p1"]]
 

@@ -9,8 +9,7 @@ from itertools import permutations
 import pytest
 
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
-from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, choose_option
 from tests.builders import amounts, node
 
 ANYWHERE = ExpanderContext()

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from chalicelib.plan.scale_up.expanders.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
 
 MANY = 10**6
 
@@ -230,7 +230,7 @@ def test_least_cost_without_the_solver_has_no_result(monkeypatch: pytest.MonkeyP
 
 
 def test_least_cost_solver_is_imported_only_for_solving() -> None:
-    program = "import sys, chalicelib.plan.scale_up.expanders.least_cost; sys.exit('highspy' in sys.modules)"
+    program = "import sys, chalicelib.plan.scale_up.least_cost; sys.exit('highspy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

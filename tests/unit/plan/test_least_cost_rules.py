@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.plan.scale_up.expanders.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
 
 MANY = 10**6
 

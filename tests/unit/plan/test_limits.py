@@ -261,7 +261,7 @@ def test_zero_or_max_group_needs_limit_room_for_all_its_nodes(
 def test_refused_zero_or_max_increase_reports_its_numbers() -> None:
     build = cluster().node("a").node("b").group("g", max=5, template=node("t"), options=ATOMIC)
     world = world_of(build, max_nodes_total=5)
-    reason = ResourceLimiter(world).atomic(world.groups["g"], 0)
+    reason = ResourceLimiter(world).atomic_stop(world.groups["g"], 0)
     assert reason is not None
     assert sentence(reason) == "atomic scale-up exceeds cluster node count limit (7 nodes, maxNodesTotal 5)"
 

@@ -14,8 +14,8 @@ from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.model.storage import CSINode, Storage
+from chalicelib.plan.state.cluster_state import Occupancy
 from chalicelib.plan.state.node_templates import Template, learn, templates
-from chalicelib.plan.state.pods_by_node import Occupancy
 from chalicelib.plan.state.readiness import lacks_device
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
 

@@ -8,9 +8,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_up.expanders.context import ExpanderContext
-from chalicelib.plan.scale_up.expanders.priority import keep
-from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, keep_highest_priority
 from chalicelib.policy import priority_configmap
 from chalicelib.providers.clusterapi.infrastructure import Infrastructure
 from chalicelib.providers.clusterapi.models import (
@@ -42,7 +40,9 @@ def test_priority_patterns_beyond_the_time_limit_are_reported_and_filter_nothing
     names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(200)]
     options = [Option(name, 1, {0: 1}, node(name), {}, 0.0) for name in names]
     started = time.process_time()
-    left, notes = keep(options, ExpanderContext(priorities=found, group_priorities=dict.fromkeys(names, 0)))
+    left, notes = keep_highest_priority(
+        options, ExpanderContext(priorities=found, group_priorities=dict.fromkeys(names, 0))
+    )
     assert found.problem == ""
     assert (left, [note.code for note in notes]) == (options, [ReasonCode.PRIORITY_CONFIG_INVALID])
     assert time.process_time() - started < 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
+from chalicelib.plan.simulation.pod_constraints import Counting
 
 WEB, OTHER = 0, 1
 MANY = frozenset(range(40))  # so many members that all pods are scanned once

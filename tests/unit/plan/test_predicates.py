@@ -12,9 +12,8 @@ import pytest
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import HostPort, PodAffinityTerm, SpreadConstraint, Toleration, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
-from chalicelib.plan.predicates.node_affinity import matches
-from chalicelib.plan.predicates.taint_toleration import untolerated
-from chalicelib.plan.tables.host_ports import HeldPorts
+from chalicelib.plan.predicates import matches_node, untolerated
+from chalicelib.plan.tables import HeldPorts
 from chalicelib.reasons.text import text
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.pod_classes import pod_requests
@@ -135,7 +134,7 @@ def test_pod_node_affinity_and_node_selector(more: dict[str, Any], labels: dict[
     build = cluster().node("n", "1", labels=labels).pending(1, "1m", **more)
     assert _fits(build) is fits
     cls = build.classes[0]
-    assert matches(cls, "n", build.nodes[0].labels) is fits, "the same for one node as for the table"
+    assert matches_node(cls, "n", build.nodes[0].labels) is fits, "the same for one node as for the table"
 
 
 def test_new_node_has_no_name_that_node_affinity_could_match() -> None:

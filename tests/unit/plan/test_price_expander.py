@@ -8,10 +8,8 @@ import pytest
 from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
-from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
-from chalicelib.plan.scale_up.expanders.price import preferred_cores
-from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.prices import node_price, pod_rates
+from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, choose_option, preferred_cores, price_score
 from tests.builders import amounts, node
 
 TYPE = "node.kubernetes.io/instance-type"
@@ -68,17 +66,15 @@ def test_price_expander_chooses_the_smallest_score(options: list[Option], world:
 
 
 def test_price_scores_equal_the_documented_values() -> None:
-    from chalicelib.plan.scale_up.expanders.price import score
-
     world = situation(2, n1=20, n2=200)
     assert world.prices is not None
     rates = pod_rates(world.prices, [])
     assert rates is not None
-    assert score(option(N1, 2, BOTH), 20, rates, world) == pytest.approx(2.42, abs=0.005)
-    assert score(option(N2, 1, BOTH), 200, rates, world) == pytest.approx(10.5)
+    assert price_score(option(N1, 2, BOTH), 20, rates, world) == pytest.approx(2.42, abs=0.005)
+    assert price_score(option(N2, 1, BOTH), 200, rates, world) == pytest.approx(10.5)
     world = situation(4, n1=50, n2=200)
-    assert score(option(N1, 2, BOTH), 50, rates, world) == pytest.approx(10.45, abs=0.005)
-    assert score(option(N2, 1, BOTH), 200, rates, world) == pytest.approx(5.25)
+    assert price_score(option(N1, 2, BOTH), 50, rates, world) == pytest.approx(10.45, abs=0.005)
+    assert price_score(option(N2, 1, BOTH), 200, rates, world) == pytest.approx(5.25)
 
 
 @pytest.mark.parametrize(

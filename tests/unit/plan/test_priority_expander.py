@@ -6,9 +6,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
-from chalicelib.plan.scale_up.expanders.priority import keep
-from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, choose_option, keep_highest_priority
 from chalicelib.policy.priority_configmap import read
 from tests.builders import amounts, node
 
@@ -23,7 +21,7 @@ def options(*groups: str) -> list[Option]:
 
 
 def kept(world: ExpanderContext, *groups: str) -> tuple[list[str], tuple[Reason, ...]]:
-    left, notes = keep(options(*groups), world)
+    left, notes = keep_highest_priority(options(*groups), world)
     return [option.group for option in left], notes
 
 

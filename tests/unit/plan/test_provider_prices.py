@@ -15,7 +15,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
+from chalicelib.plan.prices import node_price, pod_rates
 from tests.builders import NOW, ClusterBuilder, amounts, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"

@@ -15,7 +15,7 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
-from chalicelib.plan.tables.node_table import ResourceColumns
+from chalicelib.plan.tables import ResourceColumns
 from tests.property.clusters import make
 from tests.property.objects import NOW
 from tests.property.snapshot_reader import read
@@ -26,7 +26,7 @@ def _floor(seed: int) -> SimulatedCluster:
     made = make(seed)
     snapshot = read(made.lists, made.manifest, NOW)
     world = build_cluster_state(snapshot, Policy("test"), Memory(), NOW)
-    return build(world, collect_pending_pods(world).nominated, ResourceColumns(snapshot.nodes, snapshot.classes))
+    return build(world, collect_pending_pods(world).nominated, ResourceColumns(snapshot.classes))
 
 
 def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
@@ -37,7 +37,7 @@ def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
         needs = floor.needs(cls)
         if needs is None:
             continue
-        expected, got = floor.rows.open(cls, needs), neighbours.mask(cls)
+        expected, got = floor.rows.open(needs), neighbours.mask(cls)
         assert np.array_equal(expected, got), (cls, needs)
         assert [neighbours.allows(cls, row) for row in range(len(floor.table))] == got.tolist()
         compared += 1

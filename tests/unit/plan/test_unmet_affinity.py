@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.model.pod import PodClass
 from chalicelib.model.selector import NodeTerm, Requirement
-from chalicelib.plan.predicates.node_affinity import unmet
+from chalicelib.plan.predicates import unmet_requirement
 from tests.cases import each_row
 
 ZONES = Requirement("zone", "In", ("a", "b"))
@@ -29,4 +29,4 @@ def test_unmet_node_requirement_is_named_with_the_value_of_the_node(
     selector: dict[str, str], terms: tuple[NodeTerm, ...] | None, named: str
 ) -> None:
     pod = PodClass("shop", {}, {}, node_selector=selector, required_affinity=terms)
-    assert unmet(pod, "n", {"gen": "1", "zone": "c", "empty": ""}) == named
+    assert unmet_requirement(pod, "n", {"gen": "1", "zone": "c", "empty": ""}) == named

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
+from chalicelib.plan.volumes.binding import ClaimedVolumes
 from infra.emulators.controllers.scheduler import binding
 from infra.emulators.controllers.scheduler import volumes as words
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chalicelib.plan.simulation.first_fit import first_fit
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.node_table import least_fit
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, first_fit
+from chalicelib.plan.tables import Bools, Ints, least_fit
 
 
 class HeadroomContention:

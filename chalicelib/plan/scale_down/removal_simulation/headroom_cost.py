@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints
 
 _FINE = 1000  # virtual pods are counted in thousandths where amounts are divided
 _MOST = 2**44  # cap of an amount

@@ -23,8 +23,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.plan.scale_down.removal_simulation.headroom_contention import HeadroomContention
 from chalicelib.plan.scale_down.removal_simulation.headroom_cost import HeadroomCost
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.node_table import least_fit
+from chalicelib.plan.tables import Bools, Ints, least_fit
 
 
 class _Ledger:

@@ -16,7 +16,7 @@ import numpy as np
 
 from chalicelib.plan.scale_down.removal_simulation.pod_topology import IncrementalPodTopology
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints
 
 _IN_TURN = 400  # number of rows from which a cluster is filled in turn
 _PEEKS = 6  # rows checked one by one before all of them are checked at once

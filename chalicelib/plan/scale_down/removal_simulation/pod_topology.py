@@ -11,15 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from chalicelib.plan.simulation.pod_topology.constraints import (
+from chalicelib.plan.simulation.pod_constraints import (
     AffinityTerm,
     AntiAffinityTerm,
-    PodConstraints,
+    PodCounter,
     SpreadConstraint,
 )
-from chalicelib.plan.simulation.pod_topology.pod_counts import PodCounter
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints
 
 
 class DomainCounts:
@@ -117,7 +116,7 @@ class IncrementalPodTopology:
                 else (
                     *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
                     *(self._unopposed(repulsion) for repulsion in needs.repulsions),
-                    *(self._level(cls, even, needs) for even in needs.evenness),
+                    *(self._level(even) for even in needs.evenness),
                 )
             )
         return found
@@ -160,16 +159,15 @@ class IncrementalPodTopology:
 
         return one, every
 
-    def _level(self, cls: int, constraint: SpreadConstraint, constraints: PodConstraints) -> Rule:
-        keys = constraints.spread_keys
+    def _level(self, constraint: SpreadConstraint) -> Rule:
         sums = self._sum(
             constraint.counter,
             constraint.key,
-            (cls, constraint.honors_affinity, constraint.honors_taints),
-            self._simulated.counts_in_spread(cls, constraint, keys),
+            (constraint.cls, constraint.honors_affinity, constraint.honors_taints),
+            self._simulated.counts_in_spread(constraint),
         )
-        minds = constraint.honors_taints and not self._simulated.tolerates_removal(cls)
-        self._even.append((sums, self._simulated.of_spread(cls, constraint, keys), minds))
+        minds = constraint.honors_taints and not self._simulated.tolerates_removal(constraint.cls)
+        self._even.append((sums, self._simulated.of_spread(constraint), minds))
         codes, pods, many, own = sums.codes, sums.pods, sums.many, int(constraint.own)
 
         def least() -> int:

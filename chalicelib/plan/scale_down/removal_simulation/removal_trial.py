@@ -22,7 +22,7 @@ from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMov
 from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import HeadroomReserve
 from chalicelib.plan.scale_down.removal_simulation.pod_destinations import PodDestinations
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables.array_types import Ints
+from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import sentence, text
 
 

@@ -22,7 +22,7 @@ from chalicelib.plan.scale_down.removal_simulation.removal_trial import (
 )
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.tables.array_types import Ints
+from chalicelib.plan.tables import Ints
 
 WORK = 6_000
 """Maximum pods placed in all trials after the first, per hundred nodes; clusters that need more are tried in one order

@@ -1,23 +1,28 @@
-"""The allocation rate of a pool: the requests of its pods divided by the allocatable resources of its nodes.
+"""The allocation rate of a pool: the requests of its pods divided by the allocatable resources of its nodes; and the
+nodes that metric rules need.
 
-Both are counted over the same nodes: ready, and not in removal. The rate uses requests, never actual usage.
+Both amounts are counted over the same nodes: ready, and not in removal. The rate uses requests, never actual usage.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 import msgspec
 import numpy as np
 
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, threshold
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables import Bools, Ints
 
-RESOURCE = ((Metric.CPU, CPU), (Metric.MEMORY, MEMORY))
+RESOURCE = {Metric.CPU: CPU, Metric.MEMORY: MEMORY}
 ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -43,38 +48,114 @@ class Rates:
 
     def __init__(self, state: ClusterState) -> None:
         self._groups = {name: at for at, name in enumerate(sorted(state.groups))}
-        self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
-        self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
-        home: Ints = np.full(len(state.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last entry: pods without a node
+        self._nodes = [0 for _ in self._groups]
+        self._allocatable = [{CPU: 0, MEMORY: 0} for _ in self._groups]
+        self._requests = [{CPU: 0, MEMORY: 0} for _ in self._groups]
+        group_of: Ints = np.full(len(state.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last: pods without a node
         for row, node in enumerate(state.snapshot.nodes):
             group = state.group_of.get(node.name)
-            if group is None or state.buckets[node.name] is not Bucket.READY or node.name in state.leaving:
+            if group is None or not _is_counted(node, state):
                 continue
-            home[row] = self._groups[group]
-            offers = self._offers[self._groups[group]]
-            offers[""] += 1
+            at = group_of[row] = self._groups[group]
+            self._nodes[at] += 1
             for name in (CPU, MEMORY):
-                offers[name] += node.allocatable.get(name, 0)
-        self._count(state, home)
-
-    def _count(self, state: ClusterState, home: Ints) -> None:
+                self._allocatable[at][name] += node.allocatable.get(name, 0)
         pods, classes, occupancy = state.snapshot.pods, state.snapshot.classes, state.occupancy
         ended: Bools = np.fromiter(
             map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_, count=len(pods)
         )
-        at = home[occupancy.where]
-        here = (at >= 0) & ~ended
-        pairs, counts = np.unique(at[here] * max(1, len(classes)) + occupancy.cls[here], return_counts=True)
+        groups = group_of[occupancy.where]
+        counted = (groups >= 0) & ~ended
+        pairs, counts = np.unique(groups[counted] * max(1, len(classes)) + occupancy.cls[counted], return_counts=True)
         for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-            group, cls = divmod(pair, len(classes))
+            at, cls = divmod(pair, len(classes))
             for name in (CPU, MEMORY):
-                self._asked[group][name] += classes[cls].requests.get(name, 0) * count
+                self._requests[at][name] += classes[cls].requests.get(name, 0) * count
 
     def of(self, pool: PoolFacts, metric: Metric) -> Rate:
         """Return the rate of a pool for one resource."""
-        rows, name = [self._groups[group] for group in pool.groups], dict(RESOURCE)[metric]
+        groups, name = [self._groups[group] for group in pool.groups], RESOURCE[metric]
         return Rate(
-            sum(self._asked[row][name] for row in rows),
-            sum(self._offers[row][name] for row in rows),
-            sum(self._offers[row][""] for row in rows),
+            sum(self._requests[at][name] for at in groups),
+            sum(self._allocatable[at][name] for at in groups),
+            sum(self._nodes[at] for at in groups),
         )
+
+
+def _is_counted(node: Node, state: ClusterState) -> bool:
+    """Return whether a node is part of the rate of its pool."""
+    return state.buckets[node.name] is Bucket.READY and node.name not in state.leaving
+
+
+_Key = tuple[str, Metric]  # a pool's id, and the resource
+
+
+class RuleRemovalGuard:
+    """Protects nodes that metric rules need: without them a pool would be above a rule's threshold, and the rule would
+    buy again what was just removed. Nodes added by a rule are empty at first, so without this guard purchase and
+    removal would alternate for ever.
+
+    Every removed node reduces the room of the next. Nodes in removal count as removed, and their remaining pods are
+    counted on the nodes that stay.
+    """
+
+    def __init__(self, state: ClusterState, bound_rules: Iterable[SourceBound], rates: Rates) -> None:
+        """bound_rules: the metric rules in force."""
+        self._state = state
+        self._rules: dict[str, list[tuple[SourceBound, _Key]]] = {}  # group -> its pool's metric rules
+        self._rates: dict[_Key, Rate] = {}
+        for bound in bound_rules:
+            key = bound.pool.id, bound.rule.metric or Metric.CPU
+            self._rates[key] = rates.of(bound.pool, key[1])
+            for group in bound.pool.groups:
+                self._rules.setdefault(group, []).append((bound, key))
+        for node in sorted(name for name in state.leaving if state.group_of.get(name) in self._rules):
+            moving = self._requests(node, staying=True)
+            for _, key in self._rules[state.group_of[node]]:
+                rate = self._rates[key]
+                requests = rate.requests + moving[RESOURCE[key[1]]]
+                self._rates[key] = msgspec.structs.replace(rate, requests=requests)
+
+    def refuse(self, nodes: Sequence[Node]) -> Reason | None:
+        """Return why nodes of one group that are removed together are needed; None if no rule needs them. The
+        comparison is strict, as in the rule itself. Without a ready node a pool has no rate, and its rules do not
+        act."""
+        counted = [node for node in nodes if _is_counted(node, self._state)]
+        for bound, key in self._rules.get(self._state.group_of.get(nodes[0].name, ""), ()) if counted else ():
+            after = self._without(key, counted)
+            above = threshold(bound.rule, self._state)
+            if after.nodes > 0 and after.allocatable > 0 and after.above(above):
+                return Reason.of(
+                    ReasonCode.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent, above=above
+                )
+        return None
+
+    def take(self, nodes: Iterable[Node]) -> None:
+        """Count removed nodes."""
+        for node in nodes:
+            keys = {key for _, key in self._rules.get(self._state.group_of.get(node.name, ""), ())}
+            if keys and _is_counted(node, self._state):
+                self._rates.update({key: self._without(key, [node]) for key in keys})
+
+    def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
+        """Return a pool's rate without these nodes: pods that come with a node go with it, and all other pods find room
+        in the pool."""
+        rate, resource = self._rates[key], RESOURCE[key[1]]
+        for node in nodes:
+            rate = Rate(
+                rate.requests - self._requests(node.name, staying=False)[resource],
+                rate.allocatable - node.allocatable.get(resource, 0),
+                rate.nodes - 1,
+            )
+        return rate
+
+    def _requests(self, node: str, *, staying: bool) -> dict[str, int]:
+        """Return the requests of a node's pods: of those that remain when it is removed, or of DaemonSet and static
+        pods."""
+        classes, requests = self._state.snapshot.classes, {CPU: 0, MEMORY: 0}
+        for pod in self._state.occupancy.on(node):
+            cls = classes[pod.cls]
+            if pod.phase not in ENDED and (cls.is_daemonset or cls.mirror) is not staying:
+                for name in requests:
+                    requests[name] += cls.requests.get(name, 0)
+        return requests

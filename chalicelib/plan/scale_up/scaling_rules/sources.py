@@ -7,7 +7,7 @@ version stays in force. What was not read in this pass keeps its last known stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -50,120 +50,125 @@ class Sources(msgspec.Struct, frozen=True):
 def sources(state: ClusterState) -> Sources:
     """Return all rules of a pass with their pools. Order: the policy's, then by age of the object, each in document
     order."""
-    return _Gathering(state).sources()
+    collector = _SourceCollector(state)
+    for rule in state.policy.rules:
+        for pool in collector.targets(rule):
+            problem = _excess(rule, pool, collector.rules_on)
+            if not problem:
+                collector.rules_on.setdefault(pool.id, []).append(rule.metric)
+            collector.bind(rule, pool, 0.0, problem)
+    good, versions = _versions(state, collector)
+
+    def age(entry: tuple[str, tuple[RuleObject | None, RuleObject | None]]) -> tuple[float, str]:
+        return next((version.created for version in entry[1] if version is not None), 0.0), entry[0]
+
+    for key, (valid, before) in sorted(versions.items(), key=age):
+        problem = collector.take(valid) if valid is not None else ""
+        if problem:
+            collector.refuse(key, problem)
+            good.pop(key, None)
+            if before is not None:
+                good[key] = before
+        if (problem or valid is None) and before is not None and (problem := collector.take(before)):
+            collector.refuse(key, f"its last good version cannot be in force either: {problem}")
+    return Sources(
+        tuple(collector.bound),
+        frozenset(collector.lost),
+        dict(sorted(good.items())),
+        tuple(collector.verdicts),
+        tuple(collector.notes.values()),
+    )
 
 
-class _Gathering:
+def _versions(
+    state: ClusterState, collector: _SourceCollector
+) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
+    """Return the good version of each object, and by key: what was read, if it is valid, and what was good before."""
+    known, read = state.memory.rule_objects, state.snapshot.rule_objects
+    if read is None:
+        return dict(known), {key: (None, before) for key, before in known.items()}
+    good: dict[str, RuleObject] = {}
+    versions: dict[str, tuple[RuleObject | None, RuleObject | None]] = {}
+    for newest in read:
+        key, before = newest.key, known.get(newest.key)
+        if before is not None and before.uid and newest.uid and newest.uid != before.uid:
+            before = None  # another object of the same name: the former's rules went with it
+        if newest.problems:
+            collector.refuse(key, "; ".join(newest.problems))
+        versions[key] = (None if newest.problems else newest), before
+        if (current := versions[key][0] or before) is not None:
+            good[key] = current
+    return good, versions
+
+
+def _excess(rule: Rule, pool: PoolFacts, rules_on: Mapping[str, list[Metric | None]]) -> str:
+    """Return why a pool cannot have this rule in addition to its others (rules_on: pool -> metrics of its rules), "" if
+    it can."""
+    metrics = rules_on.get(pool.id, [])
+    if rule.metric is not None and rule.metric in metrics:
+        return f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is allowed"
+    if len(metrics) >= MOST_RULES:
+        return f"{rule.name}: pool {pool.id} has {MOST_RULES} rules already, which is the most"
+    return ""
+
+
+class _SourceCollector:
+    """rules_on: pool -> the metrics of its rules, None for a cron rule."""
+
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self.names = PoolNames(state)
         self.pools: dict[str, PoolFacts | None] = {}
-        self.on: dict[str, list[Metric | None]] = {}  # pool -> its rules
+        self.rules_on: dict[str, list[Metric | None]] = {}
         self.bound: list[SourceBound] = []
         self.lost: set[str] = set()
         self.verdicts: list[RuleVerdict] = []
         self.notes: dict[object, Reason] = {}
 
-    def sources(self) -> Sources:
-        for rule in self.state.policy.rules:
-            for pool in self._targets(rule):
-                problem = self._excess(rule, pool, self.on)
-                if not problem:
-                    self.on.setdefault(pool.id, []).append(rule.metric)
-                self._bind(rule, pool, 0.0, problem)
-        good, versions = self._versions()
-        for key, (newest, before) in sorted(versions.items(), key=lambda each: (_age(each[1]), each[0])):
-            problem = self._take(newest) if newest is not None else ""
-            if problem and newest is not None:
-                self._refuse(key, problem)
-                if before is None:
-                    good.pop(key, None)
-                else:
-                    good[key] = before
-            if (problem or newest is None) and before is not None and (problem := self._take(before)):
-                self._refuse(key, f"its last good version cannot be in force either: {problem}")
-        return Sources(
-            tuple(self.bound),
-            frozenset(self.lost),
-            dict(sorted(good.items())),
-            tuple(self.verdicts),
-            tuple(self.notes.values()),
-        )
-
-    def _versions(self) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
-        """Return the good version of each object, and by key: what was read, if it is valid, and what was good
-        before."""
-        known, read = self.state.memory.rule_objects, self.state.snapshot.rule_objects
-        if read is None:
-            return dict(known), {key: (None, each) for key, each in known.items()}
-        good: dict[str, RuleObject] = {}
-        versions: dict[str, tuple[RuleObject | None, RuleObject | None]] = {}
-        for each in read:
-            before = known.get(each.key)
-            if before is not None and before.uid and each.uid and each.uid != before.uid:
-                before = None  # another object of the same name: the former's rules went with it
-            if each.problems:
-                self._refuse(each.key, "; ".join(each.problems))
-            newest = None if each.problems else each
-            versions[each.key] = newest, before
-            if (kept := newest or before) is not None:
-                good[each.key] = kept
-        return good, versions
-
-    def _take(self, found: RuleObject) -> str:
+    def take(self, rule_object: RuleObject) -> str:
         """Bind the rules of an object, or return why they would be too many and bind none. Disabled objects are
         ignored."""
-        if found.disabled:
+        if rule_object.disabled:
             return ""
         zone = self.state.policy.scale_up.cron_time_zone
-        rules = [msgspec.structs.replace(rule, time_zone=zone) for rule in found.rules]
-        on = {pool: list(here) for pool, here in self.on.items()}
-        pairs = [(rule, pool) for rule in rules for pool in self._targets(rule, tell=False)]
-        for rule, pool in pairs:
-            if problem := self._excess(rule, pool, on):
-                return problem
-            on.setdefault(pool.id, []).append(rule.metric)
-        self.on = on
+        rules = [msgspec.structs.replace(rule, time_zone=zone) for rule in rule_object.rules]
+        rules_on = {pool: list(metrics) for pool, metrics in self.rules_on.items()}
         for rule in rules:
-            for pool in self._targets(rule):
-                self._bind(rule, pool, found.created, "")
+            for pool in self.targets(rule, report=False):
+                if problem := _excess(rule, pool, rules_on):
+                    return problem
+                rules_on.setdefault(pool.id, []).append(rule.metric)
+        self.rules_on = rules_on
+        for rule in rules:
+            for pool in self.targets(rule):
+                self.bind(rule, pool, rule_object.created, "")
         return ""
 
-    def _excess(self, rule: Rule, pool: PoolFacts, on: Mapping[str, list[Metric | None]]) -> str:
-        """Return why a pool cannot have this rule in addition to its others, "" if it can."""
-        here = on.get(pool.id, [])
-        if rule.metric is not None and rule.metric in here:
-            return f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is allowed"
-        if len(here) >= MOST_RULES:
-            return f"{rule.name}: pool {pool.id} has {MOST_RULES} rules already, which is the most"
-        return ""
-
-    def _bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
+    def bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
         low = threshold_problem(rule, pool, self.state)
         if low and not rule.source:
             problem = problem or low
         elif doubt := low or _never_exceeded(rule, self.state):
-            # CCE accepts such an object. Removals then keep what the rule needs (removal_guard.py).
+            # CCE accepts such an object. Removals then keep what the rule needs (allocation_rate.RuleRemovalGuard).
             self._note(Reason.of(ReasonCode.RULE_THRESHOLD, rule=rule.key, detail=doubt))
         self.bound.append(SourceBound(rule, pool, problem, created))
         if problem:
             self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
 
-    def _targets(self, rule: Rule, *, tell: bool = True) -> Iterator[PoolFacts]:
-        """Return the pools of a rule, each once; tell: report missing ones as verdicts."""
-        seen = set()
+    def targets(self, rule: Rule, *, report: bool = True) -> Iterator[PoolFacts]:
+        """Return the pools of a rule, each once; report: missing ones, as verdicts."""
+        yielded = set()
         for name in rule.groups:
             if name not in self.pools:
                 self.pools[name] = self.names.find(name)
             pool = self.pools[name]
-            if pool is None:
-                if tell:
-                    self._unknown(rule, name)
-            elif pool.id not in seen:
-                seen.add(pool.id)
+            if pool is None and report:
+                self._report_missing(rule, name)
+            elif pool is not None and pool.id not in yielded:
+                yielded.add(pool.id)
                 yield pool
 
-    def _unknown(self, rule: Rule, name: str) -> None:
+    def _report_missing(self, rule: Rule, name: str) -> None:
         """Report a target that no provider has; if a provider could not be read, the target may exist."""
         self.lost.add(rule.key)
         if len(self.verdicts) >= MOST_UNKNOWN:
@@ -178,7 +183,7 @@ class _Gathering:
         if gap is None:
             self._note(reason)
 
-    def _refuse(self, key: str, detail: str) -> None:
+    def refuse(self, key: str, detail: str) -> None:
         self._note(Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=key, detail=detail))
 
     def _note(self, reason: Reason) -> None:
@@ -214,7 +219,3 @@ def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
                 "added and removed in turn; raise it"
             )
     return ""
-
-
-def _age(versions: Iterable[RuleObject | None]) -> float:
-    return next((each.created for each in versions if each is not None), 0.0)

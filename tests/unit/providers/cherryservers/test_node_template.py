@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
-from chalicelib.plan.scale_up.expanders.node_prices import has_gpu
+from chalicelib.plan.prices import has_gpu
 from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.cherryservers.node_template import make_template
 from tests.cases import each_row

@@ -1,0 +1,185 @@
+"""Several attempts to place the pending pods; the one that serves most pods is used.
+
+Which pods are placed on existing nodes first decides which need new ones, and no single order is always best. The
+scheduler's own order comes first, and is used unless another way places more pods, or as many with fewer new nodes.
+Only small plans are tried again, and only if some pods fit existing nodes and others do not; otherwise all ways give
+the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from chalicelib.plan.scale_up.expanders import expander_context
+from chalicelib.plan.scale_up.final_placement import FinalPlacement, FinalPlacer, Way
+from chalicelib.plan.scale_up.limits import enforce_min_size
+from chalicelib.plan.scale_up.redundant_nodes import finalize_placement
+from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, place
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
+from chalicelib.plan.state.time_budget import TimeBudget
+
+_SECONDS = 2.0  # for trying alternatives, where there is a clock
+_IF_ALL_SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
+_RANDOM_ORDERS = 4  # equal for the same pods
+
+
+class Attempt(NamedTuple):
+    """One plan for the pending pods, as in the simulated cluster until the next attempt."""
+
+    search: ScaleUpSearch
+    placer: FinalPlacer
+    placement: FinalPlacement
+
+
+def best_attempt(
+    state: ClusterState,
+    simulated: SimulatedCluster,
+    pending: PendingPods,
+    seed: int,
+    budget: TimeBudget,
+    removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
+) -> Attempt:
+    """Return the plan that places the most pods, over several ways to place them on existing nodes; the simulated
+    cluster keeps it. removable: rows of the nodes that scale-down could remove."""
+
+    def placed_on_existing_nodes(way: Way | None) -> FinalPlacer:
+        simulated.reset()
+        search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
+        missing = enforce_min_size(state, search.limiter, {})
+        minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
+        return FinalPlacer(search, pending.queue, minimum_nodes, way)
+
+    def with_new_nodes(placer: FinalPlacer) -> Attempt:
+        finalize_placement(placer)
+        return Attempt(placer.search, placer, placer.placement())
+
+    def attempt(way: Way | None) -> Attempt:
+        return with_new_nodes(placed_on_existing_nodes(way))
+
+    best, chosen = attempt(None), None
+    if not best.placer.is_small:
+        return best
+    if not best.placer.has_choice:
+        # Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is
+        # not removed, and pods of draining nodes would otherwise block one removable node after another.
+        may_go = removable(state, simulated) if best.placement.pod_on_row else frozenset[int]()
+        if not may_go & best.placement.pod_on_row.keys():
+            return best
+        way = _on_other_rows(may_go)
+        sparing = attempt(way)
+        fewer = len(may_go & sparing.placement.pod_on_row.keys()) < len(may_go & best.placement.pod_on_row.keys())
+        same = sparing.placement.pods_by_priority == best.placement.pods_by_priority
+        same = same and sparing.search.grown == best.search.grown
+        return attempt(way if same and fewer and _works_in_order(sparing, simulated, pending) else None)
+    started, tried = budget.spent(), {best.placer.early_placements}
+    for number, way in enumerate(WAYS):
+        if budget.over(started + _SECONDS) or (number >= _IF_ALL_SERVED and not best.placement.unplaced):
+            break
+        placer = placed_on_existing_nodes(way)
+        if placer.early_placements in tried:  # the rest of the plan would also be the same
+            continue
+        tried.add(placer.early_placements)
+        other = with_new_nodes(placer)
+        # Nodes are saved only if the scheduler's own order also works without them, or did not work before either.
+        if _is_better(other, best) and (
+            other.placement.pods_by_priority > best.placement.pods_by_priority
+            or _works_in_order(other, simulated, pending)
+            or not _works_in_order(best, simulated, pending)
+        ):
+            best, chosen = other, way
+    return attempt(chosen)
+
+
+def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
+    """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
+    simulated cluster."""
+    unplaced = {pod.key for batch in attempt.placement.unplaced for pod in batch.pods}
+    served = [
+        PodBatch(batch.cls, tuple(pod for pod in batch.pods if pod.key not in unplaced), batch.counts)
+        for batch in pending.queue
+    ]
+    simulated.reset()
+    rest = place(simulated, served)
+    for group, nodes in sorted(attempt.search.grown.items()):
+        if nodes:
+            attempt.search.put_nodes(group, 0, nodes)
+    return not any(batch.counts for batch in place(simulated, rest))
+
+
+def _is_better(attempt: Attempt, best: Attempt) -> bool:
+    """Return whether an attempt places more pods of the highest priority in which the numbers differ, or as many pods
+    with no more nodes in any group."""
+    if attempt.placement.pods_by_priority != best.placement.pods_by_priority:
+        return attempt.placement.pods_by_priority > best.placement.pods_by_priority
+    nodes, best_nodes = attempt.search.grown, best.search.grown
+    return sum(nodes.values()) < sum(best_nodes.values()) and all(
+        count <= best_nodes.get(group, 0) for group, count in nodes.items()
+    )
+
+
+# -- the ways
+
+_SortKey = Callable[[PodBatch, SimulatedCluster], float]
+
+
+def _share_of_room(batch: PodBatch, simulated: SimulatedCluster) -> float:
+    """Return one pod's share of all existing room, of the scarcest resource."""
+    need = simulated.table.columns.need(batch.cls)
+    room = simulated.table.free[: simulated.base].sum(axis=0)
+    return max((int(want) / max(1, int(free)) for want, free in zip(need, room, strict=True) if want > 0), default=0.0)
+
+
+def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        simulated.turn = 0
+        classes = simulated.classes
+        return sorted(queue, key=lambda batch: (-(classes[batch.cls].priority or 0), key(batch, simulated))), in_turn
+
+    return way
+
+
+def _in_random_order(seed: int) -> Way:
+    """Order at random. The first row of round-robin placement is random too."""
+
+    def drawn(text: str) -> int:
+        lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
+        return int.from_bytes(lot.digest(), "big")
+
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        ordered, _ = _sorted_by(lambda batch, _: float(drawn(batch.pods[0].key)), in_turn=True)(queue, simulated)
+        simulated.turn = drawn("") % max(1, simulated.base)
+        return ordered, True
+
+    return way
+
+
+def _on_other_rows(rows: Collection[int]) -> Way:
+    """Place all pods on other rows than these first, as far as those take them."""
+
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        closed = [row for row in rows if simulated.open[row]]
+        for row in closed:
+            simulated.close(row)
+        unplaced = place(simulated, queue)
+        for row in closed:
+            simulated.close(row, is_open=True)
+        return list(unplaced), False
+
+    return way
+
+
+_KEYS: tuple[tuple[_SortKey, tuple[bool, ...]], ...] = (
+    (lambda _batch, _simulated: 0.0, (False, True)),  # as they stand
+    (lambda batch, simulated: -_share_of_room(batch, simulated), (False, True)),
+    (_share_of_room, (False, True)),
+    (lambda batch, simulated: float(simulated.needs(batch.cls) is None), (False,)),
+    (lambda batch, simulated: float(simulated.needs(batch.cls) is not None), (False,)),
+)
+WAYS: tuple[Way, ...] = (
+    *(_sorted_by(key, in_turn=in_turn) for key, variants in _KEYS for in_turn in variants),
+    *(_in_random_order(seed) for seed in range(_RANDOM_ORDERS)),
+)

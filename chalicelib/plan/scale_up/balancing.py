@@ -1,0 +1,218 @@
+"""Distributes new nodes over similar node groups.
+
+Groups are compared by their templates as Cluster Autoscaler does, ratios and labels included. Taints are not compared:
+the check that the sample pods fit covers them; the caller makes it. Zero-or-max groups are never balanced.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.policy import Options
+from chalicelib.model.resources import MEMORY
+from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
+from chalicelib.plan.state.cluster_state import NodeGroupState
+
+
+def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
+    """Return how many nodes groups of these (target, max) can still take together. A group over its maximum does not
+    reduce the room of the others. 0 means that no node may be added (Cluster Autoscaler returns -1 because its 0
+    means "no limit")."""
+    return sum(max(0, most - target) for target, most in sizes)
+
+
+def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
+    """Return new targets for groups of these (target, max), in the same order, when they get `total` nodes together.
+
+    The smallest group that is not full gets the next node; among equals, the first one. Nodes that no group can take
+    are dropped.
+    """
+    new = [target for target, _ in targets]
+    open_groups = [(target, at) for at, (target, most) in enumerate(targets) if target < most]
+    heapq.heapify(open_groups)
+    for _ in range(min(total, free_capacity(targets))):
+        size, at = heapq.heappop(open_groups)
+        new[at] = size + 1
+        if new[at] < targets[at][1]:
+            heapq.heappush(open_groups, (new[at], at))
+    return new
+
+
+def balance(
+    total: int,
+    best_group: NodeGroupState,
+    similar: Sequence[NodeGroupState],
+    limiter: ResourceLimiter,
+    grown: Mapping[str, int] | None = None,
+) -> list[tuple[str, int]]:
+    """Return group -> nodes when `total` nodes of the best group are spread over it and its similar groups.
+
+    The cluster's limits first cap the total. Then they and the pool's maximum cap each share in turn, smallest group
+    first. Nodes cut from a share are not given to other groups, and a group without room for a single node is left out
+    from the start. A zero-or-max group is never balanced. grown: nodes that the pass already gave each group. The
+    limiter is not changed: the caller spends the room.
+    """
+    assert best_group.template is not None
+    spare, room = limiter.copy(), limiter.room(best_group.template.node)
+    if best_group.group.options.zero_or_max:
+        return [(best_group.id, total)] if 0 < total <= room else []
+    with_room = [
+        (group, group.template.node)
+        for group in (best_group, *similar)
+        if group.template is not None and spare.room(group.template.node) > 0 and spare.pool_room(group.group) > 0
+    ]
+    sizes = [(group.target + (grown or {}).get(group.id, 0), group.group.max) for group, _ in with_room]
+    new_sizes = split(min(total, room), sizes)
+    entries = sorted(zip(sizes, new_sizes, with_room, strict=True), key=lambda entry: entry[0][0])
+    shares: list[tuple[str, int]] = []
+    for (size, _), new_size, (group, node) in entries:
+        share = min(new_size - size, spare.room(node), spare.pool_room(group.group))
+        if share > 0:
+            spare.take(node, share, group.group)
+            shares.append((group.id, share))
+    return shares
+
+
+# Labels that differ between similar groups: host names, zones, and labels without effect on scheduling.
+_GENERIC = (
+    "kubernetes.io/hostname",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "beta.kubernetes.io/fluentd-ds-ready",
+    "kops.k8s.io/instancegroup",
+)
+# The clouds' own labels for the zone, the group, the instance and what a rollout changes. All of them are ignored
+# for every provider because groups of Cluster API may run on any cloud.
+_OF_CLOUDS = (
+    "alibabacloud.com/ecs-instance-id",
+    "alibabacloud.com/nodepool-id",
+    "node.alibabacloud.com/nodepool-id",
+    "alpha.eksctl.io/instance-id",
+    "alpha.eksctl.io/nodegroup-name",
+    "eks.amazonaws.com/nodegroup",
+    "eks.amazonaws.com/sourceLaunchTemplateId",
+    "eks.amazonaws.com/sourceLaunchTemplateVersion",
+    "k8s.amazonaws.com/eniConfig",
+    "lifecycle",
+    "topology.k8s.aws/zone-id",
+    "agentpool",
+    "kubernetes.azure.com/agentpool",
+    "aksEngineVersion",
+    "creationSource",
+    "poolName",
+    "resourceNameSuffix",
+    "kubernetes.azure.com/node-image-version",
+    "kubernetes.azure.com/consolidated-additional-properties",
+    "node.exoscale.net/nodepool-id",
+    "node.gardener.cloud/machine-name",
+    "worker.gardener.cloud/kubernetes-version",
+    "topology.gke.io/zone",
+    "csi.hetzner.cloud/location",
+    "cce.cloud.com/cce-nodepool",
+    "kubernetes.io/availablezone",
+    "node.kubernetes.io/subnetid",
+    "ibm-cloud.kubernetes.io/worker-id",
+    "vpc-block-csi-driver-labels",
+    "ibm-cloud.kubernetes.io/vpc-instance-id",
+    "node.cluster.x-k8s.io/esxi-host",
+)
+IGNORED_LABELS = frozenset(_GENERIC + _OF_CLOUDS)
+
+Takes = Callable[[NodeGroupState], bool]
+
+
+class _Profile(msgspec.Struct, frozen=True):
+    """The compared parts of a template. free: allocatable less the requests of the template's own pods."""
+
+    labels: Mapping[str, str]
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    free: Mapping[str, int]
+
+
+class Likeness:
+    """Compares the groups of one pass. Keep one instance per pass: it profiles every template only once."""
+
+    def __init__(self, classes: Sequence[PodClass], options: Options) -> None:
+        self._classes = classes
+        self._options = options
+        self._ignored = IGNORED_LABELS.union(options.balancing_ignore_label)
+        self._profiles: dict[str, _Profile] = {}
+
+    def similar(
+        self, best_group: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
+    ) -> list[NodeGroupState]:
+        """Return the groups similar to `best_group` that may grow together with it, by id. takes: tells whether the
+        pods that `best_group` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
+        if best_group.template is None or best_group.group.options.zero_or_max:
+            return []
+        profile = self._profile(best_group)
+        similar = [
+            group
+            for group in others
+            if group.id != best_group.id
+            and may_grow(group)
+            and not group.group.options.zero_or_max
+            and self._are_alike(profile, self._profile(group))
+            and (takes is None or takes(group))
+        ]
+        return sorted(similar, key=lambda group: group.id)
+
+    def _profile(self, group: NodeGroupState) -> _Profile:
+        if group.id not in self._profiles:
+            assert group.template is not None
+            node = group.template.node
+            free = dict(node.allocatable)
+            for cls in group.template.daemons:
+                for name, amount in self._classes[cls].requests.items():
+                    free[name] = free.get(name, 0) - amount
+            if self._options.balancing_label:
+                labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
+            else:
+                labels = {
+                    key: v for key, v in node.labels.items() if key not in self._ignored and not _of_csi_driver(key)
+                }
+            capacity = node.capacity or node.allocatable
+            self._profiles[group.id] = _Profile(labels, capacity, node.allocatable, free)
+        return self._profiles[group.id]
+
+    def _are_alike(self, profile: _Profile, other: _Profile) -> bool:
+        options = self._options
+        # only these labels are compared; a group without one of them is similar to no other group
+        if options.balancing_label:
+            return len(profile.labels) == len(set(options.balancing_label)) and profile.labels == other.labels
+        return (
+            profile.labels == other.labels
+            and profile.capacity.keys() == other.capacity.keys()
+            and all(
+                _near(amount, other.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
+                for name, amount in profile.capacity.items()
+            )
+            and _all_near(profile.allocatable, other.allocatable, options.max_allocatable_difference_ratio)
+            and _all_near(profile.free, other.free, options.max_free_difference_ratio)
+        )
+
+
+def _of_csi_driver(key: str) -> bool:
+    """Return whether a label is `topology.<CSI driver>/…`, which says where a node reaches the volumes of a driver. By
+    convention the driver's name has a part `csi`. Pods that need such a place are checked for each group separately
+    (`takes`)."""
+    domain, slash, _ = key.partition("/")
+    return bool(slash) and domain.startswith("topology.") and "csi" in domain.split(".")
+
+
+def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -> bool:
+    return left.keys() == right.keys() and all(_near(amount, right[name], ratio) for name, amount in left.items())
+
+
+def _near(left: int, right: int, ratio: float) -> bool:
+    """Return whether the difference is at most this share of the larger value. Cluster Autoscaler's help text says "of
+    the smaller", but its code uses the larger."""
+    larger, smaller = max(left, right), min(left, right)
+    return larger - smaller <= ratio * abs(larger)

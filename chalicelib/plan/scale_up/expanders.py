@@ -1,0 +1,328 @@
+"""The expanders: filters that choose one of several options, in a chain.
+
+Here: options, the expanders, their table and the chain. `random` is the last choice of every chain. Not here:
+`least-cost`, which weighs all groups and pods at once (least_cost); the search asks it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from math import inf, tanh
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import NodePrices
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.snapshot import PriorityConfig
+from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, unpriced
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.policy.go_patterns import pattern
+
+RANDOM, LEAST_COST = "random", "least-cost"
+
+_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))  # up to this many nodes in the cluster: this many cores
+_PREFERRED_BEYOND = 32
+_STABILISER = {CPU: 500, MEMORY: 500 * 2**20}
+_GPU_UNFITNESS = 1000.0
+_ABSENT_FACTOR = 2.0
+
+PriorityRules = tuple[tuple[int, tuple[str, ...]], ...]
+MOST_PATTERN_STEPS = 1_000_000_000
+"""Instructions of all patterns times bytes of all names of a pass: two seconds at worst, where ordinary patterns take
+milliseconds."""
+_LOWEST = -1  # start value of Cluster Autoscaler's search: lower priorities never win
+_SLOW_PATTERNS = "its patterns take too long to be looked for in the names of the node groups: write simpler ones"
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A scale-up option: a group, a number of new nodes, and the pods they would take.
+
+    pods: class -> number of its pods. requested: total requests of those pods, cpu in millicores. preference: how
+    well soft preferences of the pods are met, higher is better; decides among otherwise equal options. order:
+    classes in the order in which they were packed.
+    """
+
+    group: str
+    nodes: int
+    pods: dict[int, int]
+    template: Node
+    requested: dict[str, int]
+    preference: float = 0.0
+    order: tuple[int, ...] = ()
+
+    @property
+    def pod_count(self) -> int:
+        """Return the total number of pods."""
+        return sum(self.pods.values())
+
+
+class ExpanderContext(msgspec.Struct, frozen=True):
+    """What an expander may use besides the options, so that none depends on the cluster state; constant within a pass.
+
+    cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
+    priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
+    missing). group_prices: hourly price of a node of a group by its provider (group id -> price; missing: unknown).
+    group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
+    is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
+    pool id). absent: groups that would have to be created first.
+    """
+
+    seed: int = 0
+    cluster_nodes: int = 0
+    prices: NodePrices | None = None
+    priorities: PriorityConfig | None = None
+    group_priorities: dict[str, int] = {}
+    group_prices: dict[str, float] = {}
+    group_aliases: dict[str, tuple[str, ...]] = {}
+    group_ranks: dict[str, int] = {}
+    group_pools: dict[str, str] = {}
+    absent: frozenset[str] = frozenset()
+
+
+Filtered = tuple[list[Option], tuple[Reason, ...]]
+Expander = Callable[[Sequence[Option], ExpanderContext], Filtered]
+"""(options, context) -> the best options, in the order given, and notes for the plan. Expanders are pure: a chain
+called twice gives the same answer."""
+
+
+def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
+    """Return the expander context of a pass; seed: for expanders that draw at random."""
+    groups = {group.id: group.group for group in state.groups.values()}
+    return ExpanderContext(
+        seed=seed,
+        cluster_nodes=len(state.snapshot.nodes),
+        prices=state.policy.prices,
+        priorities=state.snapshot.priorities,
+        group_priorities={name: group.priority for name, group in groups.items()},
+        group_prices={name: group.price for name, group in groups.items() if group.price},
+        group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
+        group_ranks={name: group.rank for name, group in groups.items() if group.rank},
+        group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
+    )
+
+
+# -- most-pods, least-waste, least-nodes
+
+
+def keep_most_pods(options: Sequence[Option], _: ExpanderContext) -> Filtered:
+    """most-pods: return all options with the largest pod count."""
+    most = max(option.pod_count for option in options)
+    return [option for option in options if option.pod_count == most], ()
+
+
+def waste(option: Option) -> float:
+    """Return the unused share of cpu plus the unused share of memory, between 0 (nothing unused) and 2."""
+    total = 0.0
+    for name in (CPU, MEMORY):
+        capacity = (option.template.capacity or option.template.allocatable).get(name, 0) * option.nodes
+        if capacity > 0:
+            total += (capacity - option.requested.get(name, 0)) / capacity
+    return total
+
+
+def keep_least_waste(options: Sequence[Option], _: ExpanderContext) -> Filtered:
+    """least-waste: return the options with the smallest waste over the new nodes' whole capacity; only exact equality
+    is a tie."""
+    wasted = [waste(option) for option in options]
+    least = min(wasted)
+    return [option for option, share in zip(options, wasted, strict=True) if share == least], ()
+
+
+def keep_fewest_nodes(options: Sequence[Option], _: ExpanderContext) -> Filtered:
+    """least-nodes: return all options with the smallest node count, of any type; options without a node are dropped."""
+    real = [option for option in options if option.nodes > 0]
+    least = min((option.nodes for option in real), default=0)
+    return [option for option in real if option.nodes == least], ()
+
+
+# -- price: compares the cost of the nodes with the value of the pods, and prefers nodes of a suitable size. A large
+# node suits a large cluster but not a small one, and the size matters less when many nodes are added at once. Nodes
+# with GPUs are for pods that cannot run elsewhere. All of that is one score; the smallest wins.
+
+
+def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filtered:
+    """price: return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the
+    result may be empty."""
+    prices, own = context.prices, [context.group_prices.get(option.group, 0.0) for option in options]
+    rates = pod_rates(prices, [option.template for option in options], own)
+    scores = [
+        None
+        if rates is None or (price := node_price(option.template, prices, own_price)) is None
+        else price_score(option, price, rates, context)
+        for option, own_price in zip(options, own, strict=True)
+    ]
+    notes = tuple(
+        Reason.of(ReasonCode.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
+        for option, score in zip(options, scores, strict=True)
+        if score is None
+    )
+    least = min((score for score in scores if score is not None), default=inf)
+    return [option for option, score in zip(options, scores, strict=True) if score == least], notes
+
+
+def preferred_cores(cluster_nodes: int) -> int:
+    """Return how many cores a node should have in a cluster of this many nodes."""
+    return next((cores for most, cores in _PREFERRED if cluster_nodes <= most), _PREFERRED_BEYOND)
+
+
+def price_score(option: Option, price: float, rates: Rates, context: ExpanderContext) -> float:
+    """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist yet. price: of one
+    node."""
+    stabiliser = rates.of(_STABILISER)
+    nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
+    if pods > 0:
+        ratio = nodes / pods
+    else:  # reached only with a price list of zeros: a node that still has a cost is worse
+        ratio = inf if nodes > 0 else 1.0
+    return _unfitness(option, context) * ratio * (_ABSENT_FACTOR if option.group in context.absent else 1.0)
+
+
+def _unfitness(option: Option, context: ExpanderContext) -> float:
+    """Return 1 for a node of the preferred size and more for a larger distance from it; the effect shrinks as more
+    nodes are added at once."""
+    if has_gpu(option.template):
+        return _GPU_UNFITNESS
+    preferred = preferred_cores(context.cluster_nodes) * 1000
+    own = max((option.template.capacity or option.template.allocatable).get(CPU, 0), 1)
+    return (max(preferred / own, own / preferred) - 1) * (1 - tanh((option.nodes - 1) / 15)) + 1
+
+
+# -- priority: priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander` or, if there is none,
+# from the policy's nodeGroups. Among groups of the highest priority, the rank that a vendor's pool gives its flavours
+# decides. An invalid ConfigMap filters nothing, because a partially understood ranking is worse than none.
+
+
+def keep_highest_priority(options: Sequence[Option], context: ExpanderContext) -> Filtered:
+    """priority: return the options of the highest priority, all of them if no priority is configured."""
+    config = context.priorities
+    if config is None:
+        ranks = [
+            (context.group_priorities.get(option.group, 0), context.group_ranks.get(option.group, 0))
+            for option in options
+        ]
+        highest_rank = max(ranks)
+        return [option for option, rank in zip(options, ranks, strict=True) if rank == highest_rank], ()
+    # Sorted, so that all calls of a pass are equal. Users write the name that they see, which need not be the id.
+    groups = sorted({*context.group_priorities, *(option.group for option in options)})
+    names = tuple((group, (group, *context.group_aliases.get(group, ()))) for group in groups)
+    priority_of = None if config.problem else _priority_of_groups(config.rules, names)
+    if priority_of is None:
+        return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem or _SLOW_PATTERNS),)
+    priorities = [priority_of.get(option.group) for option in options]
+    highest = max((priority for priority in priorities if priority is not None), default=_LOWEST - 1)
+    if highest < _LOWEST:
+        return list(options), (Reason.of(ReasonCode.PRIORITY_NO_MATCH),)
+    notes = tuple(
+        Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group=option.group)
+        for option, priority in zip(options, priorities, strict=True)
+        if priority is None
+    )
+    return [option for option, priority in zip(options, priorities, strict=True) if priority == highest], notes
+
+
+@lru_cache(maxsize=16)
+def _priority_of_groups(rules: PriorityRules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, int] | None:
+    """Return group -> the highest priority with a pattern found anywhere in one of its names (READ ONLY); groups
+    without a match are missing. None: matching would take too long. groups: each with all its names.
+
+    Raises BadInput for an invalid pattern; policy/priority_configmap.py rejects such rules earlier.
+    """
+    patterns = [(priority, [pattern(text) for text in texts]) for priority, texts in sorted(rules, reverse=True)]
+    instructions = sum(compiled.size for _, several in patterns for compiled in several)
+    name_bytes = sum(len(name.encode(errors="replace")) for _, names in groups for name in names)
+    if instructions * name_bytes > MOST_PATTERN_STEPS:
+        return None
+    priority_of = {}
+    for group, names in groups:
+        for priority, several in patterns:
+            if any(compiled.found_in(name) for compiled in several for name in names):
+                priority_of[group] = priority
+                break
+    return priority_of
+
+
+# -- the chain
+
+EXPANDERS: dict[str, Expander] = {
+    "most-pods": keep_most_pods,
+    "least-waste": keep_least_waste,
+    "least-nodes": keep_fewest_nodes,
+    "price": keep_best_price,
+    "priority": keep_highest_priority,
+}
+
+
+def choose_option(
+    options: Sequence[Option], chain: Sequence[str], context: ExpanderContext
+) -> tuple[Option | None, tuple[Reason, ...]]:
+    """Return the option to take, None if none is left, and notes for Plan.notes (the same notes on every call of a
+    pass).
+
+    As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also passed to the
+    expanders, and an expander that rejects all options leaves none. Before the chain, the flavours of a pool are
+    ranked. Among equal options, the one that meets most soft preferences is taken. Remaining ties are drawn by the seed
+    if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster Autoscaler
+    always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
+    """
+    best = _without_needless_flavours(sorted(options, key=lambda option: option.group), context)
+    notes = [
+        Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
+        for name in chain
+        if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)
+    ]
+    filters = [name for name in chain if name in EXPANDERS]
+    if (not filters and RANDOM not in chain) or (chain and chain[-1] == LEAST_COST):
+        filters.append("least-waste")  # Cluster Autoscaler's default, if the chain has no deciding expander
+    for name in filters:
+        if not best:
+            break
+        best, reported = EXPANDERS[name](best, context)
+        notes += reported
+        if len(best) == 1:
+            break
+    if not best:
+        return None, tuple(notes)
+    most = max(option.preference for option in best)
+    equal = [option for option in best if option.preference == most]
+    return (random_option(equal, context.seed) if RANDOM in chain else equal[0]), tuple(notes)
+
+
+def _without_needless_flavours(options: Sequence[Option], context: ExpanderContext) -> list[Option]:
+    """Return the options, in the given order, without those that a higher-ranked option of the same pool makes
+    unnecessary because it takes pods of the same classes.
+
+    Expanders compare pods, waste and cost between pools. Within a pool the user has ordered the flavours, and expanders
+    must not override that order. The preferred option need not take as many pods: the rest is searched again in the
+    same pass, and then the next flavour is used. It is used at once where the preferred one is out of stock or backed
+    off. Between pools, ranks matter only to the expander `priority`; `least-cost` ignores them.
+    """
+    ranks, pools = context.group_ranks, context.group_pools
+    if not ranks or not pools:
+        return list(options)
+    by_pool: dict[str, list[Option]] = {}
+    for option in options:
+        by_pool.setdefault(pools.get(option.group, ""), []).append(option)
+
+    def needless(option: Option) -> bool:
+        pool = pools.get(option.group, "")
+        return bool(pool) and any(
+            ranks.get(other.group, 0) > ranks.get(option.group, 0) and option.pods.keys() <= other.pods.keys()
+            for other in by_pool[pool]
+        )
+
+    return [option for option in options if not needless(option)]
+
+
+def random_option(options: Sequence[Option], seed: int) -> Option:
+    """Return one of the options; over all seeds each is equally likely. The draw depends only on the seed and the
+    groups' ids: the order of the options does not matter, and dropping a group changes nothing among the others."""
+
+    def lot(option: Option) -> tuple[bytes, str]:
+        text = f"{seed}\n{option.group}".encode("utf-8", "surrogatepass")
+        return blake2b(text, digest_size=8).digest(), option.group
+
+    return min(options, key=lot)

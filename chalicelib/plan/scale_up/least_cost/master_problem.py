@@ -1,0 +1,212 @@
+"""The master problem of column generation: how many nodes of each known load cover all pods at the lowest cost.
+
+Every load is a column, and every ask is a row that requires at least its pods. A load may carry more pods than are
+left; the surplus pods are not placed. The dual values of the rows are the prices at which `pricing_problem` values
+pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from chalicelib.plan.scale_up.least_cost.linear_programs import LEFT, Entries, Solver
+from chalicelib.plan.scale_up.least_cost.node_filling import Pricer
+from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, Stop, dot
+from chalicelib.plan.tables import Floats, Ints
+
+_SMOOTH = 0.5  # pods are priced at a mean of the old and new dual values, which oscillate strongly at first
+_PATIENCE = 12  # rounds without progress
+_PROGRESS = 5e-4
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """Limits of the search for columns. rounds; keep: new loads per offer and round; tries: see Pricer; enough: a cost
+    that is good enough."""
+
+    rounds: int
+    keep: int
+    tries: int
+    enough: float = 0.0
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """An optimum of the master problem: its cost, nodes of each load, value of a pod [A], cost of a node in the limits
+    [G]."""
+
+    total: float
+    nodes: Floats
+    value: Floats
+    cost: Floats
+
+
+class Master:
+    """The linear program and its columns; columns are only ever added."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.loads: list[Load] = []
+        self._known: set[tuple[int, bytes]] = set()
+        self._limited = np.flatnonzero(problem.most < problem.count.sum())
+        self._scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
+        asks = len(problem.count)
+        self._solver = Solver(presolve="off")
+        self._solver.rows(*self._bounds(problem.count, Rooms(problem)))
+        self._solver.columns(
+            np.full(asks, LEFT),
+            np.full(asks, self._solver.infinity),
+            (list(range(asks)), list(range(asks)), [1.0] * asks),
+        )
+
+    def _bounds(self, count: Ints, rooms: Rooms) -> tuple[Floats, Floats]:
+        limits = np.concatenate([rooms.most[self._limited], rooms.room / self._scale])
+        return (
+            np.concatenate([count, np.full(len(limits), -self._solver.infinity)]),
+            np.concatenate([np.full(len(count), self._solver.infinity), np.maximum(limits, 0.0)]),
+        )
+
+    def want(self, count: Ints, rooms: Rooms) -> None:
+        """Set the number of pods and the rooms for the following solves."""
+        self._solver.bounds(*self._bounds(count, rooms))
+        self._solver.dual(preferred=True)
+
+    def add(self, loads: Iterable[Load]) -> int:
+        """Add columns; returns how many of them are new."""
+        problem, asks = self.problem, len(self.problem.count)
+        starts: list[int] = []
+        rows: list[int] = []
+        values: list[float] = []
+        cost: list[float] = []
+        for load in loads:
+            key = (load.offer, load.pods.tobytes())
+            if key in self._known:
+                continue
+            self._known.add(key)
+            self.loads.append(load)
+            cost.append(float(problem.cost[load.offer]))
+            starts.append(len(rows))
+            held = np.flatnonzero(load.pods)
+            own = np.flatnonzero(self._limited == load.offer)
+            shared = np.flatnonzero(problem.amounts[:, load.offer])
+            rows += [*held.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
+            values += [
+                *load.pods[held].tolist(),
+                *[1.0] * len(own),
+                *(problem.amounts[shared, load.offer] / self._scale[shared]).tolist(),
+            ]
+        if starts:
+            self._solver.dual(preferred=False)
+            self._solver.columns(cost, np.full(len(starts), self._solver.infinity), (starts, rows, values))
+        return len(starts)
+
+    def slim(self, prices: Prices, columns: int) -> Master:
+        """Return a master problem with only the most promising columns, which is solved much faster."""
+        slim = Master(self.problem)
+        own = [prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in self.loads]
+        best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
+        slim.add(self.loads[at] for at in sorted(best.tolist()))
+        return slim
+
+    def solve(self) -> Prices:
+        """Return the optimum over the known loads. Raises Trouble."""
+        problem, asks = self.problem, len(self.problem.count)
+        total, nodes, duals = self._solver.run()
+        cost = problem.cost.copy()
+        cost[self._limited] -= duals[asks : asks + len(self._limited)]
+        cost -= dot(problem.amounts.T, duals[asks + len(self._limited) :] / self._scale)
+        return Prices(total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost))
+
+
+def generate(
+    master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop, value: Floats | None = None
+) -> Prices:
+    """Add loads until none improves the cost, progress ends, or the effort is spent. value: initial value of each
+    pod."""
+    prices = master.solve()
+    before, idle = prices.total, 0
+    for _ in range(effort.rounds):
+        if prices.total <= effort.enough or stop():
+            break
+        value = prices.value if value is None else _SMOOTH * value + (1 - _SMOOTH) * prices.value
+        added = master.add(pricer.loads(value, prices.cost, cap, effort.keep, effort.tries))
+        if not added:
+            value = None
+        else:
+            prices = master.solve()
+        idle += 1
+        if prices.total < before * (1 - _PROGRESS):
+            before, idle = prices.total, 0
+        if idle >= _PATIENCE:
+            break
+    return prices
+
+
+FEW = 15  # nodes; above this number, rounding is as good and faster
+_COLUMNS = 250
+_BRANCHES = 20
+_EPSILON = 1e-6
+
+
+def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
+    """Return the best integer mix of the master problem's loads that costs less than `cost` (unplaced pods included),
+    [] if none is found. Raises Trouble.
+
+    With few nodes, one node too many is a large part of the price, and there are few enough mixes to try them all.
+    HiGHS does so with a fixed number of branches.
+    """
+    problem = master.problem
+    own = np.array([prices.cost[load.offer] - float(dot(load.pods, prices.value)) for load in master.loads])
+    order = np.argsort(own, kind="stable")[:_COLUMNS]
+    loads = [master.loads[at] for at in order if own[at] < cost - prices.total]
+    if not loads:
+        return []
+    asks, rooms = len(problem.count), Rooms(problem)
+    scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
+    solver = Solver(mip_max_nodes=_BRANCHES, mip_rel_gap=1e-4, mip_max_leaves=_BRANCHES)
+    solver.rows(
+        np.concatenate([problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]),
+        np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]),
+    )
+    solver.columns(np.full(asks, LEFT), problem.count, (list(range(asks)), list(range(asks)), [1.0] * asks))
+    solver.columns(
+        [problem.cost[load.offer] for load in loads],
+        [problem.most[load.offer] for load in loads],
+        _load_columns(problem, loads, scale),
+    )
+    solver.whole(np.arange(asks, asks + len(loads)))
+    _, nodes, _ = solver.run()
+    return _without_surplus(problem, loads, np.round(nodes[asks:]).astype(np.int64))
+
+
+def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Entries:
+    asks, offers = len(problem.count), len(problem.cost)
+    starts: list[int] = []
+    rows: list[int] = []
+    values: list[float] = []
+    for load in loads:
+        starts.append(len(rows))
+        held, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.amounts[:, load.offer])
+        rows += [*held.tolist(), asks + load.offer, *(asks + offers + shared).tolist()]
+        values += [*load.pods[held].tolist(), 1.0, *(problem.amounts[shared, load.offer] / scale[shared]).tolist()]
+    return starts, rows, values
+
+
+def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
+    """Remove surplus pods: columns may carry more pods than there are."""
+    left, rooms = problem.count.copy(), Rooms(problem)
+    kept: list[Load] = []
+    for load, wanted in zip(loads, nodes.tolist(), strict=True):
+        rest = min(wanted, rooms.allowed(load.offer))
+        while rest > 0:
+            pods = np.minimum(load.pods, left)
+            if not pods.any():
+                break
+            held = pods > 0
+            alike = min(rest, int((left[held] // pods[held]).min()))
+            kept.append(Load(load.offer, pods, alike))
+            rooms.take(load.offer, alike)
+            left -= pods * alike
+            rest -= alike
+    return kept

@@ -1,0 +1,274 @@
+"""Offers and asks as arrays, in an order that does not depend on the input order, with equal ones merged.
+
+Groups of several zones and pods of several owners are often equal in everything that counts here. Searching over the
+distinct ones only is the cheapest speed-up; `answer` distributes the result to the originals again.
+
+The scale-up search works with groups and classes; the solver works with numbers only, so that it can be tested without
+a cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.plan.tables import LARGEST, Floats, Ints
+
+_PER_NODE = 1e-6  # of the most expensive node: decides by number of nodes among mixes of equal price
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """G offers, A asks, R resources, S limits; all distinct.
+
+    free [G,R], cost [G] (1 is the highest), most [G], need [A,R], count [A], amounts [S,G], room [S]
+    cap [G,A]: how many pods of an ask an empty node takes; 0 where they may not run
+    offers, asks: the indexes of the merged originals
+    """
+
+    free: Ints
+    cost: Floats
+    most: Ints
+    need: Ints
+    count: Ints
+    cap: Ints
+    amounts: Ints
+    room: Ints
+    offers: tuple[tuple[int, ...], ...]
+    asks: tuple[tuple[int, ...], ...]
+
+
+def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]) -> Problem:
+    """Return the problem without offers that cannot be bought and asks that fit nowhere."""
+    for_sale = [at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)]
+    wanted = [at for at, ask in enumerate(asks) if ask.count > 0]
+    width = len(offers[0].free) if offers else 1
+    free = np.array([np.maximum(offers[g].free, 0) for g in for_sale], dtype=np.int64).reshape(-1, width)
+    need = np.array([asks[a].need for a in wanted], dtype=np.int64).reshape(-1, width)
+    rooms = _rooms(free, need)
+    fits = np.array([[asks[a].fits[g] for a in wanted] for g in for_sale], dtype=np.bool_).reshape(rooms.shape)
+    per_node = np.array([asks[a].per_node for a in wanted], dtype=np.int64)
+    rooms[~fits] = 0
+    cap = np.minimum(rooms, per_node)
+    ask_keys = [
+        (tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), -1 if (cap[:, i] == rooms[:, i]).all() else a)
+        for i, a in enumerate(wanted)
+    ]
+    asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(wanted))])
+    kept = [members[0] for members in asks_of]
+    offer_keys = [
+        (
+            offers[g].price,
+            tuple(free[i].tolist()),
+            tuple(cap[i, kept].tolist()),
+            tuple(limit.amounts[g] for limit in limits),
+        )
+        for i, g in enumerate(for_sale)
+    ]
+    offers_of = _together(offer_keys, [bool(cap[i].any()) for i in range(len(for_sale))])
+    firsts = [members[0] for members in offers_of]
+    count = np.array([sum(asks[wanted[i]].count for i in members) for members in asks_of], dtype=np.int64)
+    return Problem(
+        free=free[firsts],
+        cost=_costs([offers[for_sale[i]].price for i in firsts]),
+        most=np.array(
+            [min(sum(offers[for_sale[i]].most for i in members), int(count.sum())) for members in offers_of],
+            dtype=np.int64,
+        ),
+        need=need[kept],
+        count=count,
+        cap=np.minimum(cap[np.ix_(firsts, kept)], count),
+        amounts=np.array([[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64).reshape(
+            len(limits), len(firsts)
+        ),
+        room=np.array([min(max(0, limit.most), LARGEST) for limit in limits], dtype=np.int64),
+        offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
+        asks=tuple(tuple(wanted[i] for i in members) for members in asks_of),
+    )
+
+
+def _rooms(free: Ints, need: Ints) -> Ints:
+    """Return how many pods of each ask an empty node of each offer takes by its resources, [G,A]."""
+    rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
+    for column in range(free.shape[1]):
+        asked = need[:, column] > 0
+        rooms[:, asked] = np.minimum(rooms[:, asked], free[:, column, None] // need[None, asked, column])
+    return rooms
+
+
+def _together(keys: Sequence[tuple[object, ...]], useful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
+    """Return the members grouped by equal keys, in the order of the keys, without those of no use."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for at, key in enumerate(keys):
+        if useful[at]:
+            found.setdefault(key, []).append(at)
+    return tuple(tuple(found[key]) for key in sorted(found))
+
+
+def _costs(prices: Sequence[float]) -> Floats:
+    cost = np.maximum(np.array(prices, dtype=np.float64), 0.0)
+    dearest = float(cost.max(initial=0.0))
+    return cost / dearest + _PER_NODE if dearest > 0 else np.ones(len(prices))
+
+
+class Rooms:
+    """Nodes that may still be bought, reduced as nodes are bought."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.most, self.room = problem.most.copy(), problem.room.copy()
+
+    def allowed(self, offer: int) -> int:
+        """Return how many more nodes of an offer may be bought."""
+        amounts = self._problem.amounts[:, offer]
+        asked = amounts > 0
+        within = int((self.room[asked] // amounts[asked]).min()) if asked.any() else int(self.most[offer])
+        return max(0, min(int(self.most[offer]), within))
+
+    def exchangeable(self, old: int, new: int) -> int:
+        """Return how many nodes of one offer could be replaced by nodes of another."""
+        more = self._problem.amounts[:, new] - self._problem.amounts[:, old]
+        asked = more > 0
+        within = int((self.room[asked] // more[asked]).min()) if asked.any() else int(self.most[new])
+        return max(0, min(int(self.most[new]), within))
+
+    def take(self, offer: int, nodes: int) -> None:
+        """Buy nodes, or return them with a negative number."""
+        self.most[offer] -= nodes
+        self.room -= self._problem.amounts[:, offer] * nodes
+
+
+def left_over(problem: Problem, loads: Loads) -> Ints:
+    """Return the pods of each ask that are in no load, [A]."""
+    left = problem.count.copy()
+    for load in loads:
+        left -= load.pods * load.nodes
+    return left
+
+
+def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
+    """Return the sort key of a mix, lower is better: unplaced pods, then cost."""
+    return int(left_over(problem, loads).sum()), float(sum(problem.cost[load.offer] * load.nodes for load in loads))
+
+
+def check(problem: Problem, loads: Loads) -> None:
+    """Raise Trouble unless the loads obey every rule."""
+    rooms = Rooms(problem)
+    for load in loads:
+        rooms.take(load.offer, load.nodes)
+        broken = (
+            (load.pods @ problem.need > problem.free[load.offer]).any()
+            or not load.pods.any()
+            or (load.pods < 0).any()
+            or (load.pods > problem.cap[load.offer]).any()
+        )
+        if broken or load.nodes <= 0:
+            raise Trouble("a node would not hold its pods")
+    if (rooms.most < 0).any() or (rooms.room < 0).any() or (left_over(problem, loads) < 0).any():
+        raise Trouble("more was bought than is allowed, or for more pods than there are")
+
+
+def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads: Loads) -> list[Bought]:
+    """Return the loads in terms of the original offers and asks; the first originals are used up before the next."""
+    nodes_left = {g: offers[g].most for members in problem.offers for g in members}
+    pods_left = {a: asks[a].count for members in problem.asks for a in members}
+    bought: list[Bought] = []
+    for load in loads:
+        rest = load.nodes
+        while rest > 0:
+            offer = next(g for g in problem.offers[load.offer] if nodes_left[g] > 0)
+            pods = _deal(problem, load, pods_left)
+            alike = min([rest, nodes_left[offer], *(pods_left[a] // each for a, each in pods.items())])
+            for a, each in pods.items():
+                pods_left[a] -= each * alike
+            nodes_left[offer] -= alike
+            rest -= alike
+            bought.append(Bought(offer, alike, pods))
+    return bought
+
+
+def _deal(problem: Problem, load: Load, pods_left: dict[int, int]) -> dict[int, int]:
+    """Return which original pods are placed on the next node of a load."""
+
+    def pieces() -> Iterator[tuple[int, int]]:
+        for at in np.flatnonzero(load.pods):
+            missing = int(load.pods[at])
+            for a in problem.asks[at]:
+                if missing and pods_left[a]:
+                    taken = min(missing, pods_left[a])
+                    missing -= taken
+                    yield a, taken
+
+    return dict(pieces())
+
+
+Stop = Callable[[], bool]
+
+
+def dot(rows: Ints, weights: Floats) -> Floats:
+    """Return rows [..., K] weighted by weights [K], summed in the same order on every processor. BLAS, which `@` uses
+    for floats, sums as the processor likes, and the last digit decides between loads of equal value."""
+    total: Floats = np.einsum("...k,k->...", rows, weights)
+    return total
+
+
+class Trouble(OutscalerError):
+    """The solver is missing or gave up. The chain of expanders continues without least-cost."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A group that may scale up.
+
+    free:  room for pods on an empty new node, R amounts; column 0 is the number of pods
+    price: of one node, in any unit; not finite: the group cannot be bought
+    most:  how many nodes may still be bought
+    """
+
+    group: str
+    free: Ints
+    price: float
+    most: int
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Equal pods.
+
+    need:     what one pod requests, R amounts; column 0 is 1
+    count:    number of pods
+    fits:     per offer, whether its nodes may run such a pod at all
+    per_node: maximum of these pods on one node, regardless of room; a large number if there is no such rule
+    """
+
+    need: Ints
+    count: int
+    fits: tuple[bool, ...]
+    per_node: int
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """A limit over the whole cluster: the sum over all offers of nodes times `amounts` is at most `most`."""
+
+    amounts: tuple[int, ...]
+    most: int
+
+
+class Bought(msgspec.Struct, frozen=True):
+    """`nodes` equal new nodes. offer: its index; pods: index of an ask -> pods of it on each of the nodes."""
+
+    offer: int
+    nodes: int
+    pods: dict[int, int]
+
+
+class Load(msgspec.Struct, frozen=True):
+    """`nodes` nodes of an offer of a Problem, each with pods[a] pods of its ask a."""
+
+    offer: int
+    pods: Ints
+    nodes: int
+
+
+Loads = Sequence[Load]

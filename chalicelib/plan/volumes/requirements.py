@@ -1,0 +1,236 @@
+"""Resolves the volumes of a class to bound volumes, unbound claims, disks, and attachments.
+
+References are followed once per class, from the pod's volumes through claims to volumes and storage classes, so that
+the predicates only handle objects that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.pod import PodClass, Volume
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCapacity, StorageClass
+from chalicelib.plan.volumes.topology import Places, Zone, places, zones_of
+
+# Volumes that no predicate checks.
+HARMLESS = frozenset(
+    {
+        "emptyDir",
+        "emptyDirMemory",
+        "hostPath",
+        "configMap",
+        "secret",
+        "downwardAPI",
+        "projected",
+        "image",
+        "gitRepo",
+        "nfs",
+        "cephfs",
+        "glusterfs",
+        "flexVolume",
+        "fc",
+        "azureFile",
+        "flocker",
+        "quobyte",
+        "scaleIO",
+        "storageos",
+        "photonPersistentDisk",
+        "csi",  # an inline CSI volume, which no limit counts
+    }
+)
+# In-tree disks that VolumeRestrictions checks.
+CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
+_KNOWN = (
+    HARMLESS
+    | CONFLICTING
+    | {"persistentVolumeClaim", "ephemeral", "azureDisk", "cinder", "vsphereVolume", "portworxVolume"}
+)
+_NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
+_ONE_POD = "ReadWriteOncePod"
+
+Attachment = tuple[str, str]  # CSI driver, and the volume's name in it
+
+
+class Stock:
+    """A snapshot's storage by name. Built once; empty and free of cost if the cluster has none."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.claims = {claim.key: claim for claim in storage.claims}
+        self.volumes = {volume.name: volume for volume in storage.volumes}
+        self.classes = {cls.name: cls for cls in storage.classes}
+        self.publishing = frozenset(storage.publishing)
+        self.capacities: dict[str, list[StorageCapacity]] = {}
+        for capacity in storage.capacities:
+            self.capacities.setdefault(capacity.storage_class, []).append(capacity)
+        # Smallest first, in the order of assignment.
+        self._by_class: dict[str, list[PersistentVolume]] = {}
+        self._reserved: dict[str, list[PersistentVolume]] = {}
+        for volume in sorted(storage.volumes, key=lambda v: (v.capacity, v.name)):
+            if volume.claim:
+                self._reserved.setdefault(volume.claim, []).append(volume)
+            else:
+                self._by_class.setdefault(volume.storage_class, []).append(volume)
+        self._free: dict[Claim, Free] = {}
+        defaults = sorted((c for c in storage.classes if c.is_default), key=lambda c: (-c.created, c.name))
+        self.default = defaults[0].name if defaults else ""
+
+    def free(self, claim: Claim) -> Free:
+        """Return the unclaimed volumes that suit a claim; claims with equal requirements share the answer."""
+        shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
+        found = self._free.get(shape)
+        if found is None:
+            some = tuple(
+                v
+                for v in self._by_class.get(claim.storage_class, ())
+                if _holds(claim, v) and v.phase in {"", "Available"} and _suits(claim, v)
+            )
+            found = self._free[shape] = Free(some, places(v.node_terms for v in some))
+        return found
+
+    def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
+        """Return the volumes of its class that are pre-bound to a claim by name, before it is bound to the first of
+        them."""
+        mine = (
+            [
+                v
+                for v in self._reserved.get(claim.key, ())
+                if v.storage_class == claim.storage_class and v.phase not in {"Released", "Failed"} and _holds(claim, v)
+            ]
+            if claim.namespace
+            else []
+        )
+        return tuple(sorted(mine, key=lambda v: v.name))
+
+    def attachment(self, claim: Claim) -> Attachment | None:
+        """Return what is attached for a claim: the volume it is bound to, or the one that will be provisioned for
+        it."""
+        volume = self.volumes.get(claim.volume)
+        if volume is not None:
+            return (volume.driver, volume.handle) if volume.driver and volume.handle else None
+        cls = self.classes.get(claim.storage_class)
+        return (cls.provisioner, claim.key) if cls is not None and cls.provisioner else None
+
+    def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
+        """Return what is attached for a pod's volume whose claim has this name; nothing if the claim does not exist."""
+        if claim:
+            found = self.claims.get(f"{namespace}/{claim}")
+            return self.attachment(found) if found else None
+        return (volume.driver, volume.disk) if volume.driver and volume.disk else None
+
+
+class Free(msgspec.Struct, frozen=True):
+    """Volumes that suit a claim, smallest first, and where at least one of them can be used."""
+
+    volumes: tuple[PersistentVolume, ...]
+    places: Places
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A claim that is bound once its pod has a node, with its storage class and the suitable free volumes.
+
+    reserved: volumes pre-bound to this claim; only the first is used, and if it cannot be used, one is provisioned.
+    """
+
+    claim: Claim
+    cls: StorageClass
+    free: Free
+    reserved: tuple[PersistentVolume, ...] = ()
+
+    @property
+    def provisions(self) -> bool:
+        """Return whether a volume can be provisioned for it at all."""
+        return self.cls.provisioner not in _NO_PROVISIONER
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """The volume requirements of one class. shared: attached once for all its pods on a node; own: the drivers of the
+    volumes that each pod brings."""
+
+    nowhere: Reason | None = None
+    bound: tuple[tuple[PersistentVolume, Places], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    zones: tuple[Zone, ...] = ()
+    exclusive: tuple[str, ...] = ()
+    disks: tuple[Volume, ...] = ()
+    shared: frozenset[Attachment] = frozenset()
+    own: tuple[str, ...] = ()
+
+
+def needs(pod_class: PodClass, stock: Stock) -> Needs:
+    """Return the volume requirements of a class."""
+    unknown = next((v.kind for v in pod_class.volumes if v.kind not in _KNOWN), None)
+    if unknown is not None:
+        return Needs(nowhere=Reason.of(ReasonCode.NOT_SIMULATED, what="volumes"))
+    named = [(v, _claim(v, pod_class.namespace, stock)) for v in pod_class.volumes if v.claim or v.template is not None]
+    claims = [claim for _, claim in named if claim is not None]
+    bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
+    from_claims = [claim for v, claim in named if claim is not None and v.kind == "persistentVolumeClaim"]
+    found = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
+    return Needs(
+        nowhere=_nowhere(named, stock),
+        bound=tuple((volume, places([volume.node_terms])) for volume in bound),
+        waiting=_waiting([claim for claim in claims if not claim.volume], stock),
+        zones=zones_of(stock.volumes[claim.volume] for claim in from_claims if claim.volume in stock.volumes),
+        exclusive=tuple(sorted({claim.key for claim in from_claims if _ONE_POD in claim.access_modes})),
+        disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
+        shared=frozenset(attachment for attachment in found if attachment is not None),
+        own=tuple(
+            made[0]
+            for v, claim in named
+            if not v.claim and claim is not None and (made := stock.attachment(claim)) is not None
+        ),
+    )
+
+
+def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
+    """Return the claim behind a volume, or the future claim of each pod, named after the volume; None: it is
+    missing."""
+    if volume.claim or volume.template is None:
+        return stock.claims.get(f"{namespace}/{volume.claim}")
+    template = volume.template
+    return msgspec.structs.replace(
+        template,
+        name=volume.name,
+        any_class=False,
+        storage_class=stock.default if template.any_class else template.storage_class,
+    )
+
+
+def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
+    """Return why no node fits, in the scheduler's order: claims that are missing or being deleted, in the pod's order;
+    then claims that should already be bound; then missing volumes."""
+    named = list(named)
+    for volume, claim in named:
+        if claim is None:
+            return Reason.of(ReasonCode.CLAIM_NOT_FOUND, claim=volume.claim)
+        if claim.deleted:
+            return Reason.of(ReasonCode.CLAIM_BEING_DELETED, claim=claim.name)
+    claims = [claim for _, claim in named if claim is not None]
+    for claim in claims:
+        cls = stock.classes.get(claim.storage_class)
+        if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
+            return Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim=claim.name)
+    gone = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
+    return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=gone) if gone else None
+
+
+def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
+    """Return the unbound claims, smallest first, which is the order in which they choose."""
+    ordered = sorted(claims, key=lambda claim: claim.request)
+    return tuple(
+        Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
+        for claim in ordered
+        if claim.storage_class in stock.classes
+    )
+
+
+def _holds(claim: Claim, volume: PersistentVolume) -> bool:
+    return volume.capacity >= claim.request and volume.volume_mode == claim.volume_mode and not volume.deleted
+
+
+def _suits(claim: Claim, volume: PersistentVolume) -> bool:
+    chosen = claim.selector is None or claim.selector.matches(volume.labels)
+    return chosen and set(claim.access_modes) <= set(volume.access_modes)
