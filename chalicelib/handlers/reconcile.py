@@ -1,7 +1,7 @@
 """Runs one pass per cluster message. The pass itself is in reconciler/reconciler.py.
 
 Two functions make passes. `reconcile` has little memory and receives every message. It invokes `reconcile_large` for a
-cluster that needs more (reconciler/function_size.py), which therefore needs no queue of its own.
+cluster that needs more (reconciler/pass_messages.py), which therefore needs no queue of its own.
 
 OUTSCALER_PASS_CONCURRENCY in .chalice/config.json decides at packaging time how many passes are made at the same time.
 """

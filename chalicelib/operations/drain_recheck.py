@@ -20,9 +20,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
-from chalicelib.plan.scale_down.drain_rules import assess
-from chalicelib.plan.scale_down.drain_rules.verdict import Action, DrainContext
-from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.drain_rules import MOVABLE, Action, DrainContext, PdbTracker, first_verdict
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
@@ -49,17 +47,12 @@ class DrainRecheck:
         if snapshot.gaps:
             gap = snapshot.gaps[0]
             return Recheck(gap.name, f"it could not be read ({gap.detail})")
-        context = DrainContext(
-            now=self._now,
-            options=self._options,
-            budgets=PdbTracker(snapshot.budgets, snapshot.classes),
-            controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
-            controller_kinds=frozenset(snapshot.controller_kinds),
-        )
+        pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        context = DrainContext.of(snapshot, self._options, self._now, pdbs)
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):
                 continue  # deleted with its node, as in the planner
-            verdict = assess(pod, snapshot.cls(pod), context)
+            verdict = first_verdict(pod, snapshot.cls(pod), context) or MOVABLE
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))
             if verdict.action is Action.WAIT:

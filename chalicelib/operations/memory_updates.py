@@ -26,7 +26,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
-from chalicelib.operations.registry import NOT_STARTED
+from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.plan.state import backoff
 
 _WHY = 300  # characters of a failure that are remembered

@@ -11,8 +11,8 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress
-from chalicelib.operations.poll_backoff import PollBackoff
-from chalicelib.operations.provider_call import OWN
+from chalicelib.operations.step_context import OWN
+from chalicelib.operations.waiting import PollBackoff
 
 KEY = f"{OWN}removal"
 TOLD = frozenset({"delete", "poll"})

@@ -11,8 +11,7 @@ import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
 from chalicelib.plan.repair import wrong_size
-from chalicelib.plan.scale_down.planner import ScaleDownPlan
-from chalicelib.plan.scale_down.unneeded_timers import paused
+from chalicelib.plan.scale_down.planner import ScaleDownPlan, paused_timer
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
@@ -43,7 +42,7 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
         templates={**{k: v for k, v in memory.templates.items() if k not in state.groups}, **templates},
         operations=tuple(op for op in memory.operations if op.is_open),
         first_seen=memory.first_seen or now,
-        breaker=scale_down.brake,
+        breaker=scale_down.breaker,
         rules=scale_up.rule_results.memory,
         rule_objects=scale_up.rule_results.objects,
     )
@@ -100,4 +99,4 @@ def _paused(state: ClusterState, scale_down: ScaleDownPlan) -> dict[str, NodeMem
         for node in state.snapshot.nodes
         if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in scale_down.memory
     }
-    return {name: kept for name, known in unjudged.items() if (kept := paused(known, state.now)) is not None}
+    return {name: kept for name, known in unjudged.items() if (kept := paused_timer(known, state.now)) is not None}

@@ -14,8 +14,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
+from chalicelib.plan.scale_down.candidates import removable_rows
 from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
-from chalicelib.plan.scale_down.removable_rows import removable_rows
 from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.scale_up.preconditions import apply_preconditions

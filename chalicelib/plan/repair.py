@@ -322,9 +322,3 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
         for each in repairs
         if each.group not in growing and (each.group not in shrinking or each.reason.code is ReasonCode.CREATION_FAILED)
     )
-
-
-def targets(group: NodeGroupState, repair: Repair) -> tuple[Instance, ...]:
-    """Return the instances that a repair deletes, as the provider listed them."""
-    named = {instance.id: instance for instance in group.group.instances}
-    return tuple(named[name] for name in repair.instances)

@@ -42,11 +42,10 @@ from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.read_credentials import observing
-from chalicelib.reconciler import ownership_keys, taint_writer
+from chalicelib.reconciler import foreign_groups, taint_writer
 from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
-from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
-from chalicelib.reconciler.pass_retry import ask_again_soon
-from chalicelib.reconciler.scan_slots import is_superseded
+from chalicelib.reconciler.pass_messages import ask_again_soon, handed_over, wanted_before, wanted_with
+from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -381,12 +380,12 @@ def _claimed_elsewhere(
 
     A group that another cluster claimed under its former key belongs to that cluster as long as the claim is valid.
     """
-    former = ownership_keys.former(policy, snapshot, operations)
+    former = foreign_groups.former(policy, snapshot, operations)
     claims = runtime.store.group_ownership.all() if former else ()
     owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
     foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
     wanted = {
-        key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items() if group not in foreign
+        key: group for key, group in foreign_groups.keys(policy, snapshot, operations).items() if group not in foreign
     }
     weak = {group.id for group in snapshot.groups if group.discovered}
     others = runtime.store.group_ownership.claim_groups(

@@ -17,6 +17,7 @@ Clusters are independent of each other: a failure for one is logged, and the nex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -29,8 +30,7 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
-from chalicelib.reconciler.operation_resend import resend_operations
-from chalicelib.reconciler.scan_slots import scan_slots
+from chalicelib.operations.stuck import resend_operations
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -165,3 +165,35 @@ def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
     except Exception:
         failed.add(cluster)
         logger.exception("tick failed unexpectedly for a cluster", cluster=cluster, at=what)
+
+
+#: Seconds from one tick to the next.
+MINUTE = 60.0
+
+#: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
+#: begun.
+MARGIN = 5.0
+
+
+def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
+    """Return the instants at which passes are due from now until shortly before the next tick, none in the past.
+
+    last_pass: 0.0 for a cluster without a pass. A cluster that fell behind is due at once, and only once: missed passes
+    are not made up for.
+    """
+    first = max(now, last_pass + interval)
+    if first < now + MARGIN:
+        first = now
+    end = now + MINUTE - MARGIN
+    count = max(0, math.ceil((end - first) / interval))
+    return tuple(first + index * interval for index in range(count))
+
+
+def is_superseded(at: float, last_pass: float, interval: float) -> bool:
+    """Return whether a scheduled message meant for `at` requests nothing new: a pass began then or later, or just
+    before.
+
+    This makes repeated, late and accumulated messages cheap: the first one is a pass, each other one is a single read.
+    For scheduled messages only; a wake-up reports a change that an earlier pass may not have seen.
+    """
+    return last_pass > at - min(interval / 2, MARGIN)

@@ -31,7 +31,7 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 from chalicelib.runtime.log import logger
-from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
+from chalicelib.runtime.webhook_signature import WebhookKeys, read_keys
 
 KEPT_FOR = 60.0
 APART = 30.0  # seconds between two reads of one cluster's secret after failed authentication

@@ -14,11 +14,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
-from chalicelib.runtime.webhook_secret import MAX_VALUES, WebhookKeys
+from chalicelib.model.errors import BadInput
 
 SKEW = 300.0
 TIMESTAMP = "x-outscaler-timestamp"
@@ -128,3 +129,62 @@ def _token(header: str) -> str:
 
 def _fresh(timestamp: str, now: float) -> bool:
     return _SECONDS.match(timestamp) is not None and abs(now - int(timestamp)) <= SKEW
+
+
+MIN_LENGTH = 16
+MAX_VALUES = 2
+
+_EXAMPLE = 'store {"hmac": "…"}, {"bearer": "…"} or both, or plain text; a value is a text or a list of two'
+
+
+@dataclass(frozen=True, repr=False)
+class WebhookKeys:
+    """The values accepted now, as bytes; if both are empty, every request is refused."""
+
+    hmac: tuple[bytes, ...] = ()
+    bearer: tuple[bytes, ...] = ()
+    body_signatures: bool = False
+
+    def __repr__(self) -> str:
+        return "Keys(***)"
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    hmac: str | list[str] = ""
+    bearer: str | list[str] = ""
+    body_signatures: bool = False
+
+
+def read_keys(text: str, place: str) -> WebhookKeys:
+    """Parse the keys in a secret's text. place: the secret's name. Raises BadInput, which contains no part of the
+    text."""
+    if not text.lstrip().startswith("{"):
+        value = _checked(text.strip(), place)
+        return WebhookKeys(hmac=(value,), bearer=(value,))
+    try:
+        document = msgspec.json.decode(text, type=_Document)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadInput(place, "the webhook secret is JSON that cannot be read", _EXAMPLE) from None
+    keys = WebhookKeys(
+        hmac=_values(document.hmac, f"{place}: hmac"),
+        bearer=_values(document.bearer, f"{place}: bearer"),
+        body_signatures=document.body_signatures,
+    )
+    if not keys.hmac and not keys.bearer:
+        raise BadInput(place, "the webhook secret holds neither hmac nor bearer", _EXAMPLE)
+    return keys
+
+
+def _values(given: str | list[str], place: str) -> tuple[bytes, ...]:
+    values = [given] if isinstance(given, str) else given
+    if len(values) > MAX_VALUES:
+        raise BadInput(place, f"{len(values)} values", f"keep at most {MAX_VALUES}: the new one and the old one")
+    if values == [""]:
+        return ()
+    return tuple(_checked(value, place) for value in values)
+
+
+def _checked(value: str, place: str) -> bytes:
+    if len(value) < MIN_LENGTH:
+        raise BadInput(place, f"a value of {len(value)} characters", f"use {MIN_LENGTH} or more, from a random source")
+    return value.encode()

@@ -25,7 +25,7 @@ from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.reconciler.reconciler import LEASE_FOR
-from chalicelib.reconciler.scan_slots import is_superseded
+from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.active_policy import current, read
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, build

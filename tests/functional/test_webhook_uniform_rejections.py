@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.handlers import webhook
 from chalicelib.handlers.http_response import HttpError
-from chalicelib.handlers.webhook import handler
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
@@ -68,7 +68,7 @@ class Counted:
         sys.setprofile(self._count)
         try:
             with pytest.raises(HttpError) as caught:
-                handler.handle(name, headers, BODY, self.runtime)
+                webhook.handle(name, headers, BODY, self.runtime)
         finally:
             sys.setprofile(None)
         return caught.value.status, self.work

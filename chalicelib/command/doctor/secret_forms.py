@@ -18,7 +18,7 @@ from chalicelib.providers.cherryservers import api_token, bootstrap_token
 from chalicelib.providers.cherryservers.config_sections import from_gcfg
 from chalicelib.providers.exoscale import secret_format as exoscale
 from chalicelib.providers.huaweicloud import secret_format as huaweicloud
-from chalicelib.runtime.webhook_secret import read_keys
+from chalicelib.runtime.webhook_signature import read_keys
 from chalicelib.snapshot.watched_lists import watcher_key
 
 Form = Callable[[Policy, str, str], object]

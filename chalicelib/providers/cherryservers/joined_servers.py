@@ -28,7 +28,7 @@ def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> 
     """Raise Final if one of the servers is a node by now.
 
     Without access to the cluster this cannot be checked; the caller has already checked by name
-    (operations/steps/delete_instances.py)."""
+    (operations/steps/repairs.py)."""
     if listed is None:
         return
     seen = listed("")

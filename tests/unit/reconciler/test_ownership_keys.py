@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import KubernetesAccess, Policy
-from chalicelib.reconciler.ownership_keys import former, keys
+from chalicelib.reconciler.foreign_groups import former, keys
 from tests.builders import cluster
 from tests.operations import new_operation
 

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, WebhookCredentials
-from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
-from chalicelib.runtime.webhook_signature import AuthResult, sign, sign_body, verify
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, read_keys, sign, sign_body, verify
 from chalicelib.store.policies import StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row

@@ -17,8 +17,8 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
-from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMove, blocked
+from chalicelib.plan.scale_down.candidates import PodsToMove, blocked
+from chalicelib.plan.scale_down.drain_rules import PdbTracker
 from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import HeadroomReserve
 from chalicelib.plan.scale_down.removal_simulation.pod_destinations import PodDestinations
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -185,7 +185,7 @@ class RemovalSimulation:
 
     def _spent(self, moves: PodsToMove) -> SimulationFailure | None:
         budgets = self._budgets
-        for pod, names in moves.asked:
+        for pod, names in moves.limited:
             for name in names:
                 if budgets.left(name) < 1:
                     return SimulationFailure(moves, pod, budget=name)

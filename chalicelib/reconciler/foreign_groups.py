@@ -1,9 +1,4 @@
-"""Globally unique keys of node groups, so that two policies that mean the same group claim the same key.
-
-A provider that knows such a key supplies it (NodeGroup.claim): Cluster API uses the management cluster's CA and the
-object's uid. Otherwise the key is the place that the policy names, with the group's id. The former keys of Cluster
-API's groups, which contain the name of a secret, are still looked up, and a claim made under one is respected.
-"""
+"""TODO"""
 
 from __future__ import annotations
 

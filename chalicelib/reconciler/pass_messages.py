@@ -1,21 +1,56 @@
-"""Retries a wake-up soon after its pass failed.
-
-The reconcile queue redelivers a failed message after its visibility timeout of twelve minutes, which is right for a
-function that died. A cluster, a vendor or the table that was unreachable for some seconds is available long before
-that. The message is therefore sent again a few times; a longer outage is left to the queue and its dead-letter queue.
-"""
+"""TODO"""
 
 from __future__ import annotations
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.errors import NotInvoked, NotSent
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.pass_footprint import why_large
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
+from chalicelib.store.leases import Lease
+from chalicelib.store.scan_state import ScanState
+
+
+def wanted_before(scan: ScanState, runtime: Runtime) -> str:
+    """Return why this pass needs the large function, "" where it does not. scan: the row before the lease is acquired.
+    A lease that is still in force belongs to a running pass, not to one that died."""
+    if runtime.hand_over is None:
+        return ""
+    now = runtime.clock()
+    died = scan.memory.unended > 0 and scan.lease_until < now
+    return why_large(scan.memory, runtime.memory_size, now, died=died)
+
+
+def wanted_with(lease: Lease, runtime: Runtime) -> str:
+    """Return the same with the lease, whose row already counts this pass."""
+    if runtime.hand_over is None:
+        return ""
+    return why_large(lease.memory, runtime.memory_size, runtime.clock(), died=lease.memory.unended > 1)
+
+
+def handed_over(message: ReconcileMessage, why: str, runtime: Runtime) -> bool:
+    """Return whether the large function has accepted the message. If not, the log says why, and this function makes the
+    pass."""
+    if runtime.hand_over is None:
+        return False
+    try:
+        runtime.hand_over(encode(message))
+    except NotInvoked as error:
+        logger.warning(
+            "large function not invoked; reconciling in the small one",
+            cluster=message.cluster,
+            why=why,
+            **failure(error),
+        )
+        return False
+    logger.info("pass handed over to the large function", cluster=message.cluster, why=why)
+    return True
+
 
 AFTER = 30.0
 """Seconds until the next attempt."""

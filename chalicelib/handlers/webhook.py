@@ -27,8 +27,7 @@ from collections.abc import Mapping
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse
-from chalicelib.handlers.webhook.event_filter import is_new_refusal, is_relevant
-from chalicelib.handlers.webhook.event_parser import parse
+from chalicelib.handlers.webhook_events import is_new_refusal, is_relevant, parse
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.watcher_post import LARGEST_POST, MAGIC, read_post
