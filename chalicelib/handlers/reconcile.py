@@ -18,11 +18,10 @@ from chalicelib.handlers.lambda_entry import each_record, event_source, invoked,
 
 blueprint = Blueprint(__name__)
 
-_ROOM = "chalicelib.reconciler.reconciler"
 _CONCURRENCY = int(os.environ.get("OUTSCALER_PASS_CONCURRENCY", "20"))
 """Passes at the same time. Of use to `chalice deploy` only, which reads it where it packages."""
 
-preload(__name__, _ROOM)
+preload(__name__, "chalicelib.reconciler.reconciler")
 
 
 @blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=_CONCURRENCY, name="reconcile")

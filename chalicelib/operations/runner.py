@@ -49,7 +49,7 @@ from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCE
 from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
 from chalicelib.operations.waiting import outcome_of_error, reset_error_count
 from chalicelib.providers.errors import ProviderError
-from chalicelib.runtime import active_policy
+from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import request_reconcile
@@ -133,7 +133,7 @@ def _authority(operation: Operation, runtime: Runtime) -> _Authority:
     """Return the policy in force, or the last one that can be read, and whether it permits changes. Raises NotMoved."""
     cluster = operation.spec.cluster
     try:
-        policy = active_policy.current(cluster, runtime)
+        policy = runtime.policy(cluster)
         if policy is None and runtime.store.moving.waits_for_move(cluster):
             raise NotMoved(cluster)
         why_not = "" if policy else "the cluster's policy is gone"
@@ -151,7 +151,7 @@ def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
     under it."""
     for stored in runtime.store.policies.history(cluster, OLDER_POLICIES):
         try:
-            return active_policy.in_force(stored, runtime.clock(), runtime.deployment)
+            return in_force(stored, runtime.clock(), runtime.deployment)
         except BadInput:
             continue
     return None

@@ -9,7 +9,7 @@ removed when the first of them acquires the cluster's lease, and while it is set
 - Why it expires: a message may be lost (or be in the dead-letter queue). The marker expires LOST_AFTER seconds after
   its last slot, and the cluster is queued again. Lost messages cost minutes, never the cluster.
 - Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice
-  find a newer pass and stop after one read (scan_slots.is_superseded); those that arrive during a pass find the lease
+  find a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease
   taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
@@ -45,6 +45,11 @@ if TYPE_CHECKING:
 LOST_AFTER = 180.0
 #: Seconds in which an alarm expects a pass (infra/aws/alarms.py), if the scan interval of a cluster is not longer.
 EXPECTED_WITHIN = 240.0
+#: Seconds from one tick to the next.
+MINUTE = 60.0
+#: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
+#: begun.
+MARGIN = 5.0
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -167,19 +172,17 @@ def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
         logger.exception("tick failed unexpectedly for a cluster", cluster=cluster, at=what)
 
 
-#: Seconds from one tick to the next.
-MINUTE = 60.0
-
-#: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
-#: begun.
-MARGIN = 5.0
-
-
 def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
-    """Return the instants at which passes are due from now until shortly before the next tick, none in the past.
+    """Return the instants at which passes are due from now until shortly before the next tick, none in the past. A
+    scanInterval of 20 s is three messages a minute, two of them delayed:
 
-    last_pass: 0.0 for a cluster without a pass. A cluster that fell behind is due at once, and only once: missed passes
-    are not made up for.
+        tick                          tick                          tick
+        ├─────────┬─────────┬─────────┼─────────┬─────────┬─────────┼──
+        0         20        40        60        80        100       120
+
+    A slot is the last pass + interval, so that ticks that come a little early or late do not shift it. last_pass: 0.0
+    for a cluster without a pass. A cluster that fell behind is due at once, and only once: missed passes are not made
+    up for.
     """
     first = max(now, last_pass + interval)
     if first < now + MARGIN:

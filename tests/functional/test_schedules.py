@@ -67,7 +67,7 @@ def test_every_function_uses_the_mode_of_the_current_instant(desk: AppClient) ->
     found = []
     for step in (179, 1, 1799, 1):
         desk.clock.advance(step)
-        policy = active_policy.current(name, desk.runtime)
+        policy = desk.runtime.policy(name)
         assert policy is not None
         body = read_api.cluster(name, desk.runtime).body
         found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
