@@ -1,5 +1,9 @@
 """The hosted status page: sessions, and the pages behind them. It exists where the deployment names a key for it.
 
+A browser can sign no request for IAM, so a signed request gets a link that works once, within a minute. Opening it sets
+a cookie. Nothing is stored for a session: its end and its clusters are in the cookie. Both texts are signed, and bound
+to the deployment and to their own purpose, so one never stands for the other.
+
 Without a session every path gets the same answer, whether its cluster exists or not. The package of the pages is
 imported when it is first needed, because it is of no use to the webhook.
 """
@@ -32,6 +36,23 @@ _BASE = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9$_.+!*'()-]+)*\Z")
 """A stage, or the base path of a custom domain, with the characters that API Gateway permits in both."""
 _OPENED = "page link"  # stands for a cluster's name among the things that are used once
 _LONGEST_COOKIES = 8000
+COOKIE = "__Host-outscaler"
+LINK_FOR, SESSION_FOR = 60.0, 8 * 3600.0
+"""Seconds that a link and a session are valid."""
+LONGEST = 3500
+"""Characters of a link or a cookie; browsers keep cookies of 4,096 bytes."""
+LINK, SESSION = "link", "session"
+_LEAST_KEY = 32  # characters
+_KEYS = 2  # the one that signs, and the one before it
+
+
+class PageGrant(msgspec.Struct, frozen=True):
+    """What a link or a cookie permits. id: of this one. until: epoch seconds. clusters: that may be seen, None for
+    all."""
+
+    id: str
+    until: float
+    clusters: tuple[str, ...] | None = None
 
 
 class LinkRequest(msgspec.Struct, frozen=True):
@@ -81,28 +102,28 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     current = _grant(request.cookies, runtime)
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
-        return _choice(current, link, base, runtime)
+        # Ask whether the link replaces the session; it is not used yet.
+        from chalicelib.page.links import Links
+        from chalicelib.page.pages import page_of
+
+        values = {
+            "title": "Another session is open",
+            "current": _extent(current),
+            "offered": _extent(link),
+            "stay": _start(current, base),
+            "replace": f"?replace={_REPLACE}",
+        }
+        return page_of("replace.html", Links(base), runtime.clock(), 409, values)
     if not runtime.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
         return _refused(base, runtime)
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
-    return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
+    from chalicelib.page.pages import PageAnswer
+    from chalicelib.page.render import security_headers
 
-
-def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
-    """Return the page that asks whether a link replaces the session. The link is not used yet."""
-    from chalicelib.page.links import Links
-    from chalicelib.page.pages import page_of
-
-    values = {
-        "title": "Another session is open",
-        "current": _extent(current_grant),
-        "offered": _extent(link_grant),
-        "stay": _start(current_grant, base),
-        "replace": f"?replace={_REPLACE}",
-    }
-    return page_of("replace.html", Links(base), runtime.clock(), 409, values)
+    headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
+    return PageAnswer(303, b"", security_headers() | headers)
 
 
 def _start(grant: PageGrant, base: str) -> str:
@@ -170,32 +191,6 @@ def _refused(base: str, runtime: Runtime) -> PageAnswer:
         return failed(Links(base), runtime.clock(), 404, "There is no such page.")
     line = "This page needs a session: outscaler ui --hosted opens one."
     return failed(Links(base), runtime.clock(), 401, line)
-
-
-def _plain(status: int, headers: Mapping[str, str]) -> PageAnswer:
-    from chalicelib.page.pages import PageAnswer
-    from chalicelib.page.render import security_headers
-
-    return PageAnswer(status, b"", security_headers() | dict(headers))
-
-
-COOKIE = "__Host-outscaler"
-LINK_FOR, SESSION_FOR = 60.0, 8 * 3600.0
-"""Seconds that a link and a session are valid."""
-LONGEST = 3500
-"""Characters of a link or a cookie; browsers keep cookies of 4,096 bytes."""
-LINK, SESSION = "link", "session"
-_LEAST_KEY = 32  # characters
-_KEYS = 2  # the one that signs, and the one before it
-
-
-class PageGrant(msgspec.Struct, frozen=True):
-    """What a link or a cookie permits. id: of this one. until: epoch seconds. clusters: that may be seen, None for
-    all."""
-
-    id: str
-    until: float
-    clusters: tuple[str, ...] | None = None
 
 
 def keys_of(secret: str) -> tuple[bytes, ...]:

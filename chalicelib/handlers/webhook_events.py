@@ -1,8 +1,14 @@
-"""Parses the payload: Kubernetes Events and audit events, in every form in which exporters post them.
+"""Parses the webhook's payload, and decides whether an event triggers a reconcile now instead of at the next scan.
 
-Exporters marshal typed Go objects, so `kind` and `apiVersion` are often missing (the API server omits them in list
-items, too); the fields then identify the type. Only the fields that decide whether an event is relevant are decoded.
-One malformed event among many is listed as a gap; if no event can be read, that is an error.
+The payload is Kubernetes Events and audit events, in every form in which exporters post them. Exporters marshal typed
+Go objects, so `kind` and `apiVersion` are often missing (the API server omits them in list items, too); the fields then
+identify the type. Only the fields that decide whether an event is relevant are decoded. One malformed event among many
+is listed as a gap; if no event can be read, that is an error.
+
+The relevant events are a list of words in the policy (spec.webhook.reasons), which replaces the default list below. A
+word is an Event's reason, or for audit events one of the names in AUDIT_REASONS. A wake-up changes nothing by itself:
+the pass it causes decides from a fresh snapshot. The list therefore prefers a superfluous pass, and the debounce keeps
+that cheap.
 """
 
 from __future__ import annotations
@@ -129,22 +135,22 @@ class _Audit(msgspec.Struct, frozen=True, rename="camel"):
 def parse(body: bytes) -> ParsedEvents:
     """Parse a webhook's body; raises BadInput when it is not an event at all, or when none of several can be read."""
     if body.lstrip()[:1] == b"[":
-        return _several(_decoded(body, list[msgspec.Raw], "body"), "body", "")
+        return _parse_list(_decoded(body, list[msgspec.Raw], "body"), "body", "")
     envelope = _decoded(body, _Envelope, "body")
     if envelope.kind in _LISTS:
-        return _several(envelope.items or [], "body.items", envelope.api_version or "")
+        return _parse_list(envelope.items or [], "body.items", envelope.api_version or "")
     if envelope.items is not None:
         raise BadInput("body.kind", f"{envelope.kind!r} with items", _SINGLE)
-    return ParsedEvents((_one(body, envelope, "body", ""),))
+    return ParsedEvents((_parse_event(body, envelope, "body", ""),))
 
 
-def _several(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents:
+def _parse_list(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents:
     signals: list[ClusterEvent] = []
     gaps: list[str] = []
     for index, item in enumerate(items):
-        here = f"{place}[{index}]"
+        item_place = f"{place}[{index}]"
         try:
-            signals.append(_one(item, _decoded(item, _Envelope, here), here, form))
+            signals.append(_parse_event(item, _decoded(item, _Envelope, item_place), item_place, form))
         except BadInput as error:
             if len(items) == 1:
                 raise
@@ -154,29 +160,21 @@ def _several(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents:
     return ParsedEvents(tuple(signals), tuple(gaps))
 
 
-def _one(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
-    form = _form(envelope, list_form)
+def _parse_event(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
+    marks = (CORE, envelope.involved_object), (EVENTS, envelope.regarding), (AUDIT, envelope.audit_id)
+    unmarked = AUDIT if list_form == AUDIT else ""
+    form = envelope.api_version or next((form for form, field in marks if field), unmarked)
     if envelope.kind not in (None, "", "Event") or form not in (CORE, EVENTS, AUDIT):
         what = f"{envelope.api_version or 'no apiVersion'} {envelope.kind or 'no kind'}"
         raise BadInput(place, f"{what} is not an Event", _SINGLE)
-    return _audit(_decoded(raw, _Audit, place)) if form == AUDIT else _event(_decoded(raw, _Event, place), form)
-
-
-def _form(envelope: _Envelope, list_form: str) -> str:
-    if envelope.api_version:
-        return envelope.api_version
-    if envelope.involved_object:
-        return CORE
-    if envelope.regarding:
-        return EVENTS
-    if envelope.audit_id:
-        return AUDIT
-    return list_form if list_form == AUDIT else ""
-
-
-def _event(event: _Event, form: str) -> ClusterEvent:
+    if form == AUDIT:
+        return _audit_event(_decoded(raw, _Audit, place))
+    event: _Event = _decoded(raw, _Event, place)
     about = event.involved_object or event.regarding or _Reference()
     source = event.source or event.deprecated_source or _Source()
+    # Exporters write times in several ways; one that cannot be read is none.
+    times = (event.first_timestamp, event.deprecated_first_timestamp, event.event_time)
+    instants = [instant(time) for time in times if isinstance(time, str)]
     return ClusterEvent(
         form=form,
         reason=event.reason or "",
@@ -185,31 +183,26 @@ def _event(event: _Event, form: str) -> ClusterEvent:
         kind=about.kind or "",
         namespace=about.namespace or "",
         name=about.name or "",
-        first=_first(event),
+        first=min((at for at in instants if at > 0), default=0.0),
     )
 
 
-def _first(event: _Event) -> float:
-    """Return when an event occurred first. Exporters write times in several ways; one that cannot be read is none."""
-    given = (event.first_timestamp, event.deprecated_first_timestamp, event.event_time)
-    found = [instant(each) for each in given if isinstance(each, str)]
-    return min((each for each in found if each > 0), default=0.0)
-
-
-def _audit(audit: _Audit) -> ClusterEvent:
+def _audit_event(audit: _Audit) -> ClusterEvent:
     about = audit.object_ref or _ObjectRef()
-    resource = "/".join(part for part in (about.resource, about.subresource) if part)
     code = audit.response_status.code if audit.response_status else None
     sent = audit.request_object
-    facts = Audit(
-        verb=audit.verb,
-        resource=resource,
-        user=(audit.user.username if audit.user else None) or "",
-        happened=audit.stage == "ResponseComplete" and (code or 200) < 300,
-        node_name=None if sent is None else (sent.spec.node_name if sent.spec else None) or "",
-    )
     return ClusterEvent(
-        AUDIT, kind=about.resource or "", namespace=about.namespace or "", name=about.name or "", audit=facts
+        AUDIT,
+        kind=about.resource or "",
+        namespace=about.namespace or "",
+        name=about.name or "",
+        audit=Audit(
+            verb=audit.verb,
+            resource="/".join(part for part in (about.resource, about.subresource) if part),
+            user=(audit.user.username if audit.user else None) or "",
+            happened=audit.stage == "ResponseComplete" and (code or 200) < 300,
+            node_name=None if sent is None else (sent.spec.node_name if sent.spec else None) or "",
+        ),
     )
 
 
@@ -254,19 +247,11 @@ def _created(audit: Audit) -> bool:
     return audit.verb == "create" and audit.resource == "pods" and audit.node_name == ""
 
 
-def _evicted(audit: Audit) -> bool:
-    return audit.verb == "create" and audit.resource == "pods/eviction"
-
-
-def _node_deleted(audit: Audit) -> bool:
-    return audit.verb in ("delete", "deletecollection") and audit.resource == "nodes"
-
-
 AUDIT_REASONS: dict[str, Callable[[Audit], bool]] = {
     "AuditPodUnschedulable": _unschedulable,
     "AuditPodCreated": _created,
-    "AuditPodEvicted": _evicted,
-    "AuditNodeDeleted": _node_deleted,
+    "AuditPodEvicted": lambda audit: audit.verb == "create" and audit.resource == "pods/eviction",
+    "AuditNodeDeleted": lambda audit: audit.verb in ("delete", "deletecollection") and audit.resource == "nodes",
 }
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT_REASONS)
@@ -278,11 +263,13 @@ OURSELVES = "outscaler"
 
 def is_relevant(event: ClusterEvent, reasons: Iterable[str]) -> bool:
     """Return whether this event triggers a wake-up. reasons: the policy's list; empty means DEFAULT_REASONS."""
-    wanted = frozenset(reasons) or frozenset(DEFAULT_REASONS)
+    relevant = frozenset(reasons) or frozenset(DEFAULT_REASONS)
     if event.audit is not None:
         audit = event.audit
-        return audit.happened and any(word in wanted and holds(audit) for word, holds in AUDIT_REASONS.items())
-    return event.reason in wanted and not _ours(event)
+        return audit.happened and any(word in relevant and holds(audit) for word, holds in AUDIT_REASONS.items())
+    # Outscaler's own events, which the exporter sends back, would cause a loop.
+    own = event.component.startswith(OURSELVES) or event.instance.startswith(OURSELVES)
+    return event.reason in relevant and not own
 
 
 def is_new_refusal(event: ClusterEvent, now: float) -> bool:
@@ -291,9 +278,3 @@ def is_new_refusal(event: ClusterEvent, now: float) -> bool:
     needed. An event that does not say when it occurred first counts as new."""
     refused = event.reason == "FailedScheduling" or (event.audit is not None and _unschedulable(event.audit))
     return refused and (not event.first or now - event.first <= _NEW_FOR)
-
-
-def _ours(event: ClusterEvent) -> bool:
-    """Return whether the event is Outscaler's own, which the exporter sends back; a wake-up for it would cause a
-    loop."""
-    return event.component.startswith(OURSELVES) or event.instance.startswith(OURSELVES)

@@ -75,7 +75,7 @@ def plan_cluster(
         simulated.check = no_check
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
-    grown = [each.group for each in scale_up.scale_ups]
+    grown = [increase.group for increase in scale_up.scale_ups]
 
     def removals(*, judged: bool) -> ScaleDownPlan:
         simulated.check = budget.check if judged else no_check

@@ -114,12 +114,14 @@ def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:
     """Log policies that an unfinished upgrade has left behind, once per tick. They are never used, and the tick does
     not fail."""
     try:
-        left = runtime.store.moving.not_moved(known)
+        policies = runtime.store.moving.not_moved(known)
     except StoreError as error:
         logger.warning("the previous location of policies cannot be read", detail=str(error))
         return
-    if left:
-        logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
+    if policies:
+        logger.error(
+            "policies are not used", detail=not_used(policies), clusters=len(policies), remedy="run outscaler migrate"
+        )
 
 
 def _scan_states(policies: Sequence[Policy], runtime: Runtime) -> dict[str, ScanState | StoreError]:

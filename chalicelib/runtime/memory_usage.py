@@ -49,8 +49,8 @@ class MemoryGauge:
         peak = self._read().get("VmHWM", 0)
         if not (peak and self._began):
             return None
-        kept = max(0, self._began - self._least_ever)
-        return Reading(least=max(0, peak - kept) // _KILOBYTES_PER_MB, most=-(-peak // _KILOBYTES_PER_MB))
+        retained = max(0, self._began - self._least_ever)
+        return Reading(least=max(0, peak - retained) // _KILOBYTES_PER_MB, most=-(-peak // _KILOBYTES_PER_MB))
 
     def _read(self) -> dict[str, int]:
         """Return sizes in kB by their names in proc(5)."""

@@ -63,27 +63,24 @@ class _Cache(Generic[T]):
     """A bounded cache of values by cluster; the least recently used value is evicted first."""
 
     def __init__(self, most: int) -> None:
-        self._kept: OrderedDict[str, _CachedValue[T]] = OrderedDict()
+        self._values: OrderedDict[str, _CachedValue[T]] = OrderedDict()
         self._most = most
 
     def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
         """Return the cached value for this version, or otherwise what `make` returns."""
-        kept = self._kept.get(name)
-        if kept is None or kept.version != version or _is_over(kept.until, now):
-            kept = _CachedValue(make(), version, now + KEPT_FOR)
-            self._kept[name] = kept
-        return self._bounded(name)
+        cached = self._values.get(name)
+        if cached is None or cached.version != version or _is_over(cached.until, now):
+            return self.put(name, version, now, make())
+        self._values.move_to_end(name)
+        return cached.value
 
-    def put(self, name: str, version: int, now: float, value: T) -> None:
-        """Cache this value."""
-        self._kept[name] = _CachedValue(value, version, now + KEPT_FOR)
-        self._bounded(name)
-
-    def _bounded(self, name: str) -> T:
-        self._kept.move_to_end(name)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return self._kept[name].value
+    def put(self, name: str, version: int, now: float, value: T) -> T:
+        """Cache this value, and return it."""
+        self._values[name] = _CachedValue(value, version, now + KEPT_FOR)
+        self._values.move_to_end(name)
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
+        return value
 
 
 def _is_over(until: float, now: float) -> bool:

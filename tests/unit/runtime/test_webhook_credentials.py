@@ -135,7 +135,7 @@ def test_webhook_cache_uses_a_new_policy_version_within_a_minute() -> None:
 
 def _remembered(doors: WebhookCredentials) -> int:
     """Returns how many values each part of the cache holds."""
-    return len(doors._known) + len(doors._keys._kept) + len(doors._policies._kept)
+    return len(doors._known) + len(doors._keys._values) + len(doors._policies._values)
 
 
 def test_webhook_cache_keeps_nothing_of_a_flood_of_unknown_names() -> None:

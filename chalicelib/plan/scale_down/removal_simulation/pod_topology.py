@@ -108,28 +108,25 @@ class IncrementalPodTopology:
         return allowed
 
     def _for(self, cls: int) -> tuple[Rule, ...]:
-        found = self._rules.get(cls)
-        if found is None:
+        rules = self._rules.get(cls)
+        if rules is None:
             needs = self._simulated.constraints.needs(cls)
-            found = self._rules[cls] = (
-                ()
-                if needs is None
-                else (
-                    *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
-                    *(self._unopposed(repulsion) for repulsion in needs.repulsions),
-                    *(self._level(cls, even, needs) for even in needs.evenness),
-                )
-            )
-        return found
+            rules = ()
+            if needs is not None:
+                attraction = [self._attracted(needs.attraction)] if needs.attraction is not None else []
+                repulsions = (self._unopposed(repulsion) for repulsion in needs.repulsions)
+                rules = (*attraction, *repulsions, *(self._level(cls, even, needs) for even in needs.evenness))
+            self._rules[cls] = rules
+        return rules
 
     def _sum(self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None) -> DomainCounts:
         name = (id(counter), key, mark)
-        found = self._sums.get(name)
-        if found is None:
+        counts = self._sums.get(name)
+        if counts is None:
             codes, values = self._simulated.table.label(key)
-            found = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
-            self._of.setdefault(id(counter), []).append(found)
-        return found
+            counts = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
+            self._of.setdefault(id(counter), []).append(counts)
+        return counts
 
     def _unopposed(self, term: AntiAffinityTerm) -> Rule:
         sums = self._sum(term.counter, term.key)
