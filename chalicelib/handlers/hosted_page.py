@@ -98,7 +98,7 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     keys = _keys(runtime)
     link = checked(code, LINK, runtime.store.table.name, keys, runtime.clock())
     if link is None:
-        return _refused(base, runtime)
+        raise _refused(runtime)
     current = _grant(request.cookies, runtime)
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
@@ -115,7 +115,7 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
         }
         return page_of("replace.html", Links(base), runtime.clock(), 409, values)
     if not runtime.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
-        return _refused(base, runtime)
+        raise _refused(runtime)
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
@@ -142,7 +142,7 @@ def show(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: 
 def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
     grant = _grant(cookies, runtime)
     if grant is None:
-        return _refused(base, runtime)
+        raise _refused(runtime)
     from chalicelib.page.links import Links
     from chalicelib.page.pages import PageRequest, respond
 
@@ -174,23 +174,24 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
     """Return the page; status 503 where AWS does not respond."""
     try:
         return work()
+    except HttpError as refused:
+        status, line = refused.status, refused.line
+        if status >= 500:
+            logger.error("page failed", **failure(refused))
     except OutscalerError as error:
-        from chalicelib.page.links import Links
-        from chalicelib.page.pages import failed
-
+        status, line = 503, "The page is temporarily unavailable. Reload it."
         logger.error("page failed", **failure(error))
-        line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
-        return failed(Links(base), runtime.clock(), 503, line)
-
-
-def _refused(base: str, runtime: Runtime) -> PageAnswer:
     from chalicelib.page.links import Links
     from chalicelib.page.pages import failed
 
+    return failed(Links(base), runtime.clock(), status, line)
+
+
+def _refused(runtime: Runtime) -> HttpError:
+    """Return the error to raise for every path without a session."""
     if not runtime.page_key:
-        return failed(Links(base), runtime.clock(), 404, "There is no such page.")
-    line = "This page needs a session: outscaler ui --hosted opens one."
-    return failed(Links(base), runtime.clock(), 401, line)
+        return HttpError(404, "There is no such page.")
+    return HttpError(401, "This page needs a session: outscaler ui --hosted opens one.")
 
 
 def keys_of(secret: str) -> tuple[bytes, ...]:

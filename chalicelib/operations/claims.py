@@ -152,9 +152,8 @@ class Executor:
         try:
             send(operation, message, WATCH_AFTER, self._rt)
         except NotSent as error:
-            logger.warning(
-                "executor not watched", cluster=message.cluster, operation=message.operation, **failure(error)
-            )
+            what = "executor not watched"
+            logger.warning(what, cluster=message.cluster, operation=message.operation, **failure(error))
         self._rt.checkpoint("act:watched")
 
     def _too_early(self, message: StepMessage, operation: Operation) -> None:

@@ -89,6 +89,11 @@ class _Authority:
     why_not: str
     clients: OperationClients | None
 
+    def context(self) -> StepContext:
+        """Return the dependencies of a step."""
+        assert self.clients is not None, "a step needs a policy"
+        return self.clients.context()
+
 
 def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
     """Continue one operation. seconds: that this invocation may still last. Raises BadInput for a message that cannot
@@ -107,7 +112,9 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
         try:
             part = runtime.tracing.part(operation.status.step or "begin", **searched)
             with part, executor.working(operation), time_limit(STEP, runtime.clock):
-                outcome = _permitted_step(operation, authority, runtime)
+                outcome = _instead_of_step(operation, authority, runtime) or run_step(
+                    operation, authority.context(), runtime.clock()
+                )
             runtime.checkpoint("act:stepped")
             more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - began < BUDGET
             after = _after(operation, outcome, runtime.clock())
@@ -157,15 +164,14 @@ def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
     return None
 
 
-def _permitted_step(operation: Operation, authority: _Authority, runtime: Runtime) -> Outcome:
-    """Run the next step, cancel the operation where it is not permitted any more, or let another operation go first."""
-    if authority.policy is None or authority.clients is None:
+def _instead_of_step(operation: Operation, authority: _Authority, runtime: Runtime) -> Outcome | None:
+    """Cancel an operation that is not permitted any more, or let another operation go first; None where the next step
+    may run."""
+    if authority.policy is None:
         return Failed(ABANDONED, f"{authority.why_not}; what it had marked, if anything, could not be rolled back")
-    context = authority.clients.context()
     if authority.why_not:
-        return give_up(operation, context, runtime.clock(), ABANDONED, authority.why_not)
-    blocked = blocked_by_other_operation(operation, authority.policy.options, runtime)
-    return blocked or run_step(operation, context, runtime.clock())
+        return give_up(operation, authority.context(), runtime.clock(), ABANDONED, authority.why_not)
+    return blocked_by_other_operation(operation, authority.policy.options, runtime)
 
 
 def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:

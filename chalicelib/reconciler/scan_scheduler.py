@@ -4,13 +4,10 @@ Messages must not accumulate. A message per slot is sent ahead, so a stalled que
 cluster. One marker per cluster prevents this (store/scan_state.py): it is set before the messages of one tick are sent,
 removed when the first of them acquires the cluster's lease, and while it is set, ticks send nothing.
 
-- Why not a marker per slot: slots are new each minute, so markers per slot never show that the *cluster* is already
-  queued; only one marker for all slots does. It also costs one write a minute instead of three.
-- Why it expires: a message may be lost (or be in the dead-letter queue). The marker expires LOST_AFTER seconds after
-  its last slot, and the cluster is queued again. Lost messages cost minutes, never the cluster.
-- Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice
-  find a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease
-  taken.
+- There is one marker for all slots, because markers per slot never show that the *cluster* is already queued.
+- It expires LOST_AFTER seconds after its last slot, because a message may be lost (or be in the dead-letter queue).
+- This is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice find a
+  newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """

@@ -137,49 +137,14 @@ def build(
     environment.
     """
 
-    def client(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
-        if reach is not None:
-            return reach(access, secret)
-        from chalicelib.kube.connect import connect
-
-        return connect(access, secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
-
-    def client_of(policy: Policy) -> KubeClient:
-        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
-
-        return client(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
-
-    def providers_of(policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
-        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
-        from chalicelib.providers.registry import providers as for_policy
-        from chalicelib.providers.services import ProviderServices
-
-        def reader(*uses: str) -> ReadSecret:
-            return ClusterSecrets(secret, policy.name, uses, deployment)
-
-        services = ProviderServices(
-            connect=lambda access: client(access, reader("clusterapi", KUBECONFIG)),
-            sleep=sleep,
-            chance=chance,
-            rate_limiter=store.rate_limits,
-            cache=store.cache,
-            deployment=deployment,
-        )
-        return tuple(
-            provider
-            for name, settings in sorted(policy.providers.items())
-            for provider in for_policy(
-                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), clock, services
-            )
-        )
-
+    connections = _Connections(clock, store, read_secret, reach, deployment, sleep, chance, hosted)
     return Runtime(
         clock=clock,
         store=store,
         sender=sender,
         read_secret=read_secret,
-        kube_client=connect or client_of,
-        providers=providers or providers_of,
+        kube_client=connect or connections.of_policy,
+        providers=providers or connections.providers,
         owner=owner or (lambda: uuid.uuid4().hex),
         webhook_credentials=WebhookCredentials(
             webhooks=lambda: store.policies.webhooks(),  # noqa: PLW0108 - the store is used by webhooks only
@@ -192,6 +157,60 @@ def build(
         deployment=deployment,
         sleep=sleep,
     )
+
+
+@dataclass(frozen=True)
+class _Connections:
+    """The connections to clusters and vendors that Lambda uses. For the fields see `build`."""
+
+    clock: Callable[[], float]
+    store: Store
+    read_secret: ReadSecret
+    reach: Reach | None
+    deployment: Deployment
+    sleep: Callable[[float], None]
+    chance: Callable[[], float]
+    hosted: bool
+
+    def client(self, access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
+        """Return a client by connection settings. secret: reads the secrets that may be used for it."""
+        if self.reach is not None:
+            return self.reach(access, secret)
+        from chalicelib.kube.connect import connect
+
+        return connect(access, secret, clock=self.clock, sleep=self.sleep, jitter=self.chance, hosted=self.hosted)
+
+    def of_policy(self, policy: Policy) -> KubeClient:
+        """Return a client of a policy's cluster."""
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+
+        secrets = ClusterSecrets(self.read_secret, policy.name, (KUBECONFIG,), self.deployment)
+        return self.client(policy.kubernetes, secrets)
+
+    def providers(self, policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
+        """Return the policy's providers."""
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+        from chalicelib.providers.registry import providers
+        from chalicelib.providers.services import ProviderServices
+
+        def reader(*uses: str) -> ReadSecret:
+            return ClusterSecrets(secret, policy.name, uses, self.deployment)
+
+        services = ProviderServices(
+            connect=lambda access: self.client(access, reader("clusterapi", KUBECONFIG)),
+            sleep=self.sleep,
+            chance=self.chance,
+            rate_limiter=self.store.rate_limits,
+            cache=self.store.cache,
+            deployment=self.deployment,
+        )
+        return tuple(
+            provider
+            for name, settings in sorted(policy.providers.items())
+            for provider in providers(
+                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), self.clock, services
+            )
+        )
 
 
 def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:

@@ -57,8 +57,8 @@ class UnneededNode(msgspec.Struct, frozen=True):
 
 
 class SimulationFailure(msgspec.Struct, frozen=True):
-    """A node that must stay. cls: class of the pod that found no place; -1: a budget is used up, or headroom needs the
-    node: then the headroom is named, and there is no pod."""
+    """A node that must stay. cls: class of the pod that found no place, -1 for another cause. budget: it is used up.
+    headroom: it needs the node; then there is no pod."""
 
     moves: PodsToMove
     pod: Pod | None
