@@ -31,11 +31,10 @@ if os.environ.get("AWS_CHALICE_CLI_MODE"):
             sys.exit(f"{error.name} is not installed; make deploy STAGE=dev installs what a deployment needs")
         run_in_place(get_current_context(silent=True))
 
-from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick
+from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick, webhook
 from chalicelib.handlers.http_response import HttpResponse, respond
 from chalicelib.handlers.lambda_entry import preload
 from chalicelib.handlers.prometheus import CONTENT_TYPE, PAGE
-from chalicelib.handlers.webhook import handler
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import runtime
 
@@ -180,4 +179,4 @@ def page_of_part(name: str, page: str) -> Response:
 @app.route("/clusters/{name}/events", methods=["POST"], content_types=["*/*"])
 def events(name: str) -> Response:
     """Receive Kubernetes events; the webhook authenticates its callers itself."""
-    return _respond(lambda: handler.handle(name, _request().headers, _body(), runtime()))
+    return _respond(lambda: webhook.handle(name, _request().headers, _body(), runtime()))

@@ -140,7 +140,7 @@ def _is_ready(node: Node) -> bool:
 def _filled(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """Return the node's requested share and the threshold that applies to it (docs/reference/scale-down.md
     "Utilization")."""
-    from chalicelib.plan.scale_down.utilization import Usage
+    from chalicelib.plan.scale_down.candidates import Usage
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
     case, own, options = context.case, group.options if group else GroupOptions(), context.case.policy.options

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from chalice.app import Blueprint, SQSEvent
 
 from chalicelib.handlers.lambda_entry import each_record, event_source, preload
-from chalicelib.runtime.runtime import Runtime
 
 blueprint = Blueprint(__name__)
 
@@ -27,8 +27,6 @@ preload(
     f"chalicelib.providers.{_PROVIDER}.provider",
 )
 
-Step = Callable[[SQSEvent], dict[str, Any]]
-
 
 class _Context(Protocol):
     """What Lambda passes beside the event."""
@@ -37,50 +35,23 @@ class _Context(Protocol):
         """Return the milliseconds after which Lambda ends this invocation."""
 
 
-def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]]]:
-    """Process messages one by one, because each step changes a cloud."""
-    decorate: Callable[[Step], Callable[[Any, Any], dict[str, Any]]] = blueprint.on_sqs_message(
-        **event_source(name), batch_size=1, maximum_concurrency=5, name=name
-    )
-    return decorate
+def _act(provider: str) -> Callable[[Any, Any], dict[str, Any]]:
+    """Return the function of one provider. It works on messages one by one, because each step changes a cloud."""
+
+    def act(event: SQSEvent) -> dict[str, Any]:
+        from chalicelib.operations.runner import handle
+
+        seconds = cast(_Context, event.context).get_remaining_time_in_millis() / 1000.0
+        return each_record(event.to_dict(), partial(handle, seconds=seconds))
+
+    act.__name__ = name = f"act_{provider}"  # Chalice makes the function's entry point from it
+    register = blueprint.on_sqs_message(**event_source(name), batch_size=1, maximum_concurrency=5, name=name)
+    function: Callable[[Any, Any], dict[str, Any]] = register(act)
+    return function
 
 
-def _step(event: SQSEvent) -> dict[str, Any]:
-    from chalicelib.operations.runner import handle
-
-    context = cast(_Context, event.context)
-
-    def work(body: str, runtime: Runtime) -> None:
-        handle(body, runtime, context.get_remaining_time_in_millis() / 1000.0)
-
-    return each_record(event.to_dict(), work)
-
-
-@_on_queue("act_alicloud")
-def act_alicloud(event: SQSEvent) -> dict[str, Any]:
-    """Alibaba Cloud ESS."""
-    return _step(event)
-
-
-@_on_queue("act_clusterapi")
-def act_clusterapi(event: SQSEvent) -> dict[str, Any]:
-    """Cluster API."""
-    return _step(event)
-
-
-@_on_queue("act_cherryservers")
-def act_cherryservers(event: SQSEvent) -> dict[str, Any]:
-    """Cherry Servers."""
-    return _step(event)
-
-
-@_on_queue("act_exoscale")
-def act_exoscale(event: SQSEvent) -> dict[str, Any]:
-    """Exoscale."""
-    return _step(event)
-
-
-@_on_queue("act_huaweicloud")
-def act_huaweicloud(event: SQSEvent) -> dict[str, Any]:
-    """Huawei Cloud CCE."""
-    return _step(event)
+act_alicloud = _act("alicloud")
+act_clusterapi = _act("clusterapi")
+act_cherryservers = _act("cherryservers")
+act_exoscale = _act("exoscale")
+act_huaweicloud = _act("huaweicloud")

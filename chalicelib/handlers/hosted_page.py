@@ -1,31 +1,28 @@
 """The hosted status page: sessions, and the pages behind them. It exists where the deployment names a key for it.
 
+A browser can sign no request for IAM, so a signed request gets a link that works once, within a minute. Opening it sets
+a cookie. Nothing is stored for a session: its end and its clusters are in the cookie. Both texts are signed, and bound
+to the deployment and to their own purpose, so one never stands for the other.
+
 Without a session every path gets the same answer, whether its cluster exists or not. The package of the pages is
 imported when it is first needed, because it is of no use to the webhook.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import re
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
-from chalicelib.handlers.page_session import (
-    COOKIE,
-    LINK,
-    LINK_FOR,
-    SESSION,
-    SESSION_FOR,
-    PageGrant,
-    checked,
-    keys_of,
-    new_grant,
-    written,
-)
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -39,6 +36,23 @@ _BASE = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9$_.+!*'()-]+)*\Z")
 """A stage, or the base path of a custom domain, with the characters that API Gateway permits in both."""
 _OPENED = "page link"  # stands for a cluster's name among the things that are used once
 _LONGEST_COOKIES = 8000
+COOKIE = "__Host-outscaler"
+LINK_FOR, SESSION_FOR = 60.0, 8 * 3600.0
+"""Seconds that a link and a session are valid."""
+LONGEST = 3500
+"""Characters of a link or a cookie; browsers keep cookies of 4,096 bytes."""
+LINK, SESSION = "link", "session"
+_LEAST_KEY = 32  # characters
+_KEYS = 2  # the one that signs, and the one before it
+
+
+class PageGrant(msgspec.Struct, frozen=True):
+    """What a link or a cookie permits. id: of this one. until: epoch seconds. clusters: that may be seen, None for
+    all."""
+
+    id: str
+    until: float
+    clusters: tuple[str, ...] | None = None
 
 
 class LinkRequest(msgspec.Struct, frozen=True):
@@ -84,32 +98,32 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     keys = _keys(runtime)
     link = checked(code, LINK, runtime.store.table.name, keys, runtime.clock())
     if link is None:
-        return _refused(base, runtime)
+        raise _refused(runtime)
     current = _grant(request.cookies, runtime)
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
-        return _choice(current, link, base, runtime)
+        # Ask whether the link replaces the session; it is not used yet.
+        from chalicelib.page.links import Links
+        from chalicelib.page.pages import page_of
+
+        values = {
+            "title": "Another session is open",
+            "current": _extent(current),
+            "offered": _extent(link),
+            "stay": _start(current, base),
+            "replace": f"?replace={_REPLACE}",
+        }
+        return page_of("replace.html", Links(base), runtime.clock(), 409, values)
     if not runtime.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
-        return _refused(base, runtime)
+        raise _refused(runtime)
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
-    return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
+    from chalicelib.page.pages import PageAnswer
+    from chalicelib.page.render import security_headers
 
-
-def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
-    """Return the page that asks whether a link replaces the session. The link is not used yet."""
-    from chalicelib.page.links import Links
-    from chalicelib.page.pages import page_of
-
-    values = {
-        "title": "Another session is open",
-        "current": _extent(current_grant),
-        "offered": _extent(link_grant),
-        "stay": _start(current_grant, base),
-        "replace": f"?replace={_REPLACE}",
-    }
-    return page_of("replace.html", Links(base), runtime.clock(), 409, values)
+    headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
+    return PageAnswer(303, b"", security_headers() | headers)
 
 
 def _start(grant: PageGrant, base: str) -> str:
@@ -128,7 +142,7 @@ def show(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: 
 def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
     grant = _grant(cookies, runtime)
     if grant is None:
-        return _refused(base, runtime)
+        raise _refused(runtime)
     from chalicelib.page.links import Links
     from chalicelib.page.pages import PageRequest, respond
 
@@ -160,27 +174,63 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
     """Return the page; status 503 where AWS does not respond."""
     try:
         return work()
+    except HttpError as refused:
+        status, line = refused.status, refused.line
+        if status >= 500:
+            logger.error("page failed", **failure(refused))
     except OutscalerError as error:
-        from chalicelib.page.links import Links
-        from chalicelib.page.pages import failed
-
+        status, line = 503, "The page is temporarily unavailable. Reload it."
         logger.error("page failed", **failure(error))
-        line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
-        return failed(Links(base), runtime.clock(), 503, line)
-
-
-def _refused(base: str, runtime: Runtime) -> PageAnswer:
     from chalicelib.page.links import Links
     from chalicelib.page.pages import failed
 
+    return failed(Links(base), runtime.clock(), status, line)
+
+
+def _refused(runtime: Runtime) -> HttpError:
+    """Return the error to raise for every path without a session."""
     if not runtime.page_key:
-        return failed(Links(base), runtime.clock(), 404, "There is no such page.")
-    line = "This page needs a session: outscaler ui --hosted opens one."
-    return failed(Links(base), runtime.clock(), 401, line)
+        return HttpError(404, "There is no such page.")
+    return HttpError(401, "This page needs a session: outscaler ui --hosted opens one.")
 
 
-def _plain(status: int, headers: Mapping[str, str]) -> PageAnswer:
-    from chalicelib.page.pages import PageAnswer
-    from chalicelib.page.render import security_headers
+def keys_of(secret: str) -> tuple[bytes, ...]:
+    """Return the keys in a secret's text: at most two lines, the first of which signs. Short lines are no keys."""
+    lines = [line.strip() for line in secret.splitlines()]
+    return tuple(line.encode() for line in lines if len(line) >= _LEAST_KEY)[:_KEYS]
 
-    return PageAnswer(status, b"", security_headers() | dict(headers))
+
+def new_grant(now: float, lasts: float, clusters: Sequence[str] | None) -> PageGrant:
+    """Return a grant with a random id of 128 bits."""
+    return PageGrant(secrets.token_urlsafe(16), now + lasts, None if clusters is None else tuple(clusters))
+
+
+def written(grant: PageGrant, purpose: str, deployment: str, key: bytes) -> str:
+    """Return the signed text. purpose: LINK or SESSION. deployment: the name of its table."""
+    payload = base64.urlsafe_b64encode(msgspec.json.encode(grant)).rstrip(b"=")
+    return f"{payload.decode()}.{_signature(payload, purpose, deployment, key)}"
+
+
+def checked(text: str, purpose: str, deployment: str, keys: Sequence[bytes], now: float) -> PageGrant | None:
+    """Return the grant in a text that one of the keys has signed for this purpose and deployment and that is still
+    valid; None for any other text."""
+    if len(text) > LONGEST or not text.isascii():
+        return None
+    payload, _, signature = text.partition(".")
+    valid = False
+    for key in keys:  # all are compared, so that the time does not say which one it was
+        valid |= hmac.compare_digest(_signature(payload.encode(), purpose, deployment, key), signature)
+    if not valid:
+        return None
+    try:
+        data = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+        grant = msgspec.json.decode(data, type=PageGrant)
+    except (binascii.Error, msgspec.MsgspecError, ValueError):
+        return None
+    lasts = LINK_FOR if purpose == LINK else SESSION_FOR
+    return grant if now < grant.until <= now + lasts + 60.0 else None
+
+
+def _signature(payload: bytes, purpose: str, deployment: str, key: bytes) -> str:
+    signed = b"\n".join((b"outscaler-page", purpose.encode(), deployment.encode(), payload))
+    return base64.urlsafe_b64encode(hmac.new(key, signed, hashlib.sha256).digest()).rstrip(b"=").decode()

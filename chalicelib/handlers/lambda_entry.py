@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -40,7 +40,7 @@ class FailuresNotReported(OutscalerError):
         )
 
 
-def preload(module: str, *rooms: str) -> None:
+def preload(module: str, *packages: str) -> None:
     """Import packages and build the runtime now if Lambda enters this module; otherwise do nothing.
 
     Functions with latency-sensitive callers also preload the reading of policies. The others load it with their first
@@ -53,8 +53,8 @@ def preload(module: str, *rooms: str) -> None:
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a useless thread per processor
     try:
-        for room in rooms:
-            importlib.import_module(room)
+        for package in packages:
+            importlib.import_module(package)
         runtime()
         gc.freeze()
     finally:
@@ -76,15 +76,26 @@ def event_source(queue: str) -> dict[str, Any]:
 def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]) -> dict[str, list[dict[str, str]]]:
     """Process every record of an SQS event; only the failed ones return to the queue.
 
-    event: Lambda's event (`Records` with `messageId` and `body`). The result is SQS's partial batch response, which
-    needs ReportBatchItemFailures at the event source (infra/aws/merge.py). A body that cannot be decoded is reported as
-    failed, too: after maxReceiveCount it is in the dead-letter queue for an operator. Raises FailuresNotReported,
-    before any work, where the deployment does not state that failures are reported.
+    event: Lambda's event (`Records` with `messageId` and `body`). work: gets the body of a message. The result is SQS's
+    partial batch response, which needs ReportBatchItemFailures at the event source (infra/aws/merge.py). A body that
+    cannot be decoded is reported as failed, too: after maxReceiveCount it is in the dead-letter queue for an operator.
+    Raises FailuresNotReported, before any work, where the deployment does not state that failures are reported.
     """
-    here = runtime()
-    if not here.batch_failures_reported:
+    process = runtime()
+    if not process.batch_failures_reported:
         raise FailuresNotReported
-    failed = [record["messageId"] for record in _records(event) if not _done(record, work, here)]
+    failed: list[str] = []
+    for record in event.get("Records", ()):
+        identifier, body = record["messageId"], record["body"]
+        try:
+            with process.tracing.message(record.get("attributes", {}).get("AWSTraceHeader", "")):
+                work(body, process)
+        except OutscalerError as error:
+            failed.append(identifier)
+            logger.error("message failed", message_id=identifier, **_about(body), **failure(error))
+        except Exception:
+            failed.append(identifier)
+            logger.exception("message failed unexpectedly", message_id=identifier, **_about(body))
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
 
 
@@ -92,18 +103,13 @@ def invoked(event: object, work: Callable[[str, Runtime], object]) -> None:
     """Process an event that is itself a message, from an asynchronous invocation. Raises what the work raises, after a
     log line that names the cluster."""
     body = msgspec.json.encode(event).decode()
-    here = runtime()
+    process = runtime()
     try:
-        with here.tracing.message(""):
-            work(body, here)
+        with process.tracing.message(""):
+            work(body, process)
     except OutscalerError as error:
         logger.error("invocation failed", **_about(body), **failure(error))
         raise
-
-
-def _records(event: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    records: Iterable[Mapping[str, Any]] = event.get("Records", ())
-    return records
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -122,16 +128,3 @@ def _about(body: Any) -> dict[str, Any]:
     cluster = names.cluster if cluster_name_ok(names.cluster) else "unknown"
     operation = {"operation": names.operation[:_LONGEST_ID]} if names.operation else {}
     return {"cluster": cluster, **operation}
-
-
-def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], runtime: Runtime) -> bool:
-    try:
-        with runtime.tracing.message(record.get("attributes", {}).get("AWSTraceHeader", "")):
-            work(record["body"], runtime)
-    except OutscalerError as error:
-        logger.error("message failed", message_id=record["messageId"], **_about(record["body"]), **failure(error))
-        return False
-    except Exception:
-        logger.exception("message failed unexpectedly", message_id=record["messageId"], **_about(record["body"]))
-        return False
-    return True

@@ -38,25 +38,25 @@ Labels = tuple[tuple[str, str], ...]
 def metrics(runtime: Runtime) -> HttpResponse:
     """Handle GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has had a pass."""
     refuse_newer_schema(runtime)
-    known = runtime.store.policies.all_current()
-    names = [stored.name for stored in known]
+    documents = runtime.store.policies.all_current()
+    names = [stored.name for stored in documents]
     paused = _paused(runtime)
     passed, ledgers = runtime.store.scan_states.passed_by(names), runtime.store.journal.ledgers(names)
     values: dict[str, dict[str, float]] = {}
-    for stored in known:
+    for stored in documents:
         name = stored.name
         policy, unreadable = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
         permission = permitted(policy) if policy is not None else None
         last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
         problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
-        seen = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
-        counts = dict(seen.counts)
+        before = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
+        counts = dict(before.counts)
         for series, count in (ledger.counts if isinstance(ledger, CounterTotals) else {}).items():
             counts[series] = counts.get(series, 0.0) + count
         looked_at = permission is None or permission.plan
         values[name] = (
             counts
-            | (seen.gauges if looked_at else {})
+            | (before.gauges if looked_at else {})
             | ({} if paused is None or isinstance(pauses, StoreError) else {key("paused"): float(name in paused)})
             | ({key("mode", mode=permission.word): 1.0} if permission else {})
             | ({key("unreadable"): 1.0} if any(problems) else {})
@@ -68,24 +68,24 @@ def page(values: Mapping[str, Values]) -> str:
     """Return the text for these values by cluster and series (record/metrics.key). Series that are not in the table of
     metrics, or have other labels, are omitted: an older release may have counted them, and a label that Prometheus
     refuses would cost it the whole page."""
-    found: dict[str, list[tuple[Labels, float]]] = {}
+    samples: dict[str, list[tuple[Labels, float]]] = {}
     for cluster in sorted(values):
         for series, value in values[cluster].items():
             name, labels = parts(series)
             if _LABELS.get(name) != labels.keys() or labels.get(_BOUND, _BOUNDS[0]) not in _BOUNDS:
                 continue
-            found.setdefault(name, []).append((((CLUSTER, cluster), *labels.items()), value))
-    return "".join(line + "\n" for metric in METRICS for line in _family(metric, found))
+            samples.setdefault(name, []).append((((CLUSTER, cluster), *labels.items()), value))
+    return "".join(line + "\n" for metric in METRICS for line in _family(metric, samples))
 
 
-def _family(metric: Metric, found: Mapping[str, list[tuple[Labels, float]]]) -> Iterator[str]:
+def _family(metric: Metric, samples: Mapping[str, list[tuple[Labels, float]]]) -> Iterator[str]:
     names = [metric.name + suffix for suffix in _SUFFIXES] if metric.type == HISTOGRAM else [metric.name]
-    if not any(name in found for name in names):
+    if not any(name in samples for name in names):
         return
     yield f"# HELP {metric.full_name} {_escaped(metric.help)}"
     yield f"# TYPE {metric.full_name} {metric.type}"
     for name in names:
-        for labels, value in sorted(found.get(name, ()), key=_in_order):
+        for labels, value in sorted(samples.get(name, ()), key=_in_order):
             shown = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels)
             yield f"{metric.prefix}{name}{{{shown}}} {_number(value)}"
 

@@ -1,7 +1,7 @@
 """Runs one pass per cluster message. The pass itself is in reconciler/reconciler.py.
 
 Two functions make passes. `reconcile` has little memory and receives every message. It invokes `reconcile_large` for a
-cluster that needs more (reconciler/function_size.py), which therefore needs no queue of its own.
+cluster that needs more (reconciler/pass_messages.py), which therefore needs no queue of its own.
 
 OUTSCALER_PASS_CONCURRENCY in .chalice/config.json decides at packaging time how many passes are made at the same time.
 """
@@ -18,11 +18,10 @@ from chalicelib.handlers.lambda_entry import each_record, event_source, invoked,
 
 blueprint = Blueprint(__name__)
 
-_ROOM = "chalicelib.reconciler.reconciler"
 _CONCURRENCY = int(os.environ.get("OUTSCALER_PASS_CONCURRENCY", "20"))
 """Passes at the same time. Of use to `chalice deploy` only, which reads it where it packages."""
 
-preload(__name__, _ROOM)
+preload(__name__, "chalicelib.reconciler.reconciler")
 
 
 @blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=_CONCURRENCY, name="reconcile")

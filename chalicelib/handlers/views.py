@@ -32,8 +32,8 @@ def policy_summary(policy: Policy) -> dict[str, Any]:
         "scanInterval": policy.scan_interval,
         "providers": sorted(policy.providers),
         "nodeGroups": [
-            {"provider": one.provider, "id": one.id, "min": one.min, "max": one.max, "priority": one.priority}
-            for one in policy.node_groups
+            {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max, "priority": group.priority}
+            for group in policy.node_groups
         ],
         "expander": list(policy.options.expander),
         "webhook": bool(policy.webhook.secret),
@@ -104,21 +104,25 @@ def brake(memory: Memory, now: float) -> dict[str, Any]:
     # Imported here because it loads numpy, which the webhook must not pay for.
     from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
-    taken = removals_last_hour(memory.breaker, now)
+    removals = removals_last_hour(memory.breaker, now)
     released = memory.released_until if memory.released_until > now else 0.0
     return {
         "on": bool(memory.breaker.tripped_at) and not released,
         "pulledAt": instant(memory.breaker.tripped_at),
         "wanted": memory.breaker.wanted,
         "releasedUntil": instant(released),
-        "lastHour": {"nodes": sum(nodes for _, nodes, _ in taken), "pods": sum(pods for _, _, pods in taken)},
+        "lastHour": {"nodes": sum(nodes for _, nodes, _ in removals), "pods": sum(pods for _, _, pods in removals)},
     }
 
 
 def timers(memory: Memory) -> list[dict[str, Any]]:
     """Return the nodes with a running timer: unneeded since, or not simulated again until."""
     return [
-        {"node": name, "unneededSince": instant(one.unneeded_since), "unremovableUntil": instant(one.unremovable_until)}
-        for name, one in sorted(memory.nodes.items())
-        if one.unneeded_since or one.unremovable_until
+        {
+            "node": name,
+            "unneededSince": instant(node.unneeded_since),
+            "unremovableUntil": instant(node.unremovable_until),
+        }
+        for name, node in sorted(memory.nodes.items())
+        if node.unneeded_since or node.unremovable_until
     ]

@@ -19,7 +19,7 @@ SLACK = 180.0
 QUICK = 600.0
 PROVISION = "own.provision"
 """The key in a scale-up's data for the group's own provision time, if it has one. The executor keeps keys with this
-prefix (operations/provider_call.py)."""
+prefix (operations/step_context.py)."""
 LARGEST = "own.largest"
 """The key in a scale-up's data for the group's maximum when it was planned, from any source, for the events at its
 end."""

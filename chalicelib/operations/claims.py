@@ -87,22 +87,18 @@ class Executor:
         """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
         before = self._rt.store.operations.get(message.cluster, message.operation)
         if before is None or not before.is_open:
-            self._nothing(message, before.status.state.value if before else "unknown")
+            self._log_nothing(message, before.status.state.value if before else "unknown")
             return None
         if before.status.state is OperationState.RUNNING:
             over = self._is_over(message, before) if message.watch else self._rt.store.operations.is_abandoned(before)
             if not over:
-                self._nothing(message, f"claimed by {before.status.claimed_by}")
+                self._log_nothing(message, f"claimed by {before.status.claimed_by}")
                 return None
         elif before.status.due_at > self._rt.clock():
             self._too_early(message, before)
             return None
         self._watch(before)
-        return self._claim(before)
-
-    def again(self, operation: Operation) -> Operation | None:
-        """Claim the operation for its next step, which is due."""
-        return self._claim(operation)
+        return self.claim(before)
 
     @contextmanager
     def working(self, operation: Operation) -> Iterator[None]:
@@ -120,7 +116,8 @@ class Executor:
         with allowed_by(seconds):
             yield
 
-    def _claim(self, old_operation: Operation) -> Operation | None:
+    def claim(self, old_operation: Operation) -> Operation | None:
+        """Claim the operation for a step that is due; None where another executor has it."""
         self._claims += 1
         owner, now = f"{self._name}.{self._claims}", self._rt.clock()
         ttl = min(CLAIM, max(0.0, self._ends - now))
@@ -130,7 +127,7 @@ class Executor:
                 return operations.take_over(old_operation, owner, ttl)
             return operations.claim(*name, owner, ttl)
         except (OperationClaimed, OperationFinished, OperationNotDue) as error:
-            self._nothing(ActMessage(*name), str(error))
+            self._log_nothing(ActMessage(*name), str(error))
             return None
 
     def _is_over(self, message: StepMessage, old_operation: Operation) -> bool:
@@ -156,9 +153,8 @@ class Executor:
         try:
             send(operation, message, WATCH_AFTER, self._rt)
         except NotSent as error:
-            logger.warning(
-                "executor not watched", cluster=message.cluster, operation=message.operation, **failure(error)
-            )
+            what = "executor not watched"
+            logger.warning(what, cluster=message.cluster, operation=message.operation, **failure(error))
         self._rt.checkpoint("act:watched")
 
     def _too_early(self, message: StepMessage, operation: Operation) -> None:
@@ -174,7 +170,7 @@ class Executor:
             send(operation, next_message(operation), status.due_at - now, self._rt)
 
     @staticmethod
-    def _nothing(message: ActMessage, why: str) -> None:
+    def _log_nothing(message: ActMessage, why: str) -> None:
         logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=why)
 
 

@@ -51,14 +51,14 @@ class OperationClients:
         mine = {name: settings for name, settings in self._policy.providers.items() if name == self._provider}
         policy = msgspec.structs.replace(self._policy, providers=mine)  # settings of other providers may be invalid
         try:
-            found = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
+            providers = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
         except (vendor.ProviderError, kube.ClusterError):
             raise
         except BadInput as error:
             raise vendor.InvalidRequest(str(error)) from error
         except OutscalerError as error:
             raise vendor.Transient(f"no way to provider {self._provider}: {error}") from error
-        for provider in found:
+        for provider in providers:
             if provider.name == self._provider:
                 return provider
         raise vendor.InvalidRequest(f"provider {self._provider} is not in the policy any more")

@@ -20,9 +20,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
-from chalicelib.plan.scale_down.drain_rules import assess
-from chalicelib.plan.scale_down.drain_rules.verdict import Action, DrainContext
-from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.drain_rules import MOVABLE, Action, DrainContext, PdbTracker, first_verdict
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
@@ -45,21 +43,16 @@ class DrainRecheck:
 
     def __call__(self, node: str) -> Recheck:
         """Return the first pod that blocks the node, by name, or nothing."""
-        snapshot = self._look(node)
+        snapshot = self._read(node)
         if snapshot.gaps:
             gap = snapshot.gaps[0]
             return Recheck(gap.name, f"it could not be read ({gap.detail})")
-        context = DrainContext(
-            now=self._now,
-            options=self._options,
-            budgets=PdbTracker(snapshot.budgets, snapshot.classes),
-            controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
-            controller_kinds=frozenset(snapshot.controller_kinds),
-        )
+        pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        context = DrainContext.of(snapshot, self._options, self._now, pdbs)
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):
                 continue  # deleted with its node, as in the planner
-            verdict = assess(pod, snapshot.cls(pod), context)
+            verdict = first_verdict(pod, snapshot.cls(pod), context) or MOVABLE
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))
             if verdict.action is Action.WAIT:
@@ -69,18 +62,18 @@ class DrainRecheck:
                 return Recheck(pod.key, f"budgets {', '.join(budgets)} all select it, and it can never be evicted")
         return Recheck()
 
-    def _look(self, node: str) -> Snapshot:
-        folder = SnapshotBuilder()
+    def _read(self, node: str) -> Snapshot:
+        builder = SnapshotBuilder()
         try:
-            folder.add_page(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
-            self._budgets(folder)
-            for namespace, owner in _owners(folder.snapshot("", self._now)):
-                self._controller(folder, namespace, owner)
+            builder.add_page(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
+            self._read_budgets(builder)
+            for namespace, owner in _owners(builder.snapshot("", self._now)):
+                self._read_controller(builder, namespace, owner)
         except BadInput as error:  # the response does not come from the API server
             raise Unavailable(str(error)) from error
-        return folder.snapshot("", self._now)
+        return builder.snapshot("", self._now)
 
-    def _budgets(self, builder: SnapshotBuilder) -> None:
+    def _read_budgets(self, builder: SnapshotBuilder) -> None:
         try:
             for page in self._cluster.list_pages(BUDGETS):
                 if page.first:
@@ -89,7 +82,7 @@ class DrainRecheck:
         except (Forbidden, NotFound):
             builder.reset("PodDisruptionBudget")
 
-    def _controller(self, builder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
+    def _read_controller(self, builder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
         """Fetch one controller. A missing one is known not to exist; one that may not be read is unknown."""
         path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
         try:
@@ -109,9 +102,9 @@ def _rule(reason: Reason) -> str:
 
 def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:
     """Return the controllers of the pods, each once, of the kinds that the rules use."""
-    found = {
+    owners = {
         (pod.namespace, owner.kind, owner.name): owner
         for pod in snapshot.pods
         if (owner := snapshot.cls(pod).owner) and owner.built_in
     }
-    return [(key[0], found[key]) for key in sorted(found)]
+    return [(key[0], owners[key]) for key in sorted(owners)]

@@ -10,19 +10,22 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.kube import nodes, pods
-from chalicelib.kube.errors import NotFound, Unavailable
+from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
 from chalicelib.kube.lazy_client import LazyKubeClient
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
 from chalicelib.operations.step_context import Eviction, NodeState, PodState
-from chalicelib.operations.volume_claims import awaiting
 
 T = TypeVar("T")
 
 MIRROR = "kubernetes.io/config.mirror"
 DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 ENABLE_DS_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+CLAIMS = "/api/v1/persistentvolumeclaims"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+MOST_PAGES = 60
+"""Maximum pages of 500 claims. Claims beyond the limit do not delay a removal."""
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -78,8 +81,26 @@ class _Pods(msgspec.Struct, frozen=True):
     items: list[_Pod] | None = None
 
 
+class _ClaimStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    metadata: _ObjectMeta
+    status: _ClaimStatus = _ClaimStatus()
+
+    def awaits(self, node: str) -> bool:
+        """Return whether the claim is assigned to this node and not bound: phase Pending, or no phase yet."""
+        selected = (self.metadata.annotations or {}).get(SELECTED_NODE) == node
+        return selected and self.status.phase in ("", "Pending") and not self.metadata.deletion_timestamp
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    items: list[_Claim] | None = None
+
+
 class KubeNodes(LazyKubeClient):
-    """NodeApi over one cluster. connect: called once, when the first method is used."""
+    """NodeApi over one cluster."""
 
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""
@@ -116,8 +137,26 @@ class KubeNodes(LazyKubeClient):
         return _pod_states(self.connected.get("/api/v1/pods", query=query))
 
     def claims_awaiting(self, node: str) -> tuple[str, ...]:
-        """See NodeApi."""
-        return awaiting(self.connected, node)
+        """See NodeApi.
+
+        When a scheduler has chosen a node for a pod with an unbound claim, it writes the node's name on the claim and
+        binds the pod only once the volume exists. This takes minutes, during which the pod does not show its node
+        (kubernetes#125491). A drain therefore has to read the claims.
+        """
+        names: list[str] = []
+        try:
+            for number, page in enumerate(self.connected.list_pages(CLAIMS), start=1):
+                if page.first:
+                    names.clear()
+                claims = msgspec.json.decode(page.body, type=_Claims).items or ()
+                names += [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in claims if claim.awaits(node)]
+                if names or number >= MOST_PAGES:
+                    break
+        except (Forbidden, NotFound):
+            return ()
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unavailable(f"{CLAIMS}: the answer is not what the Kubernetes API gives: {error}") from None
+        return tuple(sorted(names))
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """See NodeApi."""

@@ -26,7 +26,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import provision_deadline, retry_delay
-from chalicelib.operations.registry import NOT_STARTED
+from chalicelib.operations.step_context import NOT_STARTED
 from chalicelib.plan.state import backoff
 
 _WHY = 300  # characters of a failure that are remembered
@@ -38,45 +38,53 @@ NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]
 MemoryUpdate = tuple[GroupPatch | None, MemoryPatch | None]
+NO_UPDATE: MemoryUpdate = (None, None)
 
 
 def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     """Return the patches to be written with the operation's end, by kind and outcome. They may be applied more than
     once, to any newer state of memory."""
-    teach = _LESSONS.get((operation.spec.kind, type(outcome)))
-    return teach(operation, outcome, options, now) if teach else (None, None)
+    kind = operation.spec.kind
+    if isinstance(outcome, Succeeded):
+        if kind is OperationKind.SCALE_UP:
+            return _scaled_up(operation, options, now)
+        if kind is OperationKind.DELETE_NODES:
+            return _removed(operation, outcome, now)
+        return _repaired(operation), None
+    if kind is OperationKind.SCALE_UP:
+        return _not_scaled_up(outcome, options, now)
+    if outcome.error_class in OURS:
+        return NO_UPDATE
+    return (
+        _not_removed(operation, outcome, options, now)
+        if kind is OperationKind.DELETE_NODES
+        else (_not_repaired(outcome, options, now), None)
+    )
 
 
-def _grown(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del outcome
-
+def _scaled_up(operation: Operation, options: Options, now: float) -> MemoryUpdate:
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
-        request = ScaleUpRequest(
-            before + operation.spec.to_size - operation.spec.from_size,
-            now,
-            now + provision_deadline(operation, options),
-        )
+        increase = before + operation.spec.to_size - operation.spec.from_size
+        request = ScaleUpRequest(increase, now, now + provision_deadline(operation, options))
         return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.spec.to_size)
 
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
 
 
-def _not_grown(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del operation
-    if not isinstance(outcome, Failed) or outcome.error_class in NOT_A_PROVIDER_FAILURE:
-        return None, None
+def _not_scaled_up(failure: Failed, options: Options, now: float) -> MemoryUpdate:
+    if failure.error_class in NOT_A_PROVIDER_FAILURE:
+        return NO_UPDATE
 
     def group(memory: GroupMemory) -> GroupMemory:
-        failed = backoff.fail(memory.backoff, now, options, outcome.error_class, outcome.code, outcome.message)
-        asked = max(failed.until, now + outcome.retry_after)
-        return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=asked))
+        failed = backoff.fail(memory.backoff, now, options, failure.error_class, failure.code, failure.message)
+        until = max(failed.until, now + failure.retry_after)
+        return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=until))
 
     return group, None
 
 
-def _removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del options
+def _removed(operation: Operation, outcome: Succeeded, now: float) -> MemoryUpdate:
     count = int(outcome.facts.get("removed", len(operation.spec.targets)))
 
     def group(memory: GroupMemory) -> GroupMemory:
@@ -85,12 +93,10 @@ def _removed(operation: Operation, outcome: Succeeded | Failed, options: Options
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_down=max(memory.last_scale_down, now))
 
 
-def _not_removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
+def _not_removed(operation: Operation, failure: Failed, options: Options, now: float) -> MemoryUpdate:
     """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
     every pass and does not block all others."""
-    if not isinstance(outcome, Failed) or outcome.error_class in OURS:
-        return None, None
-    why = outcome.message[:_WHY]
+    why = failure.message[:_WHY]
 
     def group(memory: GroupMemory) -> GroupMemory:
         failed = dict(memory.failed_removals)
@@ -99,54 +105,26 @@ def _not_removed(operation: Operation, outcome: Succeeded | Failed, options: Opt
             failed[target.node] = FailedRemoval(now + retry_delay(times, options), times, why)
         return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
 
-    return (
-        group,
-        lambda memory: msgspec.structs.replace(
-            memory, last_scale_down_failure=max(memory.last_scale_down_failure, now)
-        ),
-    )
+    def cluster(memory: Memory) -> Memory:
+        return msgspec.structs.replace(memory, last_scale_down_failure=max(memory.last_scale_down_failure, now))
+
+    return group, cluster
 
 
-def _shrunk(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del outcome, options, now
-    return lambda memory: msgspec.structs.replace(
-        memory, request=None, target=operation.spec.to_size, repair_failures=0, repair_after=0.0
-    ), None
+def _repaired(operation: Operation) -> GroupPatch:
+    def group(memory: GroupMemory) -> GroupMemory:
+        memory = msgspec.structs.replace(memory, repair_failures=0, repair_after=0.0)
+        if operation.spec.kind is OperationKind.DECREASE_TARGET:
+            return msgspec.structs.replace(memory, request=None, target=operation.spec.to_size)
+        return msgspec.structs.replace(memory, target=max(0, memory.target - len(operation.spec.targets)))
+
+    return group
 
 
-def _discarded(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del outcome, options, now
-    count = len(operation.spec.targets)
-    return lambda memory: msgspec.structs.replace(
-        memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0
-    ), None
-
-
-def _not_repaired(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    del operation
-    if not isinstance(outcome, Failed) or outcome.error_class in OURS:
-        return None, None
-    asked = outcome.retry_after
-
+def _not_repaired(failure: Failed, options: Options, now: float) -> GroupPatch:
     def group(memory: GroupMemory) -> GroupMemory:
         failures = memory.repair_failures + 1
-        return msgspec.structs.replace(
-            memory, repair_failures=failures, repair_after=now + max(retry_delay(failures, options), asked)
-        )
+        after = now + max(retry_delay(failures, options), failure.retry_after)
+        return msgspec.structs.replace(memory, repair_failures=failures, repair_after=after)
 
-    return group, None
-
-
-_LESSONS: dict[
-    tuple[OperationKind, type[Succeeded] | type[Failed]],
-    Callable[[Operation, Succeeded | Failed, Options, float], MemoryUpdate],
-] = {
-    (OperationKind.SCALE_UP, Succeeded): _grown,
-    (OperationKind.SCALE_UP, Failed): _not_grown,
-    (OperationKind.DELETE_NODES, Succeeded): _removed,
-    (OperationKind.DELETE_NODES, Failed): _not_removed,
-    (OperationKind.DECREASE_TARGET, Succeeded): _shrunk,
-    (OperationKind.DECREASE_TARGET, Failed): _not_repaired,
-    (OperationKind.DELETE_INSTANCES, Succeeded): _discarded,
-    (OperationKind.DELETE_INSTANCES, Failed): _not_repaired,
-}
+    return group

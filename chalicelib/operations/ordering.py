@@ -30,11 +30,13 @@ from types import MappingProxyType
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
-from chalicelib.operations.deadline import deadline_of
-from chalicelib.operations.prior_effects import having_waited
+from chalicelib.model.timeouts import operation_timeout
+from chalicelib.operations.steps.drain import time_of_further_groups
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.operations import CLOCKS
 
+WAITED = "own.waited"
+"""The key in the operation's data: the number of the last attempt up to which all attempts only waited for a turn."""
 AFTER = 10.0
 SOON = 3.0
 """Seconds between checks while waiting for a scale-up to be recorded or for another operation of the pool."""
@@ -45,7 +47,7 @@ _LOWERS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
         OperationKind.DECREASE_TARGET: frozenset({"", "lower", "poll"}),
     }
 )
-"""The steps of an operation (execute) that may lower a size; "" is the first."""
+"""The steps of an operation that may lower a size; "" is the first."""
 _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
         OperationKind.SCALE_UP: frozenset({"", "request"}),
@@ -61,7 +63,9 @@ def blocked_by_other_operation(operation: Operation, options: Options, runtime: 
     is given up. Raises StoreError."""
     if not (_lowers(operation) or _sets(operation)) or runtime.clock() >= deadline_of(operation, options):
         return None
-    data = having_waited(operation)
+    data = operation.status.data
+    if never_begun(operation):
+        data = {**data, WAITED: str(operation.status.attempt)}
     for other in runtime.store.operations.list_open(operation.spec.cluster):
         if other.spec.id == operation.spec.id:
             continue
@@ -73,7 +77,7 @@ def blocked_by_other_operation(operation: Operation, options: Options, runtime: 
             return InProgress(
                 SOON, operation.status.step, data, f"until {other.spec.id} has deleted nodes of their pool"
             )
-        if _lowers(operation) and _has_begun_beside(other, operation):
+        if _lowers(operation) and _may_have_grown(other, operation):
             return InProgress(
                 AFTER, operation.status.step, data, f"until {other.spec.id}, which has begun, is recorded"
             )
@@ -99,9 +103,9 @@ def _deletes(operation: Operation, now: float) -> bool:
     )
 
 
-def _has_begun_beside(other_operation: Operation, operation: Operation) -> bool:
-    """Return whether the other is a scale-up of the same group, or one of another group of its pool whose request is
-    not known to be accepted."""
+def _may_have_grown(other_operation: Operation, operation: Operation) -> bool:
+    """Return whether the other is a scale-up that has begun: of the same group, or of another group of
+    its pool, whose request is not known to be accepted."""
     if other_operation.spec.kind is not OperationKind.SCALE_UP or not other_operation.status.attempt:
         return False
     return other_operation.spec.group == operation.spec.group or (
@@ -111,3 +115,21 @@ def _has_begun_beside(other_operation: Operation, operation: Operation) -> bool:
 
 def _age(operation: Operation) -> tuple[float, str]:
     return operation.spec.created_at, operation.spec.id
+
+
+def deadline_of(operation: Operation, options: Options) -> float:
+    """Return the instant after which no new work is started (epoch seconds): the deadline that the operation was
+    planned with, or the default duration of its kind. Both include the time for one eviction group (model/timeouts.py).
+    A removal whose pods are evicted in several groups gets the time of the further groups in addition, so that the
+    deadline only stops operations that are stuck."""
+    planned = operation.spec.deadline or operation.spec.created_at + operation_timeout(operation.spec.kind, options)
+    return planned + time_of_further_groups(options) if operation.spec.kind is OperationKind.DELETE_NODES else planned
+
+
+def never_begun(operation: Operation) -> bool:
+    """Return whether all attempts before the current one only waited for their turn, and so had no effect; this decides
+    how the operation fails when its deadline has passed. An attempt that was not recorded may have called the vendor
+    before its function died. operation: as claimed."""
+    text = operation.status.data.get(WAITED, "0")
+    waited = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    return not operation.status.step and operation.status.attempt <= waited + 1

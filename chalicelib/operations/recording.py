@@ -73,10 +73,10 @@ class PassRecorder:
                 now = self._rt.clock()
                 self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
         with _contained("pass not published", plan.cluster):
-            told = record_plan(
+            record = record_plan(
                 plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
             )
-            self.left, self.decision, trouble = carry_over.write(told.left), told.decision, told.trouble
+            self.left, self.decision, trouble = carry_over.write(record.left), record.decision, record.trouble
         logger.info(
             "pass",
             cluster=plan.cluster,
@@ -102,8 +102,8 @@ class PassRecorder:
         """Count a pass that failed. The first of consecutive failures gets an entry in the journal."""
         self.plan_overtaken(error)
         # The text of an unexpected error may contain anything; the text of an OutscalerError is safe to show.
-        asked = getattr(error, "asked", "")
-        message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
+        request = getattr(error, "asked", "")
+        message = ": ".join(filter(None, (request, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
         self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
@@ -139,84 +139,69 @@ def record_operation(
 ) -> None:
     """Report a step or the end of an operation. old_operation, new_operation: the operation around the step. connect:
     to the cluster for events; None: this cluster must not be written to."""
-    board = ClusterWriter(connect) if connect else None
+    spec = new_operation.spec
     recorder = Recorder(
         journal=runtime.store.journal,
-        board=board,
+        board=ClusterWriter(connect) if connect else None,
         clock=runtime.clock,
         emit=runtime.emit,
         options=policy.options if policy else Options(),
         metrics=policy.metrics if policy else Metrics.SUMMARY,
     )
     trouble = ""
-    with _contained("not told", new_operation.spec.cluster, operation=new_operation.spec.id):
+    with _contained("not told", spec.cluster, operation=spec.id):
         if isinstance(outcome, InProgress):
             trouble = _record_step(old_operation, new_operation, outcome, recorder)
         else:
             trouble = _record_end(new_operation, outcome, policy, recorder, runtime)
     if trouble:
-        logger.warning(
-            "operation published incompletely",
-            cluster=new_operation.spec.cluster,
-            operation=new_operation.spec.id,
-            detail=trouble,
-        )
+        what = "operation published incompletely"
+        logger.warning(what, cluster=spec.cluster, operation=spec.id, detail=trouble)
 
 
 def _record_step(old_operation: Operation, new_operation: Operation, outcome: InProgress, recorder: Recorder) -> str:
+    spec = new_operation.spec
     logger.info(
         "step",
-        cluster=new_operation.spec.cluster,
-        operation=new_operation.spec.id,
-        group=new_operation.spec.group,
+        cluster=spec.cluster,
+        operation=spec.id,
+        group=spec.group,
         step=old_operation.status.step,
         next=outcome.step,
         after=outcome.after,
         note=outcome.note,
     )
-    return record_step(OperationStep(old_operation, outcome, _why_undone(new_operation, outcome)), recorder)
-
-
-def _why_undone(new_operation: Operation, outcome: InProgress) -> str:
-    """Return why nodes of a removal are given up in this step."""
-    if new_operation.spec.kind is not OperationKind.DELETE_NODES or outcome.step != "undo":
-        return ""
-    nodes = removal_progress.read(new_operation).nodes.values()
-    return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
+    why = ""  # nodes of a removal are given up in this step
+    if spec.kind is OperationKind.DELETE_NODES and outcome.step == "undo":
+        nodes = removal_progress.read(new_operation).nodes.values()
+        why = "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
+    return record_step(OperationStep(old_operation, outcome, why), recorder)
 
 
 def _record_end(
-    new_operation: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, runtime: Runtime
+    operation: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, runtime: Runtime
 ) -> str:
+    spec, status = operation.spec, operation.status
     logger.info(
         "operation ended",
-        cluster=new_operation.spec.cluster,
-        operation=new_operation.spec.id,
-        group=new_operation.spec.group,
-        state=new_operation.status.state.value,
-        outcome=new_operation.status.outcome,
+        cluster=spec.cluster,
+        operation=spec.id,
+        group=spec.group,
+        state=status.state.value,
+        outcome=status.outcome,
     )
     unready: frozenset[str] = frozenset()
-    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
-        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
-        unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
-    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
-
-
-def _largest(operation: Operation, policy: Policy | None) -> int | None:
-    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
-    planned = operation.status.data.get(LARGEST, "")
+    if spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
+        last_pass = runtime.store.scan_states.last(spec.cluster)
+        unready = frozenset(carry_over.read(last_pass.left).unready) if last_pass else unready
+    # The group's maximum that it was planned with; for an operation of an earlier version, the policy's.
+    planned = status.data.get(LARGEST, "")
     if planned.isascii() and planned.isdecimal():
-        return int(planned[:12])
-    groups = policy.node_groups if policy else ()
-    return next(
-        (
-            group.max
-            for group in groups
-            if (group.provider, group.id) == (operation.spec.provider, operation.spec.group)
-        ),
-        None,
-    )
+        largest: int | None = int(planned[:12])
+    else:
+        groups = policy.node_groups if policy else ()
+        largest = next((g.max for g in groups if (g.provider, g.id) == (spec.provider, spec.group)), None)
+    return record_outcome(operation, outcome, recorder, largest=largest, unready=unready)
 
 
 @contextmanager

@@ -11,19 +11,19 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress
-from chalicelib.operations.poll_backoff import PollBackoff
-from chalicelib.operations.provider_call import OWN
+from chalicelib.operations.step_context import OWN
+from chalicelib.operations.waiting import PollBackoff
 
 KEY = f"{OWN}removal"
-TOLD = frozenset({"delete", "poll"})
+REQUESTED = frozenset({"delete", "poll"})
 """Steps that may have sent a delete request to the vendor, even if the attempt left no other trace."""
 
 
 class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One target. cordoned: by Outscaler, which therefore uncordons it. kept: why the node stays, empty while it is to
-    be removed. undone: the node carries no changes of Outscaler any more.
+    """One target; the names of the fields are stored. cordoned: by Outscaler, which therefore uncordons it. kept: why
+    the node stays, empty while it is to be removed. undone: the node carries no changes of Outscaler any more.
 
-    group: the priority of the pod group being evicted (eviction_order.py), None before the first; wait: how long its
+    group: the priority of the pod group being evicted (steps/drain.py), None before the first; wait: how long its
     evictions have been requested, or, once all are granted, how long its pods have been waited for. asked: fingerprints
     of the pods whose eviction was granted, so that no pod is evicted or reported twice; daemons: fingerprints of the
     DaemonSet pods that are evicted like others. blocked: the first refusal of this round."""
@@ -75,16 +75,16 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, nodes={**self.nodes, name: node})
 
     def give_up(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
-        """Give one node up. untouched: the node was not changed yet."""
+        """Give one node up: it stays. untouched: the node was not changed yet."""
         return self.change(name, kept=why, cls=cls, undone=untouched)
 
     def failure(self) -> Failed:
         """Return the failure when no node is left to remove: the error class of the first node, and the reasons of all
         nodes."""
-        kept = [(name, self.nodes[name]) for name in sorted(self.nodes) if self.nodes[name].kept]
-        first = kept[0][1] if kept else NodeProgress(cls="InvalidRequest")
-        text = "; ".join(f"node {name}: {node.kept}" for name, node in kept) or "no node to remove was named"
-        return Failed(first.cls, text, code=first.code, facts={"kept": len(kept)})
+        nodes = [(name, self.nodes[name]) for name in sorted(self.nodes) if self.nodes[name].kept]
+        first = nodes[0][1] if nodes else NodeProgress(cls="InvalidRequest")
+        text = "; ".join(f"node {name}: {node.kept}" for name, node in nodes) or "no node to remove was named"
+        return Failed(first.cls, text, code=first.code, facts={"kept": len(nodes)})
 
 
 def read(operation: Operation) -> Progress:
@@ -96,17 +96,17 @@ def read(operation: Operation) -> Progress:
         return Progress()
     names = sorted({target.node for target in operation.spec.targets})
     try:
-        known = msgspec.json.decode(text, type=Progress)
+        progress = msgspec.json.decode(text, type=Progress)
     except (msgspec.MsgspecError, UnicodeError):
-        known = Progress()
-    if sorted(known.nodes) == names:
-        return known
-    lost = (
+        progress = Progress()
+    if sorted(progress.nodes) == names:
+        return progress
+    node = (
         NodeProgress()
         if operation.status.step in ("poll", "confirm")
         else NodeProgress(kept="how far its removal had come cannot be read", cls="InvalidRequest")
     )
-    return Progress(dict.fromkeys(names, lost), ordered=True)
+    return Progress(dict.fromkeys(names, node), ordered=True)
 
 
 def stay_in_step(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> InProgress:
@@ -117,7 +117,7 @@ def stay_in_step(operation: Operation, progress: Progress, step: str, after: flo
 
 def next_step(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> InProgress:
     """Go to the next step after rolling back the nodes given up in this one. A new step starts without a clock."""
-    ordered = progress.ordered or operation.status.step in TOLD
+    ordered = progress.ordered or operation.status.step in REQUESTED
     fresh = msgspec.structs.replace(progress, wait=PollBackoff(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:
         return stay_in_step(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)

@@ -15,28 +15,41 @@ short steps follow each other until BUDGET seconds are used.
 A message that arrives too early is either a duplicate, whose original will arrive in time, or it was sent by a function
 whose clock is ahead. To distinguish the two, a follow-up message names the attempt that sent it: as long as no other
 attempt has begun since, it is the message that the operation is waiting for.
+
+A step may run twice, late, or after a crash of the first attempt, with the same result. Errors of a vendor or a cluster
+are values here; any other error is a bug and is raised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+
+import msgspec
 
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted, refusal
+from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Operation, OperationState
+from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
+from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
 from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
-from chalicelib.operations.ordering import blocked_by_other_operation
+from chalicelib.operations.ordering import blocked_by_other_operation, deadline_of, never_begun
 from chalicelib.operations.recording import record_operation
-from chalicelib.operations.registry import NOT_STARTED, give_up, run_step
-from chalicelib.operations.steps.scale_up import NOT_NEEDED
-from chalicelib.runtime import active_policy
+from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
+from chalicelib.operations.steps.remove_nodes import DELETE_NODES
+from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
+from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
+from chalicelib.operations.waiting import outcome_of_error, reset_error_count
+from chalicelib.providers.errors import ProviderError
+from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import request_reconcile
@@ -53,16 +66,33 @@ REPORTED = 5.0
 """Seconds for the requests that report an outcome which is recorded."""
 OLDER_POLICIES = 5
 """Older versions of a policy that are tried if the active one cannot be read."""
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+NOTE = f"{OWN}note"
+"""Key in the operation's data: what the last step waited for, so that the error at the deadline can name the cause."""
+
+DEFINITIONS: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
+    {
+        OperationKind.SCALE_UP: SCALE_UP,
+        OperationKind.DELETE_NODES: DELETE_NODES,
+        OperationKind.DECREASE_TARGET: DECREASE_TARGET,
+        OperationKind.DELETE_INSTANCES: DELETE_INSTANCES,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """The values common to all steps of one invocation. why_not: why the operation must be cancelled, if it must."""
+class _Authority:
+    """What all steps of one invocation run under. policy: the one in force, or the last one that can be read, if any.
+    why_not: why the operation must be cancelled, if it must. clients: None where no policy can be read."""
 
-    cluster: str
     policy: Policy | None
     why_not: str
-    way: OperationClients | None
+    clients: OperationClients | None
+
+    def context(self) -> StepContext:
+        """Return the dependencies of a step."""
+        assert self.clients is not None, "a step needs a policy"
+        return self.clients.context()
 
 
 def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
@@ -72,53 +102,55 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
     message = claims.decode(body)
     runtime.store.schema.check()
     executor = claims.Executor(runtime, seconds)
-    begun, task = runtime.clock(), None
+    began, authority = runtime.clock(), None
     operation = executor.begin(message)
     while operation is not None:
         runtime.checkpoint("act:claimed")
-        task = task or _task(operation, runtime)
+        authority = authority or _authority(operation, runtime)
+        spec = operation.spec
+        searched = {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
         try:
-            part = runtime.tracing.part(operation.status.step or "begin", **_annotations(operation))
+            part = runtime.tracing.part(operation.status.step or "begin", **searched)
             with part, executor.working(operation), time_limit(STEP, runtime.clock):
-                outcome = _step(operation, task, runtime)
+                outcome = _instead_of_step(operation, authority, runtime) or run_step(
+                    operation, authority.context(), runtime.clock()
+                )
             runtime.checkpoint("act:stepped")
-            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - begun < BUDGET
+            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - began < BUDGET
             after = _after(operation, outcome, runtime.clock())
             if isinstance(outcome, InProgress) and not more:
-                _come_back(after, runtime)
-            after = _advance(operation, after, outcome, task, runtime)
+                _send_next(after, runtime)
+            group, memory = None, None
+            if not isinstance(outcome, InProgress) and authority.policy:
+                group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
+            after = runtime.store.operations.advance(operation, after, operation.status.claimed_by, group, memory)
         except (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite) as error:
             logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
             return
         runtime.checkpoint("act:recorded")
-        connect = task.way.cluster if task.way and not task.why_not else None
+        connect = authority.clients.cluster if authority.clients and not authority.why_not else None
         with time_limit(REPORTED, runtime.clock):
-            record_operation(operation, after, outcome, task.policy, connect, runtime)
+            record_operation(operation, after, outcome, authority.policy, connect, runtime)
         if not isinstance(outcome, InProgress):
-            _plan_again(outcome, task, runtime)
-        operation = executor.again(after) if more else None
+            _plan_again(outcome, authority.policy, runtime)
+        operation = executor.claim(after) if more else None
 
 
-def _annotations(operation: Operation) -> dict[str, str]:
-    """Return what a trace is searched by: the operation's id, and what it is for."""
-    spec = operation.spec
-    return {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
-
-
-def _task(operation: Operation, runtime: Runtime) -> _Task:
+def _authority(operation: Operation, runtime: Runtime) -> _Authority:
     """Return the policy in force, or the last one that can be read, and whether it permits changes. Raises NotMoved."""
+    cluster = operation.spec.cluster
     try:
-        policy = active_policy.current(operation.spec.cluster, runtime)
-        if policy is None and runtime.store.moving.waits_for_move(operation.spec.cluster):
-            raise NotMoved(operation.spec.cluster)
+        policy = runtime.policy(cluster)
+        if policy is None and runtime.store.moving.waits_for_move(cluster):
+            raise NotMoved(cluster)
         why_not = "" if policy else "the cluster's policy is gone"
     except BadInput as error:
         policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
     if policy is not None:
         why_not = refusal(policy, operation.spec.kind, operation.spec.group)
-        return _Task(operation.spec.cluster, policy, why_not, OperationClients(operation, policy, runtime))
-    old = _last_readable(operation.spec.cluster, runtime)
-    return _Task(operation.spec.cluster, old, why_not, OperationClients(operation, old, runtime) if old else None)
+    else:
+        policy = _last_readable(cluster, runtime)
+    return _Authority(policy, why_not, OperationClients(operation, policy, runtime) if policy else None)
 
 
 def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
@@ -126,70 +158,83 @@ def _last_readable(cluster: str, runtime: Runtime) -> Policy | None:
     under it."""
     for stored in runtime.store.policies.history(cluster, OLDER_POLICIES):
         try:
-            return active_policy.in_force(stored, runtime.clock(), runtime.deployment)
+            return in_force(stored, runtime.clock(), runtime.deployment)
         except BadInput:
             continue
     return None
 
 
-def _step(operation: Operation, task: _Task, runtime: Runtime) -> Outcome:
-    if task.way is None:
-        return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
-    if task.why_not:
-        return give_up(operation, task.way.context(), runtime.clock(), ABANDONED, task.why_not)
-    if task.policy is not None and (later := blocked_by_other_operation(operation, task.policy.options, runtime)):
-        return later
-    return run_step(operation, task.way.context(), runtime.clock())
+def _instead_of_step(operation: Operation, authority: _Authority, runtime: Runtime) -> Outcome | None:
+    """Cancel an operation that is not permitted any more, or let another operation go first; None where the next step
+    may run."""
+    if authority.policy is None:
+        return Failed(ABANDONED, f"{authority.why_not}; what it had marked, if anything, could not be rolled back")
+    if authority.why_not:
+        return give_up(operation, authority.context(), runtime.clock(), ABANDONED, authority.why_not)
+    return blocked_by_other_operation(operation, authority.policy.options, runtime)
+
+
+def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
+    """Run the operation's next step. InProgress.after 0.0: the next step need not wait."""
+    definition = DEFINITIONS[operation.spec.kind]
+    name, step = definition.step(operation.status.step)
+    deadline = deadline_of(operation, context.options)
+    if now >= deadline and never_begun(operation):
+        text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
+        return Failed(NOT_STARTED, text)
+    if now >= deadline and name not in definition.timed_steps:
+        note = operation.status.data.get(NOTE, "")
+        text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {note}" if note else "")
+        return definition.rollback(operation, Failed(DEADLINE_EXCEEDED, text))
+    try:
+        outcome = step(reset_error_count(operation), context, now)
+    except (ProviderError, ClusterError) as error:
+        outcome = outcome_of_error(error, operation, name)
+        if isinstance(outcome, Failed):
+            return definition.rollback(operation, outcome)
+    if isinstance(outcome, InProgress) and outcome.note:
+        return msgspec.structs.replace(outcome, data={**outcome.data, NOTE: outcome.note})
+    return outcome
+
+
+def give_up(operation: Operation, context: StepContext, now: float, error_class: str, why: str) -> Outcome:
+    """Stop the operation for an external reason (policy deleted, mode changed) and roll back what can be rolled back. A
+    request that the vendor has already received, and a rollback under way, are completed."""
+    definition = DEFINITIONS[operation.spec.kind]
+    if operation.status.step in definition.irreversible_steps:
+        return run_step(operation, context, now)
+    return definition.rollback(operation, Failed(error_class, why))
 
 
 def _after(old_operation: Operation, outcome: Outcome, now: float) -> Operation:
     """Return the operation with the outcome of the step."""
-    if isinstance(outcome, InProgress):
-        due = now + max(0.0, outcome.after)
-        return old_operation.with_status(
-            state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
-        )
-    return _ended(old_operation, outcome)
-
-
-def _advance(
-    old_operation: Operation, new_operation: Operation, outcome: Outcome, task: _Task, runtime: Runtime
-) -> Operation:
-    """Record the outcome of the step, and its memory updates in the same transaction."""
-    group, memory = None, None
-    if not isinstance(outcome, InProgress) and task.policy:
-        group, memory = memory_updates(old_operation, outcome, task.policy.options, runtime.clock())
-    return runtime.store.operations.advance(
-        old_operation, new_operation, old_operation.status.claimed_by, group, memory
-    )
-
-
-def _ended(old_operation: Operation, outcome: Succeeded | Failed) -> Operation:
-    if isinstance(outcome, Succeeded):
-        facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
-        return old_operation.with_status(state=OperationState.SUCCEEDED, outcome=facts or "done")
+    match outcome:
+        case InProgress():
+            due = now + max(0.0, outcome.after)
+            return old_operation.with_status(
+                state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
+            )
+        case Succeeded():
+            text = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
+            return old_operation.with_status(state=OperationState.SUCCEEDED, outcome=text or "done")
     state = OperationState.ABANDONED if outcome.error_class == ABANDONED else OperationState.FAILED
     return old_operation.with_status(
         state=state, outcome=outcome.message, error_class=outcome.error_class, error_code=outcome.code
     )
 
 
-def _come_back(new_operation: Operation, runtime: Runtime) -> None:
+def _send_next(new_operation: Operation, runtime: Runtime) -> None:
     """Send the message for the next step, after a second at the earliest: it must not arrive before the record."""
+    delay = max(SOONEST, new_operation.status.due_at - runtime.clock())
     try:
-        claims.send(
-            new_operation,
-            claims.next_message(new_operation),
-            max(SOONEST, new_operation.status.due_at - runtime.clock()),
-            runtime,
-        )
+        claims.send(new_operation, claims.next_message(new_operation), delay, runtime)
     except NotSent as error:  # the step is recorded nevertheless; the watch or the tick's sweeper sends the next one
         spec = new_operation.spec
         logger.error("next step not sent", cluster=spec.cluster, operation=spec.id, **failure(error))
     runtime.checkpoint("act:sent")
 
 
-def _plan_again(outcome: Succeeded | Failed, task: _Task, runtime: Runtime) -> None:
+def _plan_again(outcome: Succeeded | Failed, policy: Policy | None, runtime: Runtime) -> None:
     """Request a pass now instead of at the next scan, because the end of an operation changes what is possible. Several
     operations that end together cause one wake-up.
 
@@ -200,7 +245,7 @@ def _plan_again(outcome: Succeeded | Failed, task: _Task, runtime: Runtime) -> N
     lasting = NOT_A_PROVIDER_FAILURE - {NOT_STARTED}
     if isinstance(outcome, Failed) and outcome.error_class in lasting and outcome.code != NOT_NEEDED:
         return
-    if task.policy is None or not permitted(task.policy).plan:
+    if policy is None or not permitted(policy).plan:
         return
-    if request_reconcile(task.policy, Cause.OPERATION, runtime):
+    if request_reconcile(policy, Cause.OPERATION, runtime):
         runtime.checkpoint("act:woken")

@@ -1,4 +1,4 @@
-"""The dependencies of a step, and nothing more: one provider, a few methods of one cluster, the options in force.
+"""What a step is, and what it may use: one provider, a few methods of one cluster, the options in force.
 
 Steps do not know the store, the queues or the policy's mode. Each dependency is a narrow protocol, so that a test or
 the local emulation can replace it without patching; operations/kube_node_api.py implements the one for a real cluster.
@@ -7,12 +7,14 @@ the local emulation can replace it without patching; operations/kube_node_api.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
 from chalicelib.model.node import Taint
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.policy import Options
 from chalicelib.providers.base import Provider
 
@@ -112,25 +114,62 @@ class NodeApi(Protocol):
         """Request the eviction of exactly this pod (by uid); the API enforces budgets."""
 
 
-def no_recheck(node: str) -> Recheck:
-    """The recheck where no rules are wired: only those in operations/steps/recheck.py block a node."""
-    del node
-    return Recheck()
-
-
-def no_checkpoint(place: str) -> None:
-    """Does nothing; only tests and `make run` stop at checkpoints."""
-    del place
-
-
 @dataclass(frozen=True, slots=True)
 class StepContext:
     """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
-    for one that lives in the cluster. checkpoint is called with a name after each change made outside, before it can be
-    recorded: a test dies there to show that nothing is done twice."""
+    for one that lives in the cluster. recheck: node -> result of the drain rules. checkpoint is called with a name
+    after each change made outside, before it can be recorded: a test dies there to show that nothing is done twice."""
 
     provider: Callable[[], Provider]
     cluster: NodeApi
     options: Options
-    recheck: Callable[[str], Recheck] = field(default=no_recheck)
-    checkpoint: Callable[[str], None] = field(default=no_checkpoint)
+    recheck: Callable[[str], Recheck] = lambda _: Recheck()
+    checkpoint: Callable[[str], None] = lambda _: None
+
+
+Step = Callable[[Operation, StepContext, float], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationDefinition:
+    """One kind of operation as data. steps: names and functions; a new operation begins with the first. rollback: turns
+    a failure into the outcome that leaves no changes behind. timed_steps: those that end by themselves and may
+    continue past the deadline. irreversible_steps: those at which the vendor has already accepted the request, so that
+    cancelling would only hide its result."""
+
+    steps: tuple[tuple[str, Step], ...]
+    rollback: Callable[[Operation, Failed], Outcome] = lambda _, failure: failure
+    timed_steps: frozenset[str] = frozenset()
+    irreversible_steps: frozenset[str] = frozenset({"poll"})
+
+    def step(self, name: str) -> tuple[str, Step]:
+        """Return the step of that name. A name that no longer exists (planned by an older version) starts over, which
+        is safe because every step may be repeated."""
+        return next((entry for entry in self.steps if entry[0] == name), self.steps[0])
+
+
+# A provider may keep a request id in InProgress.data and a step name of its own in InProgress.step. Both are passed
+# back unchanged at the next call, and neither collides with the steps and data of operations, which share the
+# operation's row.
+NOT_STARTED = "NotStarted"
+"""Error class of an operation that started after its deadline: the delay is Outscaler's own."""
+OWN = "own."
+"""Prefix of the keys in the operation's data that belong to operations."""
+VENDOR_STEP = f"{OWN}vendorStep"
+LEAST_WAIT = 1.0
+
+
+def for_provider(operation: Operation) -> Operation:
+    """Return the operation as its provider sees it: with the provider's own data and step."""
+    data = {key: value for key, value in operation.status.data.items() if not key.startswith(OWN)}
+    return operation.with_status(data=data, step=operation.status.data.get(VENDOR_STEP, ""))
+
+
+def from_provider(operation: Operation, outcome: Outcome) -> Outcome:
+    """Return a provider's outcome as it is recorded: InProgress becomes step `poll` and keeps the operation's own
+    data."""
+    if not isinstance(outcome, InProgress):
+        return outcome
+    own = {key: value for key, value in operation.status.data.items() if key.startswith(OWN)}
+    data = {**outcome.data, **own, VENDOR_STEP: outcome.step}
+    return InProgress(max(outcome.after, LEAST_WAIT), "poll", data, outcome.note)

@@ -11,8 +11,7 @@ import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
 from chalicelib.plan.repair import wrong_size
-from chalicelib.plan.scale_down.planner import ScaleDownPlan
-from chalicelib.plan.scale_down.unneeded_timers import paused
+from chalicelib.plan.scale_down.planner import ScaleDownPlan, paused_timer
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
@@ -26,24 +25,24 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
     each judged node, and the circuit breaker."""
     memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
-    for facts in state.groups.values():
-        model = facts.template.model if facts.template is not None else None
-        learnt = learn(model, memory.templates.get(facts.id), now, state.options)
+    for group in state.groups.values():
+        model = group.template.model if group.template is not None else None
+        learnt = learn(model, memory.templates.get(group.id), now, state.options)
         if learnt is not None:
-            templates[facts.id] = learnt
-    # Keep what is known of a group that could not be read.
-    groups = {name: kept for name, kept in memory.groups.items() if name not in state.groups}
-    groups.update({facts.id: _group(facts, now) for facts in state.groups.values()})
+            templates[group.id] = learnt
+    # What is known of a group that could not be read stays.
+    unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
+    unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
     nodes = {**_paused(state, scale_down), **scale_down.memory}
     return msgspec.structs.replace(
         memory,
-        groups=groups,
+        groups=unread_groups | {group.id: _group(group, now) for group in state.groups.values()},
         nodes=dict(sorted(nodes.items())),
         unregistered=_unregistered(state),
-        templates={**{k: v for k, v in memory.templates.items() if k not in state.groups}, **templates},
+        templates=unread_templates | templates,
         operations=tuple(op for op in memory.operations if op.is_open),
         first_seen=memory.first_seen or now,
-        breaker=scale_down.brake,
+        breaker=scale_down.breaker,
         rules=scale_up.rule_results.memory,
         rule_objects=scale_up.rule_results.objects,
     )
@@ -53,11 +52,11 @@ def _group(group: NodeGroupState, now: float) -> GroupMemory:
     if group.group.error:
         return group.memory
     since, pair = wrong_size(group, now)
-    here = {node.name for node in group.nodes}
+    names = {node.name for node in group.nodes}
     failed = {
-        name: kept
-        for name, kept in group.memory.failed_removals.items()
-        if name in here and abs(now - kept.until) < _FAILED
+        name: removal
+        for name, removal in group.memory.failed_removals.items()
+        if name in names and abs(now - removal.until) < _FAILED
     }
     return msgspec.structs.replace(
         group.memory,
@@ -71,33 +70,31 @@ def _group(group: NodeGroupState, now: float) -> GroupMemory:
 
 def _all_read(state: ClusterState) -> bool:
     """Return whether every group that was ever seen was read in this pass."""
-    return (
-        all(not facts.group.error for facts in state.groups.values())
-        and state.memory.groups.keys() <= state.groups.keys()
-    )
+    readable = all(not group.group.error for group in state.groups.values())
+    return readable and state.memory.groups.keys() <= state.groups.keys()
 
 
 def _unregistered(state: ClusterState) -> dict[str, float]:
     """Return instance -> first seen without a node. An instance missing from all lists is gone if all lists were read;
     otherwise it is kept for a day. An instant from the future was written by a wrong clock."""
-    known, now = state.memory.unregistered, state.now
-    seen = {i: min(known.get(i, now), now) for facts in state.groups.values() for i in facts.unregistered}
+    before, now = state.memory.unregistered, state.now
+    present = {i: min(before.get(i, now), now) for group in state.groups.values() for i in group.unregistered}
     if _all_read(state):
-        return seen
-    listed = {i.id for facts in state.groups.values() for i in facts.group.instances}
-    kept = {i: since for i, since in known.items() if i not in listed and now - since < _KEPT}
-    return {**kept, **seen}
+        return present
+    listed = {instance.id for group in state.groups.values() for instance in group.group.instances}
+    return {i: since for i, since in before.items() if i not in listed and now - since < _KEPT} | present
 
 
 def _paused(state: ClusterState, scale_down: ScaleDownPlan) -> dict[str, NodeMemory]:
     """Return nodes that could not be judged, whose timers therefore pause: their group was not read, or their instance
     is missing from a list that is shorter than the vendor's own target."""
-    short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in state.groups.values())
+    groups = [group.group for group in state.groups.values()]
+    short = any(len({instance.id for instance in group.instances}) < group.target for group in groups)
     if _all_read(state) and not short:
         return {}
     unjudged = {
-        node.name: state.memory.nodes[node.name]
+        node.name: paused_timer(state.memory.nodes[node.name], state.now)
         for node in state.snapshot.nodes
         if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in scale_down.memory
     }
-    return {name: kept for name, known in unjudged.items() if (kept := paused(known, state.now)) is not None}
+    return {name: memory for name, memory in unjudged.items() if memory is not None}

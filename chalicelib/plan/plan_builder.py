@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -19,16 +21,19 @@ from chalicelib.model.operation import (
     RemovalTarget,
     operation_id,
 )
-from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
+from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
-from chalicelib.plan import cluster_warnings
-from chalicelib.plan.repair import compatible, kept, targets
+from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_down.planner import ScaleDownPlan
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import PendingPods
 
 _PODS_NAMED = 50
+MOST_WARNINGS = 10
+"""Maximum warnings of each kind, sorted by name: further ones add no information."""
+IGNORE_TAINT = "ignore-taint.cluster-autoscaler.kubernetes.io/"
 
 
 def build_plan(
@@ -41,11 +46,13 @@ def build_plan(
 ) -> Plan:
     """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the rest wait for a later
     pass."""
-    repairs = compatible(repairs, (up.group for up in scale_up.scale_ups), (gone.group for gone in scale_down.removals))
+    grown, shrunk = (up.group for up in scale_up.scale_ups), (removal.group for removal in scale_down.removals)
+    repairs = compatible(repairs, grown, shrunk)
     name = _plan_id(state, scale_up, scale_down, repairs, seed)
-    operations = [_grow(state, grown, name) for grown in scale_up.scale_ups]
-    operations += [_remove(state, removal, name) for removal in scale_down.removals]
-    operations += [_repair(state, each, name) for each in repairs]
+    operations = [_growth(state, up, name) for up in scale_up.scale_ups]
+    operations += [_removal(state, removal, name) for removal in scale_down.removals]
+    operations += [_repair(state, repair, name) for repair in repairs]
+    candidates = Counter(state.group_of.get(node, "") for node in scale_down.unneeded)
     return Plan(
         id=name,
         cluster=state.snapshot.cluster,
@@ -54,15 +61,15 @@ def build_plan(
         unschedulable=tuple(sorted(scale_up.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(scale_up.fits)),
         promises=scale_up.promises,
-        notes=(*scale_up.notes, *cluster_warnings.notes(state), *kept(state)),
+        notes=(*scale_up.notes, *_warnings(state), *kept(state)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
         removals=scale_down.removals,
         repairs=repairs,
-        marks=scale_down.marks,
+        marks=scale_down.taints,
         paused=scale_down.paused,
         unneeded=scale_down.unneeded,
         unremovable=scale_down.unremovable,
-        groups=_groups(state, scale_up, scale_down),
+        groups=tuple(msgspec.structs.replace(group, candidates=candidates[group.group]) for group in scale_up.groups),
         operations=tuple(operations),
         rules=scale_up.rule_results.verdicts,
         headroom=scale_up.headroom.verdicts,
@@ -71,99 +78,87 @@ def build_plan(
     )
 
 
-def _groups(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan) -> tuple[GroupVerdict, ...]:
-    """Return the groups' verdicts, with the number of their unneeded nodes."""
-    unneeded = Counter(state.group_of.get(node, "") for node in scale_down.unneeded)
-    return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in scale_up.groups)
-
-
 def _plan_id(
     state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan, repairs: tuple[Repair, ...], seed: int
 ) -> str:
-    what = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, scale_down.removals, repairs]
-    return f"plan-{hashlib.sha256(msgspec.json.encode(what, order='deterministic')).hexdigest()[:16]}"
+    content = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, scale_down.removals, repairs]
+    return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 
-def _grow(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
-    cluster, now = state.snapshot.cluster, state.now
+def _growth(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
     own = state.groups[scale_up.group].group.options.max_node_provision_time
-    spec = OperationSpec(
-        id=operation_id(
-            cluster, scale_up.group, OperationKind.SCALE_UP, scale_up.from_size, scale_up.to_size, (), plan
-        ),
-        cluster=cluster,
-        provider=scale_up.provider,
-        group=scale_up.group,
-        kind=OperationKind.SCALE_UP,
-        plan=plan,
-        created_at=now,
-        from_size=scale_up.from_size,
-        to_size=scale_up.to_size,
-        pods=scale_up.pods[:_PODS_NAMED],
-        deadline=now + operation_timeout(OperationKind.SCALE_UP, state.options),
-        pool=_pool(state, scale_up.group),
-    )
+    spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
-    return Operation(spec, OperationStatus(data=data, due_at=now, updated_at=now))
-
-
-def _remove(state: ClusterState, removal: Removal, plan: str) -> Operation:
-    """Return one operation per node, so that a stuck drain does not block other removals."""
-    cluster, now = state.snapshot.cluster, state.now
-    facts = state.groups[removal.group]
-    node = next(node for node in facts.nodes if node.name == removal.node)
-    instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
-    size = facts.target - facts.leaving
-    spec = OperationSpec(
-        id=operation_id(cluster, removal.group, OperationKind.DELETE_NODES, size, size - 1, (removal.node,), plan),
-        cluster=cluster,
-        provider=facts.group.provider,
-        group=removal.group,
-        kind=OperationKind.DELETE_NODES,
-        plan=plan,
-        created_at=now,
-        from_size=size,
-        to_size=size - 1,
-        deadline=now + operation_timeout(OperationKind.DELETE_NODES, state.options),
-        targets=(
-            RemovalTarget(
-                node=removal.node,
-                instance=node.provider_id,
-                handle=instance.handle if instance else "",
-                evict=removal.evict,
-            ),
-        ),
-        pool=_pool(state, removal.group),
+    return Operation(
+        msgspec.structs.replace(spec, pods=scale_up.pods[:_PODS_NAMED]),
+        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
-    return Operation(spec, OperationStatus(data={UID: node.uid} if node.uid else {}, due_at=now, updated_at=now))
+
+
+def _removal(state: ClusterState, removal: Removal, plan: str) -> Operation:
+    """Return one operation per node, so that a stuck drain does not block other removals."""
+    group = state.groups[removal.group]
+    node = next(node for node in group.nodes if node.name == removal.node)
+    instance = next((i for i in group.group.instances if i.node == node.name or i.id == node.provider_id), None)
+    size, names = group.target - group.leaving, (removal.node,)
+    spec = _spec(state, removal.group, OperationKind.DELETE_NODES, (size, size - 1), names, plan)
+    handle = instance.handle if instance else ""
+    target = RemovalTarget(node=removal.node, instance=node.provider_id, handle=handle, evict=removal.evict)
+    data = {UID: node.uid} if node.uid else {}
+    return Operation(
+        msgspec.structs.replace(spec, targets=(target,)),
+        OperationStatus(data=data, due_at=state.now, updated_at=state.now),
+    )
 
 
 def _repair(state: ClusterState, repair: Repair, plan: str) -> Operation:
     """Return one operation per group. A deleted instance is identified by its handle, under the name of the node that
     it never became."""
-    cluster, now, kind = state.snapshot.cluster, state.now, OperationKind(repair.kind)
-    facts = state.groups[repair.group]
-    spec = OperationSpec(
-        id=operation_id(cluster, repair.group, kind, repair.from_size, repair.to_size, repair.instances, plan),
+    sizes = repair.from_size, repair.to_size
+    spec = _spec(state, repair.group, OperationKind(repair.kind), sizes, repair.instances, plan)
+    instances = {instance.id: instance for instance in state.groups[repair.group].group.instances}
+    targets = tuple(
+        RemovalTarget(node=instance.node, instance=instance.id, handle=instance.handle)
+        for instance in map(instances.__getitem__, repair.instances)
+    )
+    return Operation(
+        msgspec.structs.replace(spec, targets=targets), OperationStatus(due_at=state.now, updated_at=state.now)
+    )
+
+
+def _spec(
+    state: ClusterState, group_id: str, kind: OperationKind, sizes: tuple[int, int], names: tuple[str, ...], plan: str
+) -> OperationSpec:
+    """Return what all kinds have in common. sizes: of the group, before and after. names: of what is deleted, for the
+    operation's id. The pool is for the executors: only one group may change its total at a time."""
+    cluster, group = state.snapshot.cluster, state.groups[group_id].group
+    return OperationSpec(
+        id=operation_id(cluster, group_id, kind, *sizes, names, plan),
         cluster=cluster,
-        provider=facts.group.provider,
-        group=repair.group,
+        provider=group.provider,
+        group=group_id,
         kind=kind,
         plan=plan,
-        created_at=now,
-        from_size=repair.from_size,
-        to_size=repair.to_size,
-        deadline=now + operation_timeout(kind, state.options),
-        pool=_pool(state, repair.group),
-        targets=tuple(
-            RemovalTarget(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, repair)
-        ),
+        created_at=state.now,
+        from_size=sizes[0],
+        to_size=sizes[1],
+        deadline=state.now + operation_timeout(kind, state.options),
+        pool=group.pool.id if group.pool is not None else "",
     )
-    return Operation(spec, OperationStatus(due_at=now, updated_at=now))
 
 
-def _pool(state: ClusterState, group: str) -> str:
-    """Return the pool that a group shares with others, for the executors: only one group may change the pool's total at
-    a time."""
-    pool = state.groups[group].group.pool
-    return pool.id if pool is not None else ""
+def _warnings(state: ClusterState) -> Iterator[Reason]:
+    """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node and
+    AVOID_ANNOTATION per pod of a DaemonSet, at most MOST_WARNINGS of each. Cluster Autoscaler supports both, and the
+    planner obeys them in the same way."""
+    tainted = (
+        Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
+        for node in state.snapshot.nodes
+        if (taint := next((taint.key for taint in node.taints if taint.key.startswith(IGNORE_TAINT)), None)) is not None
+    )
+    yield from islice(tainted, MOST_WARNINGS)
+    # The value of the annotation is set per pod, so pods are scanned only if a class has it, with any value.
+    marked = {at for at, cls in enumerate(state.snapshot.classes) if cls.enable_ds_eviction and cls.is_daemonset}
+    pods = sorted(pod.key for pod in state.snapshot.pods if pod.cls in marked) if marked else ()
+    for pod in pods[:MOST_WARNINGS]:
+        yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod)

@@ -1,5 +1,17 @@
-"""The planner's entry point and list of stages: cluster state, pending pods, scale-up, scale-down, repairs, plan, next
-memory. Pure: the same snapshot, policy, memory, instant and seed give the same plan, byte for byte.
+"""The planner's entry point. Pure: the same snapshot, policy, memory, instant and seed give the same plan, byte for
+byte.
+
+Stages, with their inputs and outputs:
+
+1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules apply now, groups, health,
+   back-offs, open scale-up requests) and the virtual pods of headroom.
+2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
+3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
+4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
+5. Scale-down: the simulated cluster after scale-up -> ScaleDownPlan. Removes nodes that stay unneeded.
+6. Repairs: state -> at most one Repair per group.
+7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
+8. Next memory: the outputs of 1, 4 and 5 -> Memory.
 """
 
 from __future__ import annotations
@@ -14,8 +26,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
+from chalicelib.plan.scale_down.candidates import removable_rows
 from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
-from chalicelib.plan.scale_down.removable_rows import removable_rows
 from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.limits import apply_preconditions
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
@@ -46,18 +58,6 @@ def plan_cluster(
     the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
     was found, and reports the rest as not checked. A stage that exceeds its share all the same is left out, so that a
     pass always ends with a plan.
-
-    Stages, with their inputs and outputs:
-
-    1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules apply now, groups, health,
-       back-offs, open scale-up requests) and the virtual pods of headroom.
-    2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
-    3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
-    4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
-    5. Scale-down: the simulated cluster after scale-up -> ScaleDownPlan. Removes nodes that stay unneeded.
-    6. Repairs: state -> at most one Repair per group.
-    7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
-    8. Next memory: the outputs of 1, 4 and 5 -> Memory.
     """
     budget = TimeBudget(clock, within)
 
@@ -75,7 +75,7 @@ def plan_cluster(
         simulated.check = no_check
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
-    grown = [each.group for each in scale_up.scale_ups]
+    grown = [increase.group for increase in scale_up.scale_ups]
 
     def removals(*, judged: bool) -> ScaleDownPlan:
         simulated.check = budget.check if judged else no_check

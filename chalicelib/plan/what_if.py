@@ -6,6 +6,7 @@ This module makes no decisions and writes nothing.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -54,7 +55,7 @@ class GroupBounds(msgspec.Struct, frozen=True):
 
 
 def with_pods(
-    snapshot: Snapshot, wanted: Sequence[AddedPods], now: float, options: Options
+    snapshot: Snapshot, additions: Sequence[AddedPods], now: float, options: Options
 ) -> tuple[Snapshot, tuple[tuple[str, ...], ...]]:
     """Return the snapshot with added pods that the scheduler has refused, old enough to count; and their names per
     entry.
@@ -62,37 +63,33 @@ def with_pods(
     If a name is taken, and for several pods, `-added-1`, `-added-2` … is appended.
     """
     classes = _Classes(snapshot.classes)
-    taken = {pod.key for pod in snapshot.pods}
+    used = {pod.key for pod in snapshot.pods}
     pods, names = list(snapshot.pods), []
-    for each in wanted:
-        at = classes.intern(each.cls)
+    for addition in additions:
+        at = classes.intern(addition.cls)
+        space = addition.namespace
         added = [
-            _refused(Pod(each.namespace, name, f"added-{each.namespace}-{name}", at), each.cls, now, options)
-            for name in _names(each, taken)
+            _refused(Pod(space, name, f"added-{space}-{name}", at), addition.cls, now, options)
+            for name in _free_names(addition, used)
         ]
         pods += added
         names.append(tuple(pod.key for pod in added))
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
-    return msgspec.structs.replace(snapshot, pods=tuple(pods), classes=classes.all), tuple(names)
+    return msgspec.structs.replace(snapshot, pods=tuple(pods), classes=tuple(classes.all)), tuple(names)
 
 
 class _Classes:
     """A snapshot's classes and the added ones."""
 
-    def __init__(self, known: Sequence[PodClass]) -> None:
-        self._known = list(known)
-        self._index = {_value(cls): at for at, cls in enumerate(known)}
-
-    @property
-    def all(self) -> tuple[PodClass, ...]:
-        """Return known and added classes."""
-        return tuple(self._known)
+    def __init__(self, pod_classes: Sequence[PodClass]) -> None:
+        self.all = list(pod_classes)
+        self._index = {_value(cls): at for at, cls in enumerate(pod_classes)}
 
     def intern(self, pod_class: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
-        at = self._index.setdefault(_value(pod_class), len(self._known))
-        if at == len(self._known):
-            self._known.append(pod_class)
+        at = self._index.setdefault(_value(pod_class), len(self.all))
+        if at == len(self.all):
+            self.all.append(pod_class)
         return at
 
 
@@ -115,24 +112,27 @@ def as_new(pod_class: PodClass, node: Node | None) -> PodClass:
     return msgspec.structs.replace(pod_class, labels=own, volumes=volumes)
 
 
-def _names(added_pods: AddedPods, taken: set[str]) -> list[str]:
+def _free_names(added_pods: AddedPods, used: set[str]) -> list[str]:
     """Return free names and reserve them."""
-    names: list[str] = []
-    if added_pods.keep_name and added_pods.count == 1 and f"{added_pods.namespace}/{added_pods.name}" not in taken:
+    space, names = added_pods.namespace, []
+    if added_pods.keep_name and added_pods.count == 1 and f"{space}/{added_pods.name}" not in used:
         names.append(added_pods.name)
-    number = 0
+    numbers = itertools.count(1)
     while len(names) < added_pods.count:
-        number += 1
-        name = f"{added_pods.name}-added-{number}"
-        if f"{added_pods.namespace}/{name}" not in taken:
+        name = f"{added_pods.name}-added-{next(numbers)}"
+        if f"{space}/{name}" not in used:
             names.append(name)
-    taken.update(f"{added_pods.namespace}/{name}" for name in names)
+    used.update(f"{space}/{name}" for name in names)
     return names
 
 
 def _refused(pod: Pod, pod_class: PodClass, now: float, options: Options) -> Pod:
-    """Return the pod without a node, as it is some time after the scheduler has refused it. Scheduling gates still
-    block it."""
+    """Return the pod without a node, as it is some time after the scheduler has refused it: its age is above every
+    waiting time. Scheduling gates still block it."""
+    try:
+        own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
+    except BadInput:
+        own = 0.0
     return msgspec.structs.replace(
         pod,
         node="",
@@ -141,17 +141,8 @@ def _refused(pod: Pod, pod_class: PodClass, now: float, options: Options) -> Pod
         scheduled="False",
         scheduled_message="",
         scheduled_reason="SchedulingGated" if pod_class.gates else "Unschedulable",
-        created=now - _age(pod_class, options),
+        created=now - max(_SETTLED, own + 1.0, options.new_pod_scale_up_delay + 1.0),
     )
-
-
-def _age(pod_class: PodClass, options: Options) -> float:
-    """Return an age above every waiting time."""
-    try:
-        own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
-    except BadInput:
-        own = 0.0
-    return max(_SETTLED, own + 1.0, options.new_pod_scale_up_delay + 1.0)
 
 
 def without_nodes(
@@ -162,48 +153,46 @@ def without_nodes(
     Their pods need a node again if a controller recreates them; the rest goes with the node. If a group's template
     depends on a removed node, it is learned first. Unknown names are ignored.
     """
-    gone = {node.name: node for node in snapshot.nodes if node.name in set(names)}
-    losses = {name: RemovedNode(name) for name in sorted(gone)}
+    removed = {node.name: node for node in snapshot.nodes if node.name in set(names)}
+    group_of: dict[str, str] = {}
     templates = dict(memory.templates)
     groups = []
     for group in snapshot.groups:
-        mine = {name for name, node in gone.items() if owned_by(group, node)}
-        if mine:
-            losses.update({name: RemovedNode(name, group.id) for name in mine})
+        own = {name: node for name, node in removed.items() if owned_by(group, node)}
+        if own:
+            group_of.update(dict.fromkeys(own, group.id))
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
             learnt = learn(settled_node(members, now, options), memory.templates.get(group.id), now, options)
             if learnt is not None:
                 templates[group.id] = learnt
-        groups.append(_smaller(group, {name: gone[name] for name in mine}))
+        groups.append(_without_instances(group, own))
     classes = _Classes(snapshot.classes)
-    pods, again, lost = _scattered(snapshot, gone, classes, now, options)
-    kept = tuple(
+    pods, again, lost = _pods_without_nodes(snapshot, removed, classes, now, options)
+    operations = tuple(
         op
         for op in memory.operations
         if op.spec.kind is not OperationKind.DELETE_NODES
-        or not {target.node for target in op.spec.targets} <= set(gone)
+        or not {target.node for target in op.spec.targets} <= set(removed)
     )
-    storage = msgspec.structs.replace(
-        snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone)
-    )
+    csi_nodes = tuple(csi_node for csi_node in snapshot.storage.csi_nodes if csi_node.name not in removed)
     return (
         msgspec.structs.replace(
             snapshot,
-            nodes=tuple(n for n in snapshot.nodes if n.name not in gone),
+            nodes=tuple(node for node in snapshot.nodes if node.name not in removed),
             pods=pods,
-            classes=classes.all,
+            classes=tuple(classes.all),
             groups=tuple(groups),
-            storage=storage,
+            storage=msgspec.structs.replace(snapshot.storage, csi_nodes=csi_nodes),
         ),
         msgspec.structs.replace(
             memory,
             templates=templates,
-            operations=kept,
-            nodes={name: known for name, known in memory.nodes.items() if name not in gone},
+            operations=operations,
+            nodes={name: node for name, node in memory.nodes.items() if name not in removed},
         ),
         tuple(
-            msgspec.structs.replace(loss, again=tuple(again.get(loss.node, ())), lost=tuple(lost.get(loss.node, ())))
-            for loss in losses.values()
+            RemovedNode(name, group_of.get(name, ""), tuple(again.get(name, ())), tuple(lost.get(name, ())))
+            for name in sorted(removed)
         ),
     )
 
@@ -216,16 +205,16 @@ def owned_by(group: NodeGroup, node: Node) -> bool:
     )
 
 
-def _smaller(group: NodeGroup, gone: Mapping[str, Node]) -> NodeGroup:
-    if not gone:
+def _without_instances(group: NodeGroup, removed: Mapping[str, Node]) -> NodeGroup:
+    if not removed:
         return group
-    ids = {node.provider_id for node in gone.values() if node.provider_id}
-    left = tuple(i for i in group.instances if i.node not in gone and i.id not in ids)
-    return msgspec.structs.replace(group, instances=left, target=max(0, group.target - len(gone)))
+    ids = {node.provider_id for node in removed.values() if node.provider_id}
+    instances = tuple(i for i in group.instances if i.node not in removed and i.id not in ids)
+    return msgspec.structs.replace(group, instances=instances, target=max(0, group.target - len(removed)))
 
 
-def _scattered(
-    snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, now: float, options: Options
+def _pods_without_nodes(
+    snapshot: Snapshot, removed: Mapping[str, Node], classes: _Classes, now: float, options: Options
 ) -> tuple[tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
     """Return the pods afterwards, and per removed node: those that are recreated and those that are not."""
     pods: list[Pod] = []
@@ -233,9 +222,9 @@ def _scattered(
     lost: dict[str, list[str]] = {}
     for pod in snapshot.pods:
         cls = snapshot.classes[pod.cls]
-        if not pod.node and pod.nominated in gone:
+        if not pod.node and pod.nominated in removed:
             pods.append(msgspec.structs.replace(pod, nominated=""))
-        elif pod.node not in gone:
+        elif pod.node not in removed:
             pods.append(pod)
         elif pod.deleted or cls.mirror or cls.is_daemonset:
             continue
@@ -243,8 +232,8 @@ def _scattered(
             lost.setdefault(pod.node, []).append(pod.key)
         else:
             again.setdefault(pod.node, []).append(pod.key)
-            before = msgspec.structs.replace(pod, cls=classes.intern(as_new(cls, gone[pod.node])))
-            pods.append(_refused(before, cls, now, options))
+            recreated = msgspec.structs.replace(pod, cls=classes.intern(as_new(cls, removed[pod.node])))
+            pods.append(_refused(recreated, cls, now, options))
     return tuple(pods), again, lost
 
 
@@ -256,37 +245,32 @@ def with_bounds(
     size: the target requested from the provider; nodes beyond the existing ones count as upcoming, and nothing else is
     in flight for the group. Raises BadInput for a size below the number of existing nodes.
     """
-    group = next(each for each in snapshot.groups if each.id == name)
+    group = next(group for group in snapshot.groups if group.id == name)
+    place = f"--group {name}"
     changed = msgspec.structs.replace(
         group, min=group.min if bounds.min is None else bounds.min, max=group.max if bounds.max is None else bounds.max
     )
     if changed.max < changed.min:
-        raise BadInput(f"--group {name}", f"max {changed.max} is below min {changed.min}", "give both")
+        raise BadInput(place, f"max {changed.max} is below min {changed.min}", "give both")
     if bounds.size is not None:
-        here = sum(owned_by(group, node) for node in snapshot.nodes)
-        if bounds.size < here:
-            raise BadInput(
-                f"--group {name}",
-                f"size {bounds.size} is below the {here} nodes that are there",
-                "say which ones are gone with --remove-node",
-            )
+        existing = sum(owned_by(group, node) for node in snapshot.nodes)
+        if bounds.size < existing:
+            problem = f"size {bounds.size} is below the {existing} nodes that are there"
+            raise BadInput(place, problem, "say which ones are gone with --remove-node")
         if bounds.size > changed.max:
-            raise BadInput(f"--group {name}", f"size {bounds.size} is above max {changed.max}", "give max= too")
+            raise BadInput(place, f"size {bounds.size} is above max {changed.max}", "give max= too")
         changed = msgspec.structs.replace(changed, target=bounds.size)
-        memory = _asked_for(memory, changed, bounds.size - here, now, options)
-    groups = tuple(changed if each.id == name else each for each in snapshot.groups)
+        memory = _with_request(memory, changed, bounds.size - existing, now, options)
+    groups = tuple(changed if group.id == name else group for group in snapshot.groups)
     return msgspec.structs.replace(snapshot, groups=groups), memory
 
 
-def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
+def _with_request(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
     """Return the memory in which exactly this many nodes of a group are upcoming."""
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
-    known = memory.groups.get(group.id, GroupMemory())
+    before = memory.groups.get(group.id, GroupMemory())
     operations = tuple(
         op for op in memory.operations if op.spec.group != group.id or op.spec.kind is OperationKind.DELETE_NODES
     )
-    return msgspec.structs.replace(
-        memory,
-        operations=operations,
-        groups={**memory.groups, group.id: msgspec.structs.replace(known, request=request)},
-    )
+    groups = {**memory.groups, group.id: msgspec.structs.replace(before, request=request)}
+    return msgspec.structs.replace(memory, operations=operations, groups=groups)

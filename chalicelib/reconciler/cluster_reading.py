@@ -46,13 +46,13 @@ def observe(
     it must not know of changes that the snapshot does not show. Raises ClusterError."""
     if (watched := _watched(policy, groups, runtime, last_change(memory))) is not None:
         return watched, ReadScope.CHANGES
-    kept = (
+    lists = (
         runtime.kept_lists() if runtime.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
     )
     results: list[ReadResult] = []
-    seen = _read(policy, kube, groups, runtime, kept, results)
+    snapshot = _read(policy, kube, groups, runtime, lists, results)
     result = results[0]
-    if kept is not None:
+    if lists is not None:
         logger.info(
             "cluster read",
             cluster=policy.name,
@@ -65,34 +65,40 @@ def observe(
         )
     if result.short:
         logger.warning("watches of the cluster pause before their end", cluster=policy.name, kinds=result.short)
-    if kept is None or policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
-        return seen, result.scope
+    if lists is None or policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
+        return snapshot, result.scope
     kube.begin_lists()
-    if _is_verified(policy, kube, kept):
-        return seen, ReadScope.FULL
-    kept.drop(policy.name)
-    return _with_groups(_read(policy, kube, lambda _: (seen.groups, ()), runtime, None, results), seen), ReadScope.FULL
+    if _is_verified(policy, kube, lists):
+        return snapshot, ReadScope.FULL
+    lists.drop(policy.name)
+    full = _read(policy, kube, lambda _: (snapshot.groups, ()), runtime, None, results)
+    # The groups were read once, and their gaps are those of the first read.
+    gaps = set(full.gaps)
+    more = (gap for gap in snapshot.gaps if gap not in gaps)
+    return msgspec.structs.replace(full, gaps=(*full.gaps, *more)), ReadScope.FULL
 
 
-def _is_verified(policy: Policy, kube: KubeClient, kept: KeptLists) -> bool:
+def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> bool:
     """Return whether the lists that were followed are those of the server, as far as they can be compared."""
     # Imported here, because few policies ask for it.
     from chalicelib.snapshot.exact_lists import compare
 
-    followed = kept.kept(policy.name)
+    followed = kept_lists.kept(policy.name)
     if followed is None:
         logger.warning("changes not verified", cluster=policy.name, detail="the lists are not kept")
         return True
     try:
-        found = compare(kube, followed.lists)
+        comparison = compare(kube, followed.lists)
     except ClusterError as error:
         logger.warning("changes not verified", cluster=policy.name, **failure(error))
         return True
-    if found.incomparable:
-        logger.info("lists not verified", cluster=policy.name, kinds=found.incomparable)
-    if found.differences:
-        logger.error("the changes do not add up to the cluster", cluster=policy.name, differences=found.differences)
-    return not found.differences
+    if comparison.incomparable:
+        logger.info("lists not verified", cluster=policy.name, kinds=comparison.incomparable)
+    if comparison.differences:
+        logger.error(
+            "the changes do not add up to the cluster", cluster=policy.name, differences=comparison.differences
+        )
+    return not comparison.differences
 
 
 def last_change(memory: Memory) -> float:
@@ -122,14 +128,15 @@ def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) ->
     try:
         text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(secret)
         key = watcher_key(policy.name, text, namespace)
-        found = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
+        watched = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
     except OutscalerError as error:
-        tell = logger.info if isinstance(error, PostsBehind) else logger.warning
-        tell("lists of the watcher not used", cluster=policy.name, **failure(error))
+        log = logger.info if isinstance(error, PostsBehind) else logger.warning
+        log("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None
-    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=found.age)
-    seen, gaps = groups(found.lists.builder.nodes)
-    return found.lists.builder.snapshot(policy.name, runtime.clock(), seen, gaps)
+    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=watched.age)
+    builder = watched.lists.builder
+    node_groups, gaps = groups(builder.nodes)
+    return builder.snapshot(policy.name, runtime.clock(), node_groups, gaps)
 
 
 def share_lists(policy: Policy, runtime: Runtime) -> None:
@@ -167,12 +174,4 @@ def _read(
         kept=kept,
         report=results.append,
         check=lambda: runtime.memory_usage.check(runtime.memory_size),
-    )
-
-
-def _with_groups(full_snapshot: Snapshot, snapshot: Snapshot) -> Snapshot:
-    """Return the full read with the groups, and with their gaps, which were read once."""
-    known = set(full_snapshot.gaps)
-    return msgspec.structs.replace(
-        full_snapshot, gaps=(*full_snapshot.gaps, *(gap for gap in snapshot.gaps if gap not in known))
     )

@@ -4,19 +4,17 @@ Messages must not accumulate. A message per slot is sent ahead, so a stalled que
 cluster. One marker per cluster prevents this (store/scan_state.py): it is set before the messages of one tick are sent,
 removed when the first of them acquires the cluster's lease, and while it is set, ticks send nothing.
 
-- Why not a marker per slot: slots are new each minute, so markers per slot never show that the *cluster* is already
-  queued; only one marker for all slots does. It also costs one write a minute instead of three.
-- Why it expires: a message may be lost (or be in the dead-letter queue). The marker expires LOST_AFTER seconds after
-  its last slot, and the cluster is queued again. Lost messages cost minutes, never the cluster.
-- Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice
-  find a newer pass and stop after one read (scan_slots.is_superseded); those that arrive during a pass find the lease
-  taken.
+- There is one marker for all slots, because markers per slot never show that the *cluster* is already queued.
+- It expires LOST_AFTER seconds after its last slot, because a message may be lost (or be in the dead-letter queue).
+- This is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice find a
+  newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -29,8 +27,7 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
-from chalicelib.reconciler.operation_resend import resend_operations
-from chalicelib.reconciler.scan_slots import scan_slots
+from chalicelib.operations.stuck import resend_operations
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -45,6 +42,11 @@ if TYPE_CHECKING:
 LOST_AFTER = 180.0
 #: Seconds in which an alarm expects a pass (infra/aws/alarms.py), if the scan interval of a cluster is not longer.
 EXPECTED_WITHIN = 240.0
+#: Seconds from one tick to the next.
+MINUTE = 60.0
+#: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
+#: begun.
+MARGIN = 5.0
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -109,12 +111,14 @@ def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:
     """Log policies that an unfinished upgrade has left behind, once per tick. They are never used, and the tick does
     not fail."""
     try:
-        left = runtime.store.moving.not_moved(known)
+        policies = runtime.store.moving.not_moved(known)
     except StoreError as error:
         logger.warning("the previous location of policies cannot be read", detail=str(error))
         return
-    if left:
-        logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
+    if policies:
+        logger.error(
+            "policies are not used", detail=not_used(policies), clusters=len(policies), remedy="run outscaler migrate"
+        )
 
 
 def _scan_states(policies: Sequence[Policy], runtime: Runtime) -> dict[str, ScanState | StoreError]:
@@ -165,3 +169,33 @@ def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
     except Exception:
         failed.add(cluster)
         logger.exception("tick failed unexpectedly for a cluster", cluster=cluster, at=what)
+
+
+def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
+    """Return the instants at which passes are due from now until shortly before the next tick, none in the past. A
+    scanInterval of 20 s is three messages a minute, two of them delayed:
+
+        tick                          tick                          tick
+        ├─────────┬─────────┬─────────┼─────────┬─────────┬─────────┼──
+        0         20        40        60        80        100       120
+
+    A slot is the last pass + interval, so that ticks that come a little early or late do not shift it. last_pass: 0.0
+    for a cluster without a pass. A cluster that fell behind is due at once, and only once: missed passes are not made
+    up for.
+    """
+    first = max(now, last_pass + interval)
+    if first < now + MARGIN:
+        first = now
+    end = now + MINUTE - MARGIN
+    count = max(0, math.ceil((end - first) / interval))
+    return tuple(first + index * interval for index in range(count))
+
+
+def is_superseded(at: float, last_pass: float, interval: float) -> bool:
+    """Return whether a scheduled message meant for `at` requests nothing new: a pass began then or later, or just
+    before.
+
+    This makes repeated, late and accumulated messages cheap: the first one is a pass, each other one is a single read.
+    For scheduled messages only; a wake-up reports a change that an earlier pass may not have seen.
+    """
+    return last_pass > at - min(interval / 2, MARGIN)

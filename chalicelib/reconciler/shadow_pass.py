@@ -84,7 +84,7 @@ def _in_time(policy: Policy) -> Policy:
 def _status(policy: Policy, kube: KubeClient) -> OtherStatus | None:
     """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain."""
     try:
-        found = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
+        configmap = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
     except ClusterError:
         return None
-    return read_status(found.text(KEY), found.annotation(ANNOTATION))
+    return read_status(configmap.text(KEY), configmap.annotation(ANNOTATION))

@@ -6,8 +6,7 @@ conditional write after one read, so a node that has changed since the snapshot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized
@@ -21,7 +20,7 @@ from chalicelib.runtime.log import failure, logger
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
 
-TAKEN_OFF = 10
+SOFT_REMOVALS = 10
 """Soft taints removed in one pass when the option disables soft taints and therefore sets no limit."""
 CLEANING = 15.0
 """Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
@@ -46,7 +45,7 @@ def apply(
     refused = 0
     for some, seconds in (
         (hard, CLEANING),
-        (soft[: options.max_bulk_soft_taint_count or TAKEN_OFF], options.max_bulk_soft_taint_time),
+        (soft[: options.max_bulk_soft_taint_count or SOFT_REMOVALS], options.max_bulk_soft_taint_time),
     ):
         until = clock() + seconds
         for mark in some:
@@ -57,21 +56,19 @@ def apply(
                 refused = 0
             except Unauthorized as refusal:
                 refused = _REFUSALS
-                logger.error(
-                    "nodes may not be marked", cluster=name, left=len(marks) - len(written), **failure(refusal)
-                )
+                remaining = len(marks) - len(written)
+                logger.error("nodes may not be marked", cluster=name, left=remaining, **failure(refusal))
             except Forbidden as refusal:
                 refused += 1
-                logger.error(
-                    "node may not be marked", cluster=name, node=mark.node, action=mark.action, **failure(refusal)
-                )
+                what = "node may not be marked"
+                logger.error(what, cluster=name, node=mark.node, action=mark.action, **failure(refusal))
     return tuple(written)
 
 
 def _write(update: TaintUpdate, kube: KubeClient, clock: Callable[[], float], name: str) -> bool:
     """Write one update; return whether it changed anything. Raises Forbidden, Unauthorized."""
     try:
-        changed = _WRITERS[update.action](update, kube, clock())
+        changed = _change(update, kube, clock())
     except NotFound:
         return False
     except (Forbidden, Unauthorized):
@@ -84,21 +81,10 @@ def _write(update: TaintUpdate, kube: KubeClient, clock: Callable[[], float], na
     return changed
 
 
-def _cleanup(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
-    del now
-    return remove_taint(kube, update.node, TO_BE_DELETED, uncordon=update.cordoned)
-
-
-def _unsoften(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
-    del now
-    return remove_soft_taint(kube, update.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
-
-
-def _soften(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
+def _change(update: TaintUpdate, kube: KubeClient, now: float) -> bool:
+    if update.action == REMOVE_STALE_TAINT:
+        return remove_taint(kube, update.node, TO_BE_DELETED, uncordon=update.cordoned)
+    if update.action == REMOVE_SOFT_TAINT:
+        return remove_soft_taint(kube, update.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(now)))
     return add_taint(kube, update.node, soft, cordon=False, unless=TO_BE_DELETED)
-
-
-_WRITERS: Mapping[str, Callable[[TaintUpdate, KubeClient, float], bool]] = MappingProxyType(
-    {REMOVE_STALE_TAINT: _cleanup, REMOVE_SOFT_TAINT: _unsoften, ADD_SOFT_TAINT: _soften}
-)

@@ -11,8 +11,7 @@ or names what the deployment does not permit, that cluster is skipped with an er
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,24 +22,7 @@ from chalicelib.policy.compiled import NotUsable, decompiled
 from chalicelib.runtime.log import logger
 
 if TYPE_CHECKING:
-    from chalicelib.store import Store
     from chalicelib.store.policies import StoredPolicy
-
-
-class PolicySource(Protocol):
-    """The fields of the Runtime that a policy is read with."""
-
-    @property
-    def store(self) -> Store:
-        """Has the stored policies."""
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Epoch seconds."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """What policies may name."""
 
 
 def in_force(stored: StoredPolicy, now: float, deployment: Deployment | None = STRICT) -> Policy:
@@ -89,41 +71,18 @@ def read(text: str, name: str, version: int, compiled: bytes | None = None, depl
 
     The result is cached in the process: a version's text never changes, and every function begins by reading a policy.
     """
-    policy = _from_compiled(compiled, text, name, version, deployment) if compiled else None
+    policy = None
+    if compiled:
+        try:
+            policy = decompiled(compiled, text, name, deployment)
+        except NotUsable as error:
+            if not error.other:
+                what = "compiled policy not used; parsing the text"
+                logger.warning(what, cluster=name, version=version, detail=str(error))
     if policy is None:
-        policy = _from_text(text, name, version, deployment)
+        from chalicelib.policy.admission import Admission
+        from chalicelib.policy.load import load
+
+        place = f"policy {name}, version {version}"
+        policy, _warnings = load(text, place=place, admission=Admission(deployment, cluster=name))
     return msgspec.structs.replace(policy, name=name, version=version)
-
-
-def _from_compiled(compiled: bytes, text: str, name: str, version: int, deployment: Deployment) -> Policy | None:
-    try:
-        return decompiled(compiled, text, name, deployment)
-    except NotUsable as error:
-        if not error.other:
-            logger.warning(
-                "compiled policy not used; parsing the text", cluster=name, version=version, detail=str(error)
-            )
-        return None
-
-
-def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Policy:
-    from chalicelib.policy.admission import Admission
-    from chalicelib.policy.load import load
-
-    policy, _warnings = load(
-        text, place=f"policy {name}, version {version}", admission=Admission(deployment, cluster=name)
-    )
-    return policy
-
-
-def current(name: str, policy_source: PolicySource) -> Policy | None:
-    """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster; raises
-    InputErrors, StoreError."""
-    stored = policy_source.store.policies.current(name)
-    if stored is None:
-        return None
-    policy, pauses = (
-        in_force(stored, policy_source.clock(), policy_source.deployment),
-        policy_source.store.pauses.current(name),
-    )
-    return msgspec.structs.replace(policy, pauses=pauses) if pauses else policy

@@ -21,15 +21,18 @@ READING = 0.75
 _GROWN = 32  # MB; a process that has grown less in this pass reuses memory of earlier ones
 
 
-class Gauge:
-    """Measures one process, which makes one pass at a time. process: its directory in /proc."""
+class MemoryGauge:
+    """Measures one process, which makes one pass at a time. process: its directory in /proc; None: nothing is measured,
+    because outside Lambda a process's memory does not belong to its passes alone."""
 
-    def __init__(self, process: Path = _PROCESS) -> None:
+    def __init__(self, process: Path | None = _PROCESS) -> None:
         self._process = process
         self._least_ever = self._began = 0
 
     def begin(self) -> None:
         """Start measuring a pass."""
+        if self._process is None:
+            return
         with contextlib.suppress(OSError):  # the peak is not reset, and the reading is less certain
             (self._process / "clear_refs").write_text(_SET_BACK, "ascii")
         self._began = self._read().get("VmRSS", 0)
@@ -46,11 +49,13 @@ class Gauge:
         peak = self._read().get("VmHWM", 0)
         if not (peak and self._began):
             return None
-        kept = max(0, self._began - self._least_ever)
-        return Reading(least=max(0, peak - kept) // _KILOBYTES_PER_MB, most=-(-peak // _KILOBYTES_PER_MB))
+        retained = max(0, self._began - self._least_ever)
+        return Reading(least=max(0, peak - retained) // _KILOBYTES_PER_MB, most=-(-peak // _KILOBYTES_PER_MB))
 
     def _read(self) -> dict[str, int]:
         """Return sizes in kB by their names in proc(5)."""
+        if self._process is None:
+            return {}
         try:
             lines = (self._process / "status").read_text("ascii", "replace").splitlines()
         except OSError:

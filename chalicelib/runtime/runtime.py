@@ -17,21 +17,21 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.dispatch.async_invoke import LargeFunction
 from chalicelib.dispatch.sqs import Sender, SqsSender
 from chalicelib.model.errors import BadInput
-from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
 from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY, POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.runtime.active_policy import read
+from chalicelib.runtime.active_policy import in_force, read
+from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.tracing import Tracing, tracing_of
-from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
+from chalicelib.runtime.webhook_credentials import WebhookCredentials
 
 if TYPE_CHECKING:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from chalicelib.providers.base import Provider
     from chalicelib.snapshot.kept_lists import KeptLists
     from chalicelib.store import Store
-    from chalicelib.store.policies import StoredWebhook
 
 #: Set by Lambda in every function's environment, and nowhere else.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
@@ -61,55 +60,24 @@ Reach = Callable[[KubernetesAccess, ReadSecret], "KubeClient"]
 Build = Callable[[Policy, "KubeClient", ReadSecret], Sequence["Provider"]]
 
 
-class PassGauge(Protocol):
-    """Measures the memory of one pass at a time."""
-
-    def begin(self) -> None:
-        """Start measuring a pass."""
-
-    def check(self, size: int) -> None:
-        """Raise MemoryExceeded where the pass has grown beyond its share of the function's memory. size: MB."""
-
-    def end(self) -> Reading | None:
-        """Return the peak since then; None where it is not measured."""
-
-
-class NoGauge:
-    """Measures nothing: outside Lambda a process's memory does not belong to its passes alone."""
-
-    def begin(self) -> None:
-        """See PassGauge."""
-
-    def check(self, size: int) -> None:
-        """See PassGauge."""
-
-    def end(self) -> Reading | None:
-        """See PassGauge."""
-        return None
-
-
-def _nobody_stops(place: str) -> None:
-    del place
-
-
 def _to_stdout(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's providers, for one pass.
-
-    owner: creates a new name for each lease or claim. doors: the webhook's cache of policies and keys.
-    batch_failures_reported: whether the function's event source has ReportBatchItemFailures. checkpoint: called between
-    a change and its record, so that a test can stop the process there. emit: writes one line of metrics. deployment:
-    what policies may name. memory_size: MB that this function has, 0 where unknown. gauge: measures a pass. hand_over:
-    gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
-    function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
-    are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
-    page_key: name of the secret with the keys of the hosted page, "" where there is no such page. kept_lists: returns
-    what earlier passes of this process have read of clusters; None: every pass reads everything. lists: where lists of
-    clusters are (snapshot/list_archive.py), "" for nowhere. sleep: waits seconds within a pass.
+    """clock: epoch seconds. kube_client: a client of a cluster's API, by the cluster's policy. providers: the policy's
+    providers, for one pass. owner: creates a new name for each lease or claim. webhook_credentials: the webhook's cache
+    of policies and keys. batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
+    checkpoint: called between a change and its record, so that a test can stop the process there. emit: writes one
+    line of metrics. deployment: what policies may name. memory_size: MB that this function has, 0 where unknown.
+    memory_usage: measures a pass. hand_over: gives a message of the reconcile queue to the large function, raises
+    NotInvoked; None where there is no large function. tracing: for X-Ray; it does nothing where Lambda does not trace.
+    decisions: the place in which decisions are recorded (replay/decision_place.py), "" for none. topics: publishes
+    notifications, None: SNS does. page_key: name of the secret with the keys of the hosted page, "" where there is no
+    such page. kept_lists: returns what earlier passes of this process have read of clusters; None: every pass reads
+    everything. lists: where lists of clusters are (snapshot/list_archive.py), "" for nowhere. sleep: waits seconds
+    within a pass.
     """
 
     clock: Callable[[], float]
@@ -121,11 +89,11 @@ class Runtime:
     owner: Callable[[], str]
     webhook_credentials: WebhookCredentials
     batch_failures_reported: bool = False
-    checkpoint: Callable[[str], None] = _nobody_stops
+    checkpoint: Callable[[str], None] = lambda _: None
     emit: Callable[[str], None] = _to_stdout
     deployment: Deployment = STRICT
     memory_size: int = 0
-    memory_usage: PassGauge = field(default_factory=NoGauge)
+    memory_usage: MemoryGauge = field(default_factory=lambda: MemoryGauge(None))
     hand_over: Callable[[bytes], None] | None = None
     tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
     decisions: str = ""
@@ -134,6 +102,15 @@ class Runtime:
     kept_lists: Callable[[], KeptLists] | None = None
     lists: str = ""
     sleep: Callable[[float], None] = time.sleep
+
+    def policy(self, cluster: str) -> Policy | None:
+        """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster;
+        raises InputErrors, StoreError."""
+        stored = self.store.policies.current(cluster)
+        if stored is None:
+            return None
+        policy, pauses = in_force(stored, self.clock(), self.deployment), self.store.pauses.current(cluster)
+        return msgspec.structs.replace(policy, pauses=pauses) if pauses else policy
 
 
 def build(
@@ -160,66 +137,80 @@ def build(
     environment.
     """
 
-    def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
-        from chalicelib.kube.connect import connect as to_cluster
-
-        return to_cluster(access, secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
-
-    to = reach or reached
-
-    def connected(policy: Policy) -> KubeClient:
-        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
-
-        return to(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
-
-    def registered(policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
-        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
-        from chalicelib.providers.registry import providers as for_policy
-        from chalicelib.providers.services import ProviderServices
-
-        def reader(*uses: str) -> ReadSecret:
-            return ClusterSecrets(secret, policy.name, uses, deployment)
-
-        means = ProviderServices(
-            connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)),
-            sleep=sleep,
-            chance=chance,
-            rate_limiter=store.rate_limits,
-            cache=store.cache,
-            deployment=deployment,
-        )
-        return tuple(
-            provider
-            for name, settings in sorted(policy.providers.items())
-            for provider in for_policy(
-                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), clock, means
-            )
-        )
-
-    def loaded(text: str, name: str, version: int, compiled: bytes | None) -> Policy:
-        return read(text, name, version, compiled, deployment)
-
-    def webhooks() -> Mapping[str, StoredWebhook]:
-        return store.policies.webhooks()
-
-    def current(name: str) -> Document | None:
-        stored = store.policies.current(name, consistent=False)
-        return Document(stored.text, stored.version, stored.compiled) if stored else None
-
+    connections = _Connections(clock, store, read_secret, reach, deployment, sleep, chance, hosted)
     return Runtime(
         clock=clock,
         store=store,
         sender=sender,
         read_secret=read_secret,
-        kube_client=connect or connected,
-        providers=providers or registered,
-        owner=owner or _new_owner,
+        kube_client=connect or connections.of_policy,
+        providers=providers or connections.providers,
+        owner=owner or (lambda: uuid.uuid4().hex),
         webhook_credentials=WebhookCredentials(
-            webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment
+            webhooks=lambda: store.policies.webhooks(),  # noqa: PLW0108 - the store is used by webhooks only
+            current=lambda name: store.policies.current(name, consistent=False),
+            load=functools.partial(read, deployment=deployment),
+            read_secret=read_secret,
+            clock=clock,
+            deployment=deployment,
         ),
         deployment=deployment,
         sleep=sleep,
     )
+
+
+@dataclass(frozen=True)
+class _Connections:
+    """The connections to clusters and vendors that Lambda uses. For the fields see `build`."""
+
+    clock: Callable[[], float]
+    store: Store
+    read_secret: ReadSecret
+    reach: Reach | None
+    deployment: Deployment
+    sleep: Callable[[float], None]
+    chance: Callable[[], float]
+    hosted: bool
+
+    def client(self, access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
+        """Return a client by connection settings. secret: reads the secrets that may be used for it."""
+        if self.reach is not None:
+            return self.reach(access, secret)
+        from chalicelib.kube.connect import connect
+
+        return connect(access, secret, clock=self.clock, sleep=self.sleep, jitter=self.chance, hosted=self.hosted)
+
+    def of_policy(self, policy: Policy) -> KubeClient:
+        """Return a client of a policy's cluster."""
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+
+        secrets = ClusterSecrets(self.read_secret, policy.name, (KUBECONFIG,), self.deployment)
+        return self.client(policy.kubernetes, secrets)
+
+    def providers(self, policy: Policy, kube: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
+        """Return the policy's providers."""
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+        from chalicelib.providers.registry import providers
+        from chalicelib.providers.services import ProviderServices
+
+        def reader(*uses: str) -> ReadSecret:
+            return ClusterSecrets(secret, policy.name, uses, self.deployment)
+
+        services = ProviderServices(
+            connect=lambda access: self.client(access, reader("clusterapi", KUBECONFIG)),
+            sleep=self.sleep,
+            chance=self.chance,
+            rate_limiter=self.store.rate_limits,
+            cache=self.store.cache,
+            deployment=self.deployment,
+        )
+        return tuple(
+            provider
+            for name, settings in sorted(policy.providers.items())
+            for provider in providers(
+                msgspec.structs.replace(policy, providers={name: settings}), kube, reader(name), self.clock, services
+            )
+        )
 
 
 def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
@@ -234,7 +225,7 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     sender = SqsSender.from_environment(environment, tracing.header)
     secrets = SecretCache(SecretsManagerReader(), clock)
     store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
-    made = build(
+    runtime = build(
         clock=clock,
         store=store,
         sender=sender,
@@ -242,29 +233,21 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         deployment=deployment_of(environment),
         hosted=bool(environment.get(LAMBDA)),
     )
-    reported = environment.get(BATCH_FAILURES, "") == REPORTED
-    made = replace(
-        made,
-        batch_failures_reported=reported,
+    runtime = replace(
+        runtime,
+        batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED,
         tracing=tracing,
         decisions=environment.get(DECISIONS, ""),
         page_key=environment.get(PAGE_KEY, ""),
         lists=environment.get(LISTS, ""),
     )
-    return _sized(made, environment, clock)
-
-
-def _sized(runtime: Runtime, environment: Mapping[str, str], clock: Callable[[], float]) -> Runtime:
-    """Add what decides which function makes a pass, in a function whose memory is known."""
-    from chalicelib.runtime.memory_usage import Gauge
-
     size = environment.get(MEMORY_SIZE, "")
     if not (size.isascii() and size.isdigit()):
         return runtime
-    return replace(
+    return replace(  # what decides which function makes a pass
         runtime,
         memory_size=int(size),
-        memory_usage=Gauge(),
+        memory_usage=MemoryGauge(),
         hand_over=LargeFunction.from_environment(environment),
         kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, runtime.lists, clock),
     )
@@ -301,13 +284,13 @@ class SecretCache:
     def __call__(self, name: str) -> str:
         """Return the secret's text, at most ten minutes old."""
         until = self._until.get(name)
-        if until is None:
-            return self.fresh(name)
-        if until > self._clock():
+        if until is not None and until > self._clock():
             return self._reader(name)
         try:
             return self.fresh(name)
         except SecretUnavailable:
+            if until is None:
+                raise
             return self._reader(name)
 
     def fresh(self, name: str) -> str:
@@ -317,27 +300,21 @@ class SecretCache:
         return text
 
 
-def _new_owner() -> str:
-    return uuid.uuid4().hex
-
-
 def _new_trace_id() -> str:
     return uuid.uuid4().hex[:16]
 
 
-class _Cell:
-    """Holds the process-wide runtime (see the module)."""
-
-    runtime: Runtime | None = None
+_installed: list[Runtime] = []
+"""The runtime of this process, once there is one."""
 
 
 def runtime() -> Runtime:
     """Return the runtime of this process."""
-    if _Cell.runtime is None:
-        _Cell.runtime = from_environment(os.environ)
-    return _Cell.runtime
+    if not _installed:
+        _installed.append(from_environment(os.environ))
+    return _installed[0]
 
 
 def install(runtime: Runtime | None) -> None:
     """Replace this process's runtime; None: build it from the environment when it is next needed."""
-    _Cell.runtime = runtime
+    _installed[:] = [] if runtime is None else [runtime]

@@ -136,10 +136,10 @@ class Tracing:
 
 def tracing_of(environment: Mapping[str, str], clock: Callable[[], float], new_id: NewId) -> Tracing:
     """Return the traces of a process that sends to the daemon which Lambda names in the environment."""
-    return Tracing(environment, clock, new_id, lambda document: _to_daemon(environment.get(DAEMON, ""), document))
 
+    def send(document: bytes) -> None:
+        from chalicelib.net.xray_daemon import send
 
-def _to_daemon(address: str, document: bytes) -> None:
-    from chalicelib.net.xray_daemon import send
+        send(environment.get(DAEMON, ""), document)
 
-    send(address, document)
+    return Tracing(environment, clock, new_id, send)

@@ -1,4 +1,4 @@
-"""Requests a pass: one delayed message per debounce window, for any number of requests (handlers/webhook/handler.py
+"""Requests a pass: one delayed message per debounce window, for any number of requests (handlers/webhook.py
 draws the window), and an earlier one for the first event that says enough by itself.
 
 The webhook and the executors share the window, so an operation that ends during a storm of events adds no extra pass.

@@ -21,9 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
@@ -31,7 +29,10 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 from chalicelib.runtime.log import logger
-from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
+from chalicelib.runtime.webhook_signature import WebhookKeys, read_keys
+
+if TYPE_CHECKING:
+    from chalicelib.store.policies import StoredPolicy, StoredWebhook
 
 KEPT_FOR = 60.0
 APART = 30.0  # seconds between two reads of one cluster's secret after failed authentication
@@ -39,26 +40,6 @@ MAX_DOORS = 512
 MAX_POLICIES = 128
 
 T = TypeVar("T")
-
-
-class Document(msgspec.Struct, frozen=True):
-    """A stored policy as the webhook needs it: its text, and the fields that show whether it has changed."""
-
-    text: str
-    version: int
-    compiled: bytes | None = None
-
-
-class Webhook(Protocol):
-    """The webhook's part of a policy (store.policies.StoredWebhook). secret: None where only the text contains it."""
-
-    @property
-    def version(self) -> int:
-        """Return the policy's version."""
-
-    @property
-    def secret(self) -> str | None:
-        """Return the name of the webhook's secret, "" for none."""
 
 
 @dataclass(frozen=True)
@@ -78,31 +59,28 @@ class _CachedValue(Generic[T]):
     until: float
 
 
-class _Shelf(Generic[T]):
+class _Cache(Generic[T]):
     """A bounded cache of values by cluster; the least recently used value is evicted first."""
 
     def __init__(self, most: int) -> None:
-        self._kept: OrderedDict[str, _CachedValue[T]] = OrderedDict()
+        self._values: OrderedDict[str, _CachedValue[T]] = OrderedDict()
         self._most = most
 
     def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
         """Return the cached value for this version, or otherwise what `make` returns."""
-        kept = self._kept.get(name)
-        if kept is None or kept.version != version or _is_over(kept.until, now):
-            kept = _CachedValue(make(), version, now + KEPT_FOR)
-            self._kept[name] = kept
-        return self._bounded(name)
+        cached = self._values.get(name)
+        if cached is None or cached.version != version or _is_over(cached.until, now):
+            return self.put(name, version, now, make())
+        self._values.move_to_end(name)
+        return cached.value
 
-    def put(self, name: str, version: int, now: float, value: T) -> None:
-        """Cache this value."""
-        self._kept[name] = _CachedValue(value, version, now + KEPT_FOR)
-        self._bounded(name)
-
-    def _bounded(self, name: str) -> T:
-        self._kept.move_to_end(name)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
-        return self._kept[name].value
+    def put(self, name: str, version: int, now: float, value: T) -> T:
+        """Cache this value, and return it."""
+        self._values[name] = _CachedValue(value, version, now + KEPT_FOR)
+        self._values.move_to_end(name)
+        while len(self._values) > self._most:
+            self._values.popitem(last=False)
+        return value
 
 
 def _is_over(until: float, now: float) -> bool:
@@ -120,8 +98,8 @@ class WebhookCredentials:
     def __init__(
         self,
         *,
-        webhooks: Callable[[], Mapping[str, Webhook]],
-        current: Callable[[str], Document | None],
+        webhooks: Callable[[], Mapping[str, StoredWebhook]],
+        current: Callable[[str], StoredPolicy | None],
         load: Callable[[str, str, int, bytes | None], Policy],
         read_secret: Callable[[str], str],
         clock: Callable[[], float],
@@ -130,11 +108,11 @@ class WebhookCredentials:
         self._webhooks, self._current, self._load = webhooks, current, load
         self._read_secret, self._clock, self._deployment = read_secret, clock, deployment
         self._lock = threading.RLock()
-        self._known: Mapping[str, Webhook] = {}
+        self._known: Mapping[str, StoredWebhook] = {}
         self._known_until = 0.0
         self._read_again: dict[str, float] = {}
-        self._keys: _Shelf[WebhookKeys] = _Shelf(MAX_DOORS)
-        self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
+        self._keys: _Cache[WebhookKeys] = _Cache(MAX_DOORS)
+        self._policies: _Cache[Policy | None] = _Cache(MAX_POLICIES)
         self.decoy = secrets.token_bytes(32)
 
     def for_cluster(self, name: str) -> ClusterCredentials:
@@ -180,13 +158,13 @@ class WebhookCredentials:
                 return None
             return self._policies.get(name, webhook.version, self._clock(), lambda: self._read_policy(name))
 
-    def _webhook(self, name: str) -> Webhook | None:
+    def _webhook(self, name: str) -> StoredWebhook | None:
         now = self._clock()
         if _is_over(self._known_until, now):
             self._known, self._known_until = self._webhooks(), now + KEPT_FOR
         return self._known.get(name)
 
-    def _read_keys(self, name: str, webhook: Webhook, *, fresh: bool = False) -> WebhookKeys:
+    def _read_keys(self, name: str, webhook: StoredWebhook, *, fresh: bool = False) -> WebhookKeys:
         secret = webhook.secret
         if secret is None:
             policy = self.policy(name)

@@ -17,7 +17,8 @@ from chalicelib.kube.connect import connect
 from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.runtime.runtime import NoGauge, PassGauge, ReadSecret, Runtime, SecretCache, build
+from chalicelib.runtime.memory_usage import MemoryGauge
+from chalicelib.runtime.runtime import ReadSecret, Runtime, SecretCache, build
 from chalicelib.store import Store
 from infra.emulators.async_invocations import AsyncLambda, of_lambda
 from infra.emulators.aws_faults import AwsFaults
@@ -57,11 +58,11 @@ class Account:
         dial: Dial = open_connection,
         deployment: Deployment = LOOPBACK,
         judge: Judge | None = None,
-        gauge: PassGauge | None = None,
+        gauge: MemoryGauge | None = None,
     ) -> None:
         self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, AwsFaults()
-        self._judge, self._gauge = judge, gauge or NoGauge()
+        self._judge, self._gauge = judge, gauge or MemoryGauge(None)
         self.topics = AccountTopics(judge)
         self.large = frozenset({RECONCILE_LARGE})
 

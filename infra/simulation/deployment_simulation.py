@@ -25,8 +25,8 @@ from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.compiled import compiled
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.reconciler.reconciler import LEASE_FOR
-from chalicelib.reconciler.scan_slots import is_superseded
-from chalicelib.runtime.active_policy import current, read
+from chalicelib.reconciler.scan_scheduler import is_superseded
+from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
@@ -235,7 +235,7 @@ class Simulation:
     def _begin(self, message: _Message, process: PoolProcess) -> None:
         """Begin a pass as reconciler.handle does."""
         asked, store = decode_reconcile(message.body), self.runtime.store
-        policy = current(asked.cluster, self.runtime)
+        policy = self.runtime.policy(asked.cluster)
         assert policy is not None
         assert asked.reason == _SCHEDULE
         if is_superseded(asked.at, store.scan_states.due(policy.name).last_pass, policy.scan_interval):

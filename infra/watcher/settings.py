@@ -11,7 +11,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.net.http_session import public_context
-from chalicelib.runtime.webhook_secret import read_keys
+from chalicelib.runtime.webhook_signature import read_keys
 from chalicelib.snapshot.watched_lists import watcher_key
 
 _LARGEST_SECRET = 2**14  # characters

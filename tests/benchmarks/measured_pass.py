@@ -117,7 +117,7 @@ class _Queues:
 def _reactions(job: MeasuredJob) -> Iterator[Json]:
     """Yields the seconds from the arrival of an event to the request to the provider, and those in which the pass
     waited for further pods."""
-    from chalicelib.handlers.webhook import handler
+    from chalicelib.handlers import webhook
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.model.node import Node
@@ -171,12 +171,12 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
         "act_clusterapi": lambda body: runner.handle(body, runtime),
     }
     headers = {"Authorization": "Bearer a-token-of-the-webhook"}
-    webhook = replace(runtime, owner=lambda: "webhook")
+    webhook_runtime = replace(runtime, owner=lambda: "webhook")
     while True:
         waited[0] = 0.0
         bought, began = len(provider.purchases), time.perf_counter()
         event = EVENT | {"firstTimestamp": format_time(time.time())}
-        handler.handle("bench", headers, json.dumps(event).encode(), webhook)
+        webhook.handle("bench", headers, json.dumps(event).encode(), webhook_runtime)
         queues.finish()
         yield {"seconds": provider.asked - began if len(provider.purchases) > bought else None, "waited": waited[0]}
         store.debounce.forget_wake("bench", key=PROMPT, by="webhook")

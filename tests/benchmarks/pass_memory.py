@@ -139,7 +139,7 @@ def passes(
     from chalicelib.model.errors import MemoryExceeded
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.reconciler.reconciler import handle
-    from chalicelib.runtime.memory_usage import Gauge
+    from chalicelib.runtime.memory_usage import MemoryGauge
     from chalicelib.runtime.runtime import build, keeping
     from infra.emulators.aws_services import QuickServices
     from infra.emulators.controllers.clock import ManualClock
@@ -166,7 +166,7 @@ def passes(
         providers=lambda *_: (provider,),
     )
     if size:
-        runtime = replace(runtime, memory_usage=Gauge(), memory_size=size)
+        runtime = replace(runtime, memory_usage=MemoryGauge(), memory_size=size)
     if keep:
         runtime = replace(runtime, kept_lists=keeping(keep, shared, time.time))
     base = _peak()

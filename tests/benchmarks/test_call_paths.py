@@ -9,7 +9,7 @@ def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:
     path = traced(OPERATION, to_the_vendor).path
     begin = next(number for number, place in enumerate(path) if place.endswith(":run_step"))
     assert path[begin : begin + 4] == [
-        "operations/registry.py:run_step",  # kind -> definition
+        "operations/runner.py:run_step",  # kind -> definition
         "operations/steps/scale_up.py:scale_up",  # definition -> step
         "providers/clusterapi/provider.py:ClusterApi.scale_up",  # step -> provider
         "providers/clusterapi/scale_up.py:scale_up",  # provider -> the vendor's own change

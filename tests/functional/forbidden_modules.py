@@ -51,7 +51,6 @@ _PLANNER = frozenset(
         "chalicelib.plan.simulation.pod_topology",
         "chalicelib.plan.scale_up.least_cost",
         "chalicelib.plan.scale_down.removal_simulation",
-        "chalicelib.plan.scale_down.pdb_tracker",
         "chalicelib.reconciler.reconciler",
         "chalicelib.operations.drain_recheck",
         "cronsim",
@@ -68,7 +67,7 @@ _BY: Mapping[str, frozenset[str]] = {
     "chalicelib.handlers.act": _SOLVER | _CLOUDS | _PLANNER,
     "chalicelib.handlers.reconcile": _SOLVER
     | _CLOUDS
-    | {"chalicelib.operations.runner", "chalicelib.operations.definition"},
+    | {"chalicelib.operations.runner", "chalicelib.operations.step_context"},
 }
 
 

@@ -22,8 +22,7 @@ from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.value_types import SECRET
 from chalicelib.policy.vendors.settings import settings_of
 from chalicelib.providers.errors import Unauthorized
-from chalicelib.runtime.webhook_secret import WebhookKeys
-from chalicelib.runtime.webhook_signature import AuthResult, verify
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, NOW, told

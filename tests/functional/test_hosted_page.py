@@ -17,14 +17,14 @@ from urllib3 import HTTPResponse
 
 from chalicelib.command import hosted_ui, signed_request
 from chalicelib.command.main import main
-from chalicelib.handlers.hosted_page import base_of
-from chalicelib.handlers.page_session import (
+from chalicelib.handlers.hosted_page import (
     COOKIE,
     LINK,
     LINK_FOR,
     SESSION,
     SESSION_FOR,
     PageGrant,
+    base_of,
     checked,
     keys_of,
     new_grant,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app import app
-from chalicelib.handlers.webhook import handler
+from chalicelib.handlers import webhook
 from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
@@ -206,12 +206,12 @@ def test_unreadable_event_among_many_is_listed_and_the_others_count(desk: AppCli
 @pytest.mark.parametrize("name", ["known", "no-such-cluster"])
 def test_status_413_for_more_than_256_kib_from_any_caller(desk: AppClient, name: str) -> None:
     cluster = desk.cluster() if name == "known" else name
-    assert desk.post(cluster, b"x" * (handler.MAX_BODY + 1), {}).status_code == 413
-    assert desk.post(cluster, b"x", {"Content-Length": str(handler.MAX_BODY + 1)}).status_code == 413
+    assert desk.post(cluster, b"x" * (webhook.MAX_BODY + 1), {}).status_code == 413
+    assert desk.post(cluster, b"x", {"Content-Length": str(webhook.MAX_BODY + 1)}).status_code == 413
 
 
 def test_body_of_exactly_256_kib_is_read(desk: AppClient) -> None:
-    body = BODY + b" " * (handler.MAX_BODY - len(BODY))
+    body = BODY + b" " * (webhook.MAX_BODY - len(BODY))
     assert desk.post(desk.cluster(), body).status_code == 202
 
 
@@ -250,7 +250,7 @@ def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> N
     with ThreadPoolExecutor(4) as callers:
         answers = list(
             callers.map(
-                lambda _: handler.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)
+                lambda _: webhook.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)
             )
         )
     assert sum(answer.body["matched"] for answer in answers) == 1000

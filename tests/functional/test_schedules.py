@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers import read_api
-from chalicelib.handlers.webhook import handler
+from chalicelib.handlers import read_api, webhook
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime import active_policy
 from chalicelib.store.policies import StoredPolicy
@@ -68,7 +67,7 @@ def test_every_function_uses_the_mode_of_the_current_instant(desk: AppClient) ->
     found = []
     for step in (179, 1, 1799, 1):
         desk.clock.advance(step)
-        policy = active_policy.current(name, desk.runtime)
+        policy = desk.runtime.policy(name)
         assert policy is not None
         body = read_api.cluster(name, desk.runtime).body
         found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
@@ -86,7 +85,7 @@ def test_webhook_requests_no_reconcile_while_a_schedule_switches_the_cluster_off
     woken, body = [], sample("core-v1-failed-scheduling")
     for step in (0, 15, 1800):  # the credentials read by the first call are still cached at the second
         desk.clock.advance(step)
-        woken.append(handler.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
+        woken.append(webhook.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
     assert woken == [True, False, True]
 
 

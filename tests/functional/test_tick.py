@@ -15,7 +15,7 @@ from chalicelib.handlers.tick import tick
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.scan_slots import is_superseded
+from chalicelib.reconciler.scan_scheduler import is_superseded
 from chalicelib.runtime.runtime import Runtime, install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer

@@ -21,8 +21,7 @@ import yaml
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Options
 from chalicelib.model.watcher_post import WatcherPost, read_post
-from chalicelib.runtime.webhook_secret import WebhookKeys
-from chalicelib.runtime.webhook_signature import AuthResult, verify
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from chalicelib.snapshot.list_archive import list_place
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
 from chalicelib.snapshot.watched_lists import SILENT_FOR, WatchedLists, watcher_key

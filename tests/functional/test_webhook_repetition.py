@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from chalicelib.handlers import webhook
 from chalicelib.handlers.http_response import HttpError
-from chalicelib.handlers.webhook import handler
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer
@@ -81,7 +81,7 @@ def test_many_simultaneous_copies_of_a_request_are_processed_once(desk: AppClien
 
     def status(_: int) -> int:
         try:
-            return handler.handle(name, headers, GATHERED, desk.runtime).status
+            return webhook.handle(name, headers, GATHERED, desk.runtime).status
         except HttpError as refused:
             return refused.status
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib.handlers import webhook
 from chalicelib.handlers.http_response import HttpError
-from chalicelib.handlers.webhook import handler
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
-from chalicelib.store.policies import StoredWebhook
+from chalicelib.runtime.webhook_credentials import WebhookCredentials
+from chalicelib.store.policies import StoredPolicy, StoredWebhook
 from tests.functional.app_client import HMAC, AppClient, sample
 
 BODY = sample("core-v1-failed-scheduling")
@@ -53,9 +53,9 @@ class Counted:
         self.work["query"] += 1
         return {"shop": StoredWebhook(1, SECRET)}
 
-    def _current(self, name: str) -> Document | None:
+    def _current(self, name: str) -> StoredPolicy | None:
         self.work["policy"] += 1
-        return Document(TEXT, 1) if name == "shop" else None
+        return StoredPolicy("shop", 1, TEXT, "", 0.0) if name == "shop" else None
 
     def _secret(self, name: str) -> str:
         self.work["secret"] += 1
@@ -68,7 +68,7 @@ class Counted:
         sys.setprofile(self._count)
         try:
             with pytest.raises(HttpError) as caught:
-                handler.handle(name, headers, BODY, self.runtime)
+                webhook.handle(name, headers, BODY, self.runtime)
         finally:
             sys.setprofile(None)
         return caught.value.status, self.work

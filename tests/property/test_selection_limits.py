@@ -92,7 +92,9 @@ def test_removal_selection_never_exceeds_a_limit(
     picked = pool.pick(memory, max_disruption=allowed, **options)
     world = pool.world(memory, max_disruption=allowed, **options)
 
-    assert sorted([*goes(picked), *picked.held]) == sorted(each.node.name for each in pool.candidates), "all are told"
+    assert sorted([*goes(picked), *picked.refused]) == sorted(each.node.name for each in pool.candidates), (
+        "all are told"
+    )
     assert picked == pool.pick(memory, max_disruption=allowed, **options)
     per_group = Counter(each.group for each in picked.chosen)
     atomic = {group for group in per_group if world.groups[group].group.options.zero_or_max}
@@ -120,8 +122,8 @@ def test_removal_selection_never_exceeds_a_limit(
         assert sum(node.capacity["memory"] for node in left) >= limits["memory"] * 2**30
 
     if not limits["released"]:
-        _within_max_disruption(picked.chosen, allowed, taken, picked.brake, atomic)
-    if picked.brake.tripped_at:
+        _within_max_disruption(picked.chosen, allowed, taken, picked.breaker, atomic)
+    if picked.breaker.tripped_at:
         assert picked.chosen == ()
         assert picked.paused is not None
 

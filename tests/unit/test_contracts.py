@@ -32,8 +32,8 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("plan/tables", "chalicelib.plan.planner"),
         ("plan/scale_up/limits", "chalicelib.plan.scale_down.planner"),
     ),
-    "Inside operations: the runner above the registry, the registry above the steps": (
-        ("operations/steps/scale_up", "chalicelib.operations.registry"),
+    "Inside operations: the runner above its parts, its parts above the steps": (
+        ("operations/steps/scale_up", "chalicelib.operations.ordering"),
         ("operations/step_context", "chalicelib.operations.runner"),
     ),
     "Inside providers: the registry above the vendors, the vendors above their common parts": (

@@ -16,9 +16,8 @@ from shutil import which
 import pytest
 
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
-from chalicelib.handlers.webhook.event_parser import parse
-from chalicelib.handlers.webhook.handler import MAX_BODY, MAX_GAPS
+from chalicelib.handlers.webhook import MAX_BODY, MAX_GAPS
+from chalicelib.handlers.webhook_events import DEFAULT_REASONS, is_relevant, parse
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
@@ -35,8 +34,7 @@ from chalicelib.providers import errors
 from chalicelib.reasons.text import text
 from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
 from chalicelib.reconciler.scan_scheduler import LOST_AFTER
-from chalicelib.runtime.webhook_secret import WebhookKeys
-from chalicelib.runtime.webhook_signature import AuthResult, verify
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from chalicelib.snapshot.listed_resources import RESOURCES
 from tests.builders import cluster
 

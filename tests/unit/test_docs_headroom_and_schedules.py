@@ -10,7 +10,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom, Schedule
-from chalicelib.plan import cluster_warnings
+from chalicelib.plan import plan_builder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.scaling_rules import sources
@@ -87,7 +87,7 @@ def test_docs_schedule_with_a_lower_maximum_shrinks_a_group_below_its_minimum(
         ),
         f"kept for {LATE / 60:.0f} minutes, or",
         f"and {overlap._STEPS:,} openings**",
-        f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
+        f"name the first {'ten' if plan_builder.MOST_WARNINGS == 10 else '?'} nodes or pods each",
         f"| reported targets of rules that do not exist | {sources.MOST_UNKNOWN} in a pass",
         f"| total of a pool of Huawei Cloud CCE | {api.MOST:,};",
     ],

@@ -12,7 +12,7 @@ from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import retry_delay
-from chalicelib.plan.scale_down.unneeded_timers import paused, unneeded
+from chalicelib.plan.scale_down.planner import paused_timer, unneeded_timer
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
 from tests.unit.plan.instances_builder import world_of
@@ -71,7 +71,7 @@ def test_docs_hourly_disruption_limit_example() -> None:
     picked = SelectionBuilderPool().group("g", 3).pick(before, max_disruption=MaxDisruption(nodes_per_hour=5))
     assert len(goes(picked)) == 2
     room = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
-    assert picked.held == {"g-e02": room}
+    assert picked.refused == {"g-e02": room}
 
 
 def test_docs_percentage_disruption_limit_example() -> None:
@@ -79,8 +79,8 @@ def test_docs_percentage_disruption_limit_example() -> None:
     picked = pool.pick(max_disruption=MaxDisruption(share=0.25))
     assert goes(picked) == []
     assert why(picked) == {ReasonCode.DISRUPTION_BRAKE}
-    assert "30 of 40 nodes at once, share 25%" in sentence(picked.held["g-e00"])
-    on = Memory(breaker=picked.brake)
+    assert "30 of 40 nodes at once, share 25%" in sentence(picked.refused["g-e00"])
+    on = Memory(breaker=picked.breaker)
     assert goes(pool.pick(on, only=["g-e00"], max_disruption=MaxDisruption(share=0.25))) == []
     released = msgspec.structs.replace(on, released_until=NOW + 3600)
     assert (
@@ -95,11 +95,11 @@ def test_docs_example_of_a_paused_unneeded_timer() -> None:
     for minute in range(1, 31):
         now = ten + minute * MINUTE
         if 6 < minute <= 26:
-            after = paused(known, now)
+            after = paused_timer(known, now)
             assert after is not None
             known = after
         else:
-            known = unneeded(node, known, world_of(build, now=now), None)
+            known = unneeded_timer(node, known, world_of(build, now=now), None)
     assert (NOW - known.unneeded_since) / MINUTE == 10
 
 

@@ -18,8 +18,7 @@ from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
-from chalicelib.runtime.webhook_secret import read_keys
-from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
+from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, read_keys, sign
 
 REASON = "OutscalerDoctor"
 _BOUNDS = ExchangeBounds(connect=5.0, read=10.0, total=15.0, bytes=2**16)

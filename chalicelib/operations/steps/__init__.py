@@ -1,6 +1,5 @@
-"""The steps of operations, one module per step: taint, drain, delete_instances, decrease_target, scale_up,
-remove_nodes.
+"""The steps of operations: scale_up, remove_nodes with its drain and recheck, and repairs.
 
 Here: what one step asks of the cluster or of a provider, resumable after a crash. Not here: the order of steps
-(operations/registry.py).
+(operations/runner.py).
 """

@@ -1,4 +1,5 @@
-"""Rechecks the nodes after the taint and before the first eviction, for pods bound in the meantime.
+"""Checks the nodes again: after the taint and before the first eviction, for pods bound in the meantime; and after the
+drain and before the deletion.
 
 Cluster Autoscaler's logs show a pod bound 371 ms before its node was deleted as empty (docs/reference/drain.md "Pods
 bound late"). The scheduler has had the delay after the taint to notice it; a pod bound before that is seen here, and a
@@ -16,25 +17,28 @@ from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import Options
-from chalicelib.operations.removal_progress import Progress, next_step, read
+from chalicelib.operations.removal_progress import Progress, next_step, read, stay_in_step
 from chalicelib.operations.step_context import NodeState, PodState, Recheck, StepContext
 
 OVERDUE = 30.0
 FINISHED = frozenset({"Succeeded", "Failed"})
+DELAY_POLL, LONGEST_DELAY_POLL = 5.0, 15.0
+CHECK_VALID_FOR = 20.0
+"""Seconds for which the last check is valid; a later deletion checks the machine again."""
 
 
 def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Check every node again: it still exists, is still tainted, has no new pods, and no rule blocks its removal."""
     progress = read(operation)
-    for target in _live(operation, progress):
+    for target in _live_targets(operation, progress):
         node = context.cluster.node(target.node)
         if node is None:
             progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
             continue
-        progress = still_ours(progress, operation, target, node)
+        progress = _check_ownership(progress, operation, target, node)
         if progress.nodes[target.node].kept:
             continue
-        if why := _occupied(target, context, now):
+        if why := _unplanned_pod(target, context, now):
             progress = progress.give_up(target.node, "NodeNotEmpty", why)
         elif not (verdict := context.recheck(target.node)).clear:
             progress = progress.give_up(target.node, "NodeNotEmpty", describe(verdict))
@@ -44,28 +48,47 @@ def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
     return next_step(operation, msgspec.structs.replace(progress, looked=now), "evict")
 
 
-def last_look(operation: Operation, progress: Progress, context: StepContext, now: float) -> Progress:
-    """Recheck once more before the deletion: a drain takes long, and in the meantime the taint may have been removed or
-    a pod bound in spite of it. A node that has disappeared by itself is no reason to keep its machine."""
-    for target in _live(operation, progress):
+def delay(operation: Operation, context: StepContext, now: float) -> Outcome:
+    """Wait until no delay-deletion annotation is left on the node, at most node-deletion-delay-timeout; then do the
+    final check (docs/reference/drain.md "Deletion delay").
+
+    A storage driver that detaches volumes, or a backup that finishes, sets an annotation on the node and removes it
+    when it is done. The check follows the wait, because this is the last moment at which the removal can be rolled back
+    completely."""
+    progress = read(operation)
+    limit = context.options.node_deletion_delay_timeout
+    if progress.wait.elapsed(now) < limit:
+        nodes = [context.cluster.node(name) for name in progress.live]
+        delays = [f"{node.name} by {node.delays[0]}" for node in nodes if node and node.delays]
+        if delays:
+            pause = progress.wait.delay(now, first=DELAY_POLL, most=LONGEST_DELAY_POLL, limit=limit)
+            later = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
+            return stay_in_step(operation, later, "delay", pause, f"deletion delayed: {', '.join(delays)}")
+    return next_step(operation, final_check(operation, progress, context, now), "delete")
+
+
+def final_check(operation: Operation, progress: Progress, context: StepContext, now: float) -> Progress:
+    """Check once more before the deletion: a drain takes long, and in the meantime the taint may have been removed or a
+    pod bound in spite of it. A node that has disappeared by itself is no reason to keep its machine."""
+    for target in _live_targets(operation, progress):
         node = context.cluster.node(target.node)
         if node is None:
             continue
-        progress = still_ours(progress, operation, target, node)
-        here = [pod.key for pod in context.cluster.pods_on(target.node) if blocking_pods(pod, context.options, now)]
-        if here and not progress.nodes[target.node].kept:
-            progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
+        progress = _check_ownership(progress, operation, target, node)
+        pods = [pod.key for pod in context.cluster.pods_on(target.node) if blocks_removal(pod, context.options, now)]
+        if pods and not progress.nodes[target.node].kept:
+            progress = progress.give_up(target.node, "NodeNotEmpty", f"pod {pods[0]} was bound to it during the drain")
     return msgspec.structs.replace(progress, looked=now)
 
 
-def _live(operation: Operation, progress: Progress) -> list[RemovalTarget]:
+def _live_targets(operation: Operation, progress: Progress) -> list[RemovalTarget]:
     return [target for target in operation.spec.targets if target.node in progress.live]
 
 
-def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
+def _check_ownership(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
     """Give the node up if it is another machine now, or if its taint or annotations show that it must not be
     removed."""
-    if why := another(operation, target, node):
+    if why := another_machine(operation, target, node):
         # The other machine may have joined between `look` and `taint`; it then has our taint, which is removed again.
         return progress.give_up(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
     if node.operation not in ("", operation.spec.id):
@@ -78,7 +101,7 @@ def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, 
     return progress
 
 
-def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
+def another_machine(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
     """Return why a node with the planned name is not the planned node; "" where it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
@@ -87,13 +110,13 @@ def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str
     return ""
 
 
-def _occupied(target: RemovalTarget, context: StepContext, now: float) -> str:
+def _unplanned_pod(target: RemovalTarget, context: StepContext, now: float) -> str:
     """Describe the pod that was not in the plan; empty if there is none."""
     for pod in context.cluster.pods_on(target.node):
-        if blocking_pods(pod, context.options, now) and pod.key not in target.evict:
+        if blocks_removal(pod, context.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
     for pod in context.cluster.pods_nominated(target.node):
-        if not (pod.node or pod.deleted or pod.gated) and blocking_pods(pod, context.options, now):
+        if not (pod.node or pod.deleted or pod.gated) and blocks_removal(pod, context.options, now):
             return f"pod {pod.key} is nominated to run on it"
     return ""
 
@@ -103,23 +126,18 @@ def describe(recheck: Recheck) -> str:
     return f"pod {recheck.pod} holds it: {recheck.rule}" if recheck.pod else recheck.rule
 
 
-def blocking_pods(pod: PodState, options: Options, now: float) -> bool:
+def blocks_removal(pod: PodState, options: Options, now: float) -> bool:
     """Return whether this pod must be moved before the node may be removed (docs/reference/drain.md "Drain rules")."""
-    return not (pod.daemonset or transient_pods(pod, options, now))
+    return not (pod.daemonset or needs_no_wait(pod, options, now))
 
 
-def transient_pods(pod: PodState, options: Options, now: float) -> bool:
+def needs_no_wait(pod: PodState, options: Options, now: float) -> bool:
     """Return whether this pod need not be waited for. An expendable pod is deleted with its node. Upstream waits for a
-    pod long overdue and so never finishes on a node whose kubelet is dead; the planner ignores such pods, and this
-    check does the same."""
+    pod that has been terminating for longer than its grace period and 30 s, and so never finishes on a node whose
+    kubelet is dead; the planner ignores such pods (rule LongTerminating), and this check does the same."""
     return (
         pod.mirror
         or pod.phase in FINISHED
-        or overdue_pods(pod, now)
+        or (pod.deleted > 0.0 and pod.deleted + pod.deletion_grace + OVERDUE < now)
         or pod.priority < options.expendable_pods_priority_cutoff
     )
-
-
-def overdue_pods(pod: PodState, now: float) -> bool:
-    """Return whether the pod has been terminating for longer than its grace period and 30 s (rule LongTerminating)."""
-    return pod.deleted > 0.0 and pod.deleted + pod.deletion_grace + OVERDUE < now

@@ -6,43 +6,99 @@
 Everything before `delete` can be rolled back, and is: for one node when that node cannot be removed, for all nodes when
 the deadline is reached or the provider refuses. Machines are deleted by instance, never by lowering a size, where the
 vendor would choose the machine.
+
+The hard taint's value is the Unix second, as upstream writes it (docs/reference/drain.md "Taints"), so that both
+programs and people can see its age. The same write notes the operation and whether it cordoned the node, so that the
+taint can be removed with only the operation's id, even if the operation's row is lost. `look` records, before any
+change, which changes will be Outscaler's own.
+
+An operation has one node, so that a drain that gets stuck blocks no other (plan/plan_builder.py). Where one has
+several, a taint that cannot be written rolls the whole batch back, as upstream does with all nodes of a loop.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, InProgress, Outcome
+from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import CONFIRM_TIME
-from chalicelib.operations.definition import OperationDefinition
-from chalicelib.operations.provider_call import for_provider, from_provider
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
-from chalicelib.operations.step_context import StepContext
-from chalicelib.operations.steps.delay_deletion import LOOK_HOLDS, delay
-from chalicelib.operations.steps.drain import evict, gone
-from chalicelib.operations.steps.recheck import last_look, recheck
-from chalicelib.operations.steps.taint import finished, give_up, look, taint, undo
+from chalicelib.operations.step_context import NodeState, OperationDefinition, StepContext, for_provider, from_provider
+from chalicelib.operations.steps.drain import evict, wait_for_pods
+from chalicelib.operations.steps.recheck import CHECK_VALID_FOR, another_machine, delay, final_check, recheck
+from chalicelib.operations.waiting import RETRIED, PollBackoff, error_class_of, retry_pause
+from chalicelib.providers.errors import ProviderError
 
+FOREIGN_TAINT_TIME = 300.0
+"""A younger taint marks a deletion in progress by another program."""
+UNDO_TIME = 600.0
 CONFIRM_POLL = 10.0
 LONGEST_POLL = 60.0
 
 
+def look(operation: Operation, context: StepContext, now: float) -> Outcome:
+    """Read the nodes, refuse those that differ from the plan, and record which changes will have to be rolled back."""
+    progress = read(operation)
+    for target in operation.spec.targets:
+        if target.node in progress.nodes:
+            continue
+        node = context.cluster.node(target.node)
+        if node is None:
+            progress = progress.give_up(target.node, "NotFound", "the node no longer exists", untouched=True)
+        elif problem := _not_as_planned(operation, target, node, now):
+            progress = progress.give_up(target.node, "Conflict", problem, untouched=True)
+        else:
+            cordoned = context.options.cordon_node_before_terminating and not node.unschedulable
+            progress = progress.change(target.node, cordoned=cordoned)
+    return next_step(operation, progress, "taint")
+
+
+def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState, now: float) -> str:
+    """Return why this node is not the planned one, or may no longer be removed; empty if it may."""
+    if why := another_machine(operation, target, node):
+        return why
+    if node.scale_down_disabled:
+        return "annotation scale-down-disabled was set meanwhile"
+    taint = node.taint(TO_BE_DELETED)
+    if taint is None or node.operation == operation.spec.id:
+        return ""
+    age = now - int(taint.value) if taint.value.isascii() and taint.value.isdecimal() else FOREIGN_TAINT_TIME
+    if age >= FOREIGN_TAINT_TIME:
+        return ""
+    return "somebody else is deleting it: it carries a fresh ToBeDeletedByClusterAutoscaler taint"
+
+
+def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
+    """Taint and cordon every node, then give the scheduler time to notice. An existing taint is left unchanged, so a
+    repeated step changes nothing."""
+    progress = read(operation)
+    mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
+    for name in progress.live:
+        try:
+            context.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
+        except NotFound:
+            progress = progress.give_up(name, "NotFound", "the node no longer exists", untouched=True)
+        context.checkpoint("taint:called")
+    return next_step(operation, progress, "recheck", context.options.node_delete_delay_after_taint)
+
+
 def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Delete the instances of the nodes still to be removed; the provider counts one that is gone or being deleted as
-    removed. If the final recheck is old (a message was lost, a function died), the nodes are checked again first.
+    removed. If the final check is old (a message was lost, a function died), the nodes are checked again first.
     Immediately before its own call, the provider verifies that each machine still belongs to that node and to no
     other."""
     progress = read(operation)
-    if now - progress.looked > LOOK_HOLDS:
-        progress = last_look(operation, progress, context, now)
+    if now - progress.looked > CHECK_VALID_FOR:
+        progress = final_check(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")
     narrowed = _narrowed(operation)
     outcome = from_provider(narrowed, context.provider().delete_nodes(for_provider(narrowed)))
     context.checkpoint("delete:called")
-    return _after_vendor(operation, outcome, now)
+    return _after_request(operation, outcome, now)
 
 
 def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
@@ -50,7 +106,7 @@ def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     narrowed = _narrowed(operation)
     outcome = from_provider(narrowed, context.provider().poll(for_provider(narrowed)))
     context.checkpoint("delete:polled")
-    return _after_vendor(operation, outcome, now)
+    return _after_request(operation, outcome, now)
 
 
 def _narrowed(operation: Operation) -> Operation:
@@ -67,9 +123,9 @@ def _narrowed(operation: Operation) -> Operation:
     return operation.with_spec(targets=targets, to_size=to_size)
 
 
-def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome:
+def _after_request(operation: Operation, outcome: Outcome, now: float) -> Outcome:
     """Return the pause before the next poll: the vendor's own suggestion at first, and longer the longer the deletion
-    takes."""
+    takes. A failure gives the removal up; after a success its nodes must disappear."""
     progress = read(operation)
     match outcome:
         case InProgress():
@@ -85,39 +141,108 @@ def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome
 def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node object outlives the
     machine or because the vendor did not delete it, the removal ends nevertheless and the outcome says so. Its taint
-    is then stale, and the next pass removes it (plan/scale_down/taint_updates.py)."""
+    is then stale, and the next pass removes it (plan/scale_down/taint_updates.py). The outcome also names the nodes
+    that were given up, and why."""
     progress = read(operation)
-    there = _still_there(operation, progress, context)
-    if there and progress.wait.elapsed(now) < CONFIRM_TIME:
+    present = _present_nodes(operation, progress, context)
+    if present and progress.wait.elapsed(now) < CONFIRM_TIME:
         pause = progress.wait.delay(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
         waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
         return stay_in_step(operation, waited, "confirm", pause)
-    return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
+    unconfirmed = {"unconfirmed": ",".join(present)} if present else {}
+    kept = {f"kept {name}": node.kept for name, node in sorted(progress.nodes.items()) if node.kept}
+    return Succeeded({"removed": len(progress.live), "nodes": ",".join(progress.live), **unconfirmed, **kept})
 
 
-def _still_there(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
+def _present_nodes(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
     """Return the nodes whose object is still that of the removed machine. An API that does not respond confirms
     nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
-    there = []
+    present = []
     for name in progress.live:
         try:
             node = context.cluster.node(name)
         except ClusterError:
-            there.append(name)
+            present.append(name)
             continue
         if node is not None and node.provider_id in ("", instances[name]):
-            there.append(name)
-    return there
+            present.append(name)
+    return present
 
 
-REMOVE = OperationDefinition(
+def undo(operation: Operation, context: StepContext, now: float) -> Outcome:
+    """Remove Outscaler's taint from the nodes given up; then continue with the others, or fail the operation if none is
+    left.
+
+    The vendor's deletion marks are rolled back first, because a mark that stays would cost the node its machine later.
+    An API that refuses is retried for UNDO_TIME; after that the taint is left to the next pass, and the outcome says
+    so.
+    """
+    progress = read(operation)
+    undoing = progress.undoing.begun(now)
+    problem: ClusterError | ProviderError | None = None
+    for name in progress.to_undo:
+        try:
+            progress = _cancel_delete(operation, progress, name, context)
+            if not progress.nodes[name].kept:
+                continue
+            cordoned = progress.nodes[name].cordoned
+            context.cluster.untaint(name, TO_BE_DELETED, operation=operation.spec.id, uncordon=cordoned)
+        except (ClusterError, ProviderError) as error:
+            problem = error
+            if undoing.elapsed(now) >= UNDO_TIME:
+                why = f"{progress.nodes[name].kept} (it could not be given back: {error_class_of(error)})"
+                progress = progress.change(name, kept=why, undone=True)
+            continue
+        context.checkpoint("undo:called")
+        progress = progress.change(name, undone=True)
+    if progress.to_undo and problem is not None:
+        pause = max(retry_pause(2, 0.0, operation.spec.id), undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME))
+        again = msgspec.structs.replace(progress, undoing=undoing.next(now, pause))
+        return stay_in_step(operation, again, "undo", pause, f"rolling back: {error_class_of(problem)}: {problem}")
+    progress = msgspec.structs.replace(progress, undoing=PollBackoff())
+    if progress.live and progress.resume:
+        return stay_in_step(operation, progress, progress.resume, progress.resume_after)
+    return progress.failure()
+
+
+def _cancel_delete(operation: Operation, progress: Progress, name: str, context: StepContext) -> Progress:
+    """Roll back what was requested from the vendor for a node. If the vendor has already started the removal, the node
+    is removed after all: its taint stays, and its removal is completed. A vendor that refuses permanently does not
+    keep the taint on the node; a temporary error is raised for a retry."""
+    if not progress.ordered:
+        return progress
+    targets = tuple(target for target in operation.spec.targets if target.node == name)
+    try:
+        if not context.provider().cancel_delete(operation.with_spec(targets=targets).with_status(data={}, step="")):
+            removed = progress.change(name, kept="", cls="", code="")
+            return msgspec.structs.replace(removed, resume="confirm", resume_after=0.0)
+    except RETRIED:
+        raise
+    except ProviderError as error:
+        why = f"{progress.nodes[name].kept} (what the provider was told could not be taken back: {error})"
+        return progress.change(name, kept=why)
+    context.checkpoint("undo:released")
+    return progress
+
+
+def give_up(operation: Operation, failure: Failed) -> Outcome:
+    """Give up the whole removal: every node still to be removed is kept for this reason and rolled back first."""
+    progress = read(operation)
+    if not progress.nodes:
+        return failure
+    for name in progress.live:
+        progress = progress.change(name, kept=failure.message, cls=failure.error_class, code=failure.code)
+    return next_step(operation, progress, "undo")
+
+
+DELETE_NODES = OperationDefinition(
     steps=(
         ("look", look),
         ("taint", taint),
         ("recheck", recheck),
         ("evict", evict),
-        ("gone", gone),
+        ("gone", wait_for_pods),
         ("delay", delay),
         ("delete", delete_nodes),
         ("poll", poll),

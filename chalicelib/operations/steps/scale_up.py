@@ -14,15 +14,17 @@ from chalicelib.kube.errors import Forbidden
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import BROKEN, Operation
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome
-from chalicelib.operations.definition import OperationDefinition
-from chalicelib.operations.provider_call import VENDOR_STEP, for_provider, from_provider
-from chalicelib.operations.step_context import StepContext
+from chalicelib.operations.step_context import (
+    VENDOR_STEP,
+    OperationDefinition,
+    StepContext,
+    for_provider,
+    from_provider,
+)
 from chalicelib.operations.steps.recheck import FINISHED
 
 ANNOUNCED = "announce"
-"""Step of a provider's Pending that has sent no request to the vendor."""
-
-
+"""Step of a provider's InProgress that has sent no request to the vendor."""
 LATE = 30.0
 """Seconds after its plan from which a request asks again whether pods wait for it."""
 NOT_NEEDED = "NotNeeded"
@@ -36,7 +38,7 @@ def scale_up(operation: Operation, context: StepContext, now: float) -> Outcome:
         return Failed(ABANDONED, reason, NOT_NEEDED)
     outcome = from_provider(operation, context.provider().scale_up(for_provider(operation)))
     context.checkpoint("grow:called")
-    return _announced(outcome)
+    return _repeat_if_announced(outcome)
 
 
 def _not_needed(operation: Operation, context: StepContext, now: float) -> str:
@@ -51,14 +53,14 @@ def _not_needed(operation: Operation, context: StepContext, now: float) -> str:
     if not pods:
         return "its executor died before the request; the next pass decides whether it is still needed"
     try:
-        if any(_waits(pod, context) for pod in pods):
+        if any(_is_waiting(pod, context) for pod in pods):
             return ""
     except Forbidden:
         return ""  # it cannot be known, as in a pass without this right
     return f"none of the pods that it was planned for waits any more ({len(pods)} asked about, first {pods[0]})"
 
 
-def _waits(key: str, context: StepContext) -> bool:
+def _is_waiting(key: str, context: StepContext) -> bool:
     """Return whether a pod (namespace/name) still has no node, or one that is being removed."""
     pod = context.cluster.pod(*key.split("/", 1))
     if pod is None or pod.deleted or pod.phase in FINISHED:
@@ -69,15 +71,14 @@ def _waits(key: str, context: StepContext) -> bool:
     return node is not None and node.taint(TO_BE_DELETED) is not None
 
 
-def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
+def poll(operation: Operation, context: StepContext, now: float) -> Outcome:  # noqa: ARG001 - a step
     """Poll the request."""
-    del now
     outcome = from_provider(operation, context.provider().poll(for_provider(operation)))
     context.checkpoint("grow:polled")
-    return _announced(outcome)
+    return _repeat_if_announced(outcome)
 
 
-def _announced(outcome: Outcome) -> Outcome:
+def _repeat_if_announced(outcome: Outcome) -> Outcome:
     """Return to step `request` if the request is only announced: a provider that must first record what it will request
     (ANNOUNCED) has requested nothing so far (docs/reference/providers.md "Announced requests"). The request follows
     later, and is omitted if the cluster is switched off in between."""
@@ -86,4 +87,4 @@ def _announced(outcome: Outcome) -> Outcome:
     return outcome
 
 
-GROW = OperationDefinition(steps=(("request", scale_up), ("poll", poll)))
+SCALE_UP = OperationDefinition(steps=(("request", scale_up), ("poll", poll)))

@@ -31,43 +31,37 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
         target.node for operation in state.memory.operations if operation.is_open for target in operation.spec.targets
     )
     nodes = sorted(
-        (node for node in state.snapshot.nodes if node.name not in busy and _ours(node, state)),
+        (node for node in state.snapshot.nodes if node.name not in busy and _is_autoscaled(node, state)),
         key=lambda node: node.name,
     )
-    wanted = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
+    to_mark = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
     soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
+    removed = (node for node in soft if node.taint(DELETION_CANDIDATE) and node.name not in to_mark)
+    added = (node for node in soft if not node.taint(DELETION_CANDIDATE) and node.name in to_mark)
     return (
-        *_cleanups(nodes, state),
-        *(
-            TaintUpdate(node.name, REMOVE_SOFT_TAINT)
-            for node in soft
-            if node.taint(DELETION_CANDIDATE) and node.name not in wanted
-        ),
-        *(
-            TaintUpdate(node.name, ADD_SOFT_TAINT)
-            for node in soft
-            if not node.taint(DELETION_CANDIDATE) and node.name in wanted
-        ),
+        *_stale_taints(nodes, state),
+        *(TaintUpdate(node.name, REMOVE_SOFT_TAINT) for node in removed),
+        *(TaintUpdate(node.name, ADD_SOFT_TAINT) for node in added),
     )
 
 
-def _ours(node: Node, state: ClusterState) -> bool:
+def _is_autoscaled(node: Node, state: ClusterState) -> bool:
     """Return whether the node belongs to a group that was read without an error."""
-    facts = state.groups.get(state.group_of.get(node.name, ""))
-    return facts is not None and not facts.group.error
+    group = state.groups.get(state.group_of.get(node.name, ""))
+    return group is not None and not group.group.error
 
 
-def _cleanups(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
+def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
     """Return hard taints without an open operation. A taint with our annotation is removed as soon as its operation is
     over, and the node is uncordoned if the annotation says that the cordon is ours. A taint of another program is
     left until it must be stale; then its cordon is removed too, as Cluster Autoscaler does. A node whose instance
     the vendor is still removing keeps its taint, even after our operation has stopped waiting for it: pods placed on
     it now would die with it."""
-    opened = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
-    going = frozenset(
+    open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
+    deleted = frozenset(
         name
-        for facts in state.groups.values()
-        for machine in facts.group.instances
+        for group in state.groups.values()
+        for machine in group.group.instances
         if machine.state is InstanceState.DELETING
         for name in (machine.id, machine.node)
         if name
@@ -75,17 +69,17 @@ def _cleanups(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
     for node in nodes:
         taint = node.taint(TO_BE_DELETED)
         noted = node.annotations.get(OPERATION_ANNOTATION, "")
-        if taint is None or noted in opened or node.name in going or node.provider_id in going:
+        if taint is None or noted in open_ids or node.name in deleted or node.provider_id in deleted:
             continue
         if noted:
             yield TaintUpdate(
                 node.name, REMOVE_STALE_TAINT, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true"
             )
-        elif _forgotten(taint.value, state.now, state.options):
+        elif _is_stale(taint.value, state.now, state.options):
             yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
 
 
-def _forgotten(value: str, now: float, options: Options) -> bool:
+def _is_stale(value: str, now: float, options: Options) -> bool:
     """Return whether a foreign taint is older than the longest possible removal, or has no timestamp."""
     if not (value.isascii() and value.isdecimal() and len(value) <= 12):
         return True

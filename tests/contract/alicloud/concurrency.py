@@ -14,7 +14,7 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.registry import run_step
+from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations

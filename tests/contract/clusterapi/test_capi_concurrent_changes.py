@@ -16,7 +16,7 @@ from chalicelib.model.group import InstanceState, NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import Options
-from chalicelib.operations.registry import run_step
+from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.controllers import objects

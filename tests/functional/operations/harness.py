@@ -23,7 +23,6 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
 from chalicelib.providers.base import Provider
-from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.aws.resources import QUEUES
@@ -103,7 +102,7 @@ class OperationHarness:
 
     def client(self) -> KubeClient:
         """A client of the cluster, as the functions have."""
-        policy = current(self.name, self.runtime)
+        policy = self.runtime.policy(self.name)
         assert policy is not None
         return self.runtime.kube_client(policy)
 

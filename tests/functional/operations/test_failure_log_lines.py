@@ -19,7 +19,6 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.operations import runner
 from chalicelib.reconciler import reconciler, taint_writer
-from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, install
 from infra.emulators.aws_faults import AwsFaults, busy
@@ -117,7 +116,7 @@ def test_log_of_a_message_without_a_cluster_says_so(body: bytes, stage: Operatio
 
 def test_log_of_a_forbidden_taint_names_the_cluster(stage: OperationHarness, lines: Any) -> None:
     with_token(stage, "revoked")
-    policy = current(stage.name, stage.runtime)
+    policy = stage.runtime.policy(stage.name)
     assert policy is not None
     taint_writer.apply(
         (TaintUpdate("g-1", "soften"),), stage.runtime.kube_client(policy), policy.options, stage.clock, stage.name

@@ -11,7 +11,6 @@ from chalicelib.dispatch.messages import Cause, ReconcileMessage, decode_reconci
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler.reconciler import handle
-from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.wakeup import request_reconcile
 from tests.functional.operations.harness import OperationHarness
 
@@ -55,7 +54,7 @@ class Arrivals:
             assert pod is not None
             pod["status"] = {"phase": "Pending", "conditions": [REFUSED]}
             self._stage.kube.update("pods", pod)
-            policy = current(self._stage.name, self._stage.runtime)
+            policy = self._stage.runtime.policy(self._stage.name)
             assert policy is not None
             if self._webhook:
                 request_reconcile(policy, Cause.WEBHOOK, self._stage.runtime, prompt=True)

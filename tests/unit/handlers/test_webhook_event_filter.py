@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
-from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, ClusterEvent, parse
+from chalicelib.handlers.webhook_events import AUDIT, CORE, DEFAULT_REASONS, Audit, ClusterEvent, is_relevant, parse
 from tests.cases import each_row
 
 

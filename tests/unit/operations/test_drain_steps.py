@@ -4,7 +4,7 @@ from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.registry import give_up
+from chalicelib.operations.runner import give_up
 from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove

@@ -7,9 +7,9 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import operation_timeout
-from chalicelib.operations.deadline import deadline_of
+from chalicelib.operations.ordering import deadline_of
 from chalicelib.operations.step_context import PodState, Recheck
-from chalicelib.operations.steps.eviction_order import grace_of, phase_of, phases
+from chalicelib.operations.steps.drain import eviction_groups, grace_of, group_of
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_drain_steps import drained, evicted
@@ -23,12 +23,12 @@ GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000
     [(500, 10), (100, 10), (0, 10), (-5, 10), (1000, 1000), (1999, 1000), (2000, 2000), (2_000_000_005, 2_000_000_000)],
 )
 def test_eviction_pod_joins_the_highest_priority_group_not_above_it(priority: int, group: int) -> None:
-    assert phase_of(PodState("default", "p", priority=priority), GROUPS).priority == group
+    assert group_of(PodState("default", "p", priority=priority), GROUPS).priority == group
 
 
 def test_eviction_groups_run_in_ascending_order_however_configured() -> None:
     shuffled = Options(drain_priority_config=((1000, 30), (10, 60)))
-    assert [phase.priority for phase in phases(shuffled)] == [10, 1000]
+    assert [phase.priority for phase in eviction_groups(shuffled)] == [10, 1000]
 
 
 @each_row(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])

@@ -6,8 +6,8 @@ from chalicelib.kube.errors import Unavailable
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.operations.error_policy import TRIES
 from chalicelib.operations.removal_progress import KEY
+from chalicelib.operations.waiting import TRIES
 from tests.cases import each_row
 from tests.unit.operations.harness import OperationFixture, remove
 

@@ -9,8 +9,8 @@ from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import BROKEN, Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import PROVISION
-from chalicelib.operations.provider_call import OWN
-from chalicelib.operations.registry import give_up, run_step
+from chalicelib.operations.runner import give_up, run_step
+from chalicelib.operations.step_context import OWN
 from chalicelib.operations.steps.scale_up import ANNOUNCED, LATE, NOT_NEEDED
 from chalicelib.providers import errors
 from chalicelib.providers.base import Provider

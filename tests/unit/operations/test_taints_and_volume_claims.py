@@ -8,7 +8,7 @@ from chalicelib.kube import errors as kube
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.poll_backoff import PollBackoff
+from chalicelib.operations.waiting import PollBackoff
 from tests.cases import each_row
 from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_removal_steps import kept

@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import Memory, NodeMemory
-from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
+from chalicelib.model.pod import Pod
 from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.candidates import PodsToMove
+from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
 from chalicelib.plan.scale_down.selection import Selection, select_removals
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
@@ -21,22 +23,12 @@ from tests.operations import new_operation
 DRAINS = 5  # max-drain-parallelism in upstream's cases
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """One removal candidate, the input of the selection."""
-
-    node: Node
-    group: str
-    evict: tuple[str, ...] = ()
-    risky: bool = False
-    waits_for: str = ""
-
-
 class SelectionBuilderPool:
     """A cluster of groups without pods; every node is a candidate unless `only` names some."""
 
     def __init__(self) -> None:
         self.build: ClusterBuilder = cluster()
-        self.candidates: list[Candidate] = []
+        self.candidates: list[UnneededNode] = []
         self.operations: list[Operation] = []
 
     def group(
@@ -65,8 +57,9 @@ class SelectionBuilderPool:
         self.build.group(name, **group)
         by_name = {each.name: each for each in self.build.nodes}
         for each in nodes[: empty + drain]:
-            evict = tuple(f"default/{each}-{at}" for at in range(pods)) if "-d" in each else ()
-            self.candidates.append(Candidate(by_name[each], name, evict, risky, waits_for))
+            evict = tuple(Pod("default", f"{each}-{at}", "", 0) for at in range(pods)) if "-d" in each else ()
+            moves = PodsToMove(by_name[each], name, evict, waits_for=waits_for)
+            self.candidates.append(UnneededNode(moves, {}, risky))
         return self
 
     def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:
@@ -123,24 +116,24 @@ class SelectionBuilderPool:
         since: float = OLD,
         hold: Reason | None = None,
         **more: Any,
-    ) -> Selection[Candidate]:
+    ) -> Selection:
         """Runs the selection. since: when all candidates became unneeded."""
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}
         return select_removals(self.world(memory, now=now, **more), wanted, timers, hold)
 
 
-def counts(picked: Selection[Candidate]) -> tuple[int, int]:
+def counts(picked: Selection) -> tuple[int, int]:
     """Returns (empty, drained), as upstream's cases count them."""
     drained = sum(bool(each.evict) for each in picked.chosen)
     return len(picked.chosen) - drained, drained
 
 
-def goes(picked: Selection[Candidate]) -> list[str]:
+def goes(picked: Selection) -> list[str]:
     """Names of the selected nodes, in the order of removal."""
     return [each.node.name for each in picked.chosen]
 
 
-def why(picked: Selection[Candidate]) -> set[ReasonCode]:
+def why(picked: Selection) -> set[ReasonCode]:
     """Reason codes of all nodes that stay."""
-    return {reason.code for reason in picked.held.values()}
+    return {reason.code for reason in picked.refused.values()}

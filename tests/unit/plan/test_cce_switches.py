@@ -15,7 +15,7 @@ from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
 from chalicelib.model.selector import NodeTerm, Requirement
-from chalicelib.plan.cluster_warnings import IGNORE_TAINT, MOST
+from chalicelib.plan.plan_builder import IGNORE_TAINT, MOST_WARNINGS
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, node
 
@@ -132,9 +132,9 @@ def test_CCE_A10_tainted_nodes_count_as_unready_and_cause_a_warning() -> None:
 
 def test_CCE_A10_few_warnings_are_given_and_none_for_a_clean_cluster() -> None:
     build = ClusterBuilder()
-    for at in range(MOST + 5):
+    for at in range(MOST_WARNINGS + 5):
         build.node(f"n{at:02}", taints=(Taint(f"{IGNORE_TAINT}x", "NoSchedule"),))
-    assert len(avoided(plan_of(build), ReasonCode.AVOID_TAINT)) == MOST
+    assert len(avoided(plan_of(build), ReasonCode.AVOID_TAINT)) == MOST_WARNINGS
     assert plan_of(cluster()).notes == ()
 
 

@@ -13,7 +13,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.scale_down.selection import Selection
 from tests.builders import NOW
-from tests.unit.plan.selection_builder import Candidate, SelectionBuilderPool, counts, goes, why
+from tests.unit.plan.selection_builder import SelectionBuilderPool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 FIVE = MaxDisruption(nodes_per_hour=5)
@@ -31,8 +31,8 @@ def test_nodes_per_hour_are_counted_when_removals_are_planned() -> None:
     before = Memory(breaker=BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
     picked = SelectionBuilderPool().group("g", 3, 1).pick(before, max_disruption=FIVE)
     assert goes(picked) == ["g-e00", "g-e01"]
-    assert picked.held["g-e02"] == picked.held["g-d00"] == limited("nodes per hour", 5, NOW + 600)
-    assert picked.brake == BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0), (NOW, 2, 0)))
+    assert picked.refused["g-e02"] == picked.refused["g-d00"] == limited("nodes per hour", 5, NOW + 600)
+    assert picked.breaker == BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0), (NOW, 2, 0)))
     assert picked.paused is None
 
 
@@ -40,8 +40,8 @@ def test_pods_per_hour_limit_blocks_drains_but_not_empty_nodes() -> None:
     pool = SelectionBuilderPool().group("g", 2, 3, pods=40)
     picked = pool.pick(max_disruption=MaxDisruption(pods_per_hour=100), max_drain_parallelism=9)
     assert counts(picked) == (2, 2)
-    assert picked.held == {"g-d02": limited("pods per hour", 100, NOW + 3600)}
-    assert picked.brake.removals == ((NOW, 4, 80),)
+    assert picked.refused == {"g-d02": limited("pods per hour", 100, NOW + 3600)}
+    assert picked.breaker.removals == ((NOW, 4, 80),)
 
 
 def test_hourly_removal_limits_hold_over_many_passes() -> None:
@@ -53,7 +53,7 @@ def test_hourly_removal_limits_hold_over_many_passes() -> None:
         picked = pool.pick(memory, now=now, since=NOW - 7200, max_disruption=allowed)
         gone = set(goes(picked))
         pool.candidates = [each for each in pool.candidates if each.node.name not in gone]
-        memory = msgspec.structs.replace(memory, breaker=picked.brake)
+        memory = msgspec.structs.replace(memory, breaker=picked.breaker)
         planned += [(now, len(gone), sum(len(each.evict) for each in picked.chosen))]
     for start, _, _ in planned:
         hour = [(nodes, pods) for at, nodes, pods in planned if start <= at < start + 3600]
@@ -65,7 +65,7 @@ def test_hourly_removal_limits_hold_over_many_passes() -> None:
 def test_reported_time_of_free_hourly_quota_is_correct() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
     pool = SelectionBuilderPool().group("g", 9)
-    until = next(iter(pool.pick(memory, max_disruption=FIVE).held.values())).params["until"]
+    until = next(iter(pool.pick(memory, max_disruption=FIVE).refused.values())).params["until"]
     assert until == NOW + 600
     assert goes(pool.pick(memory, now=NOW + 599.5, max_disruption=FIVE)) == []
     assert goes(pool.pick(memory, now=NOW + 600, max_disruption=FIVE)) == ["g-e00", "g-e01"]
@@ -75,7 +75,7 @@ def test_node_with_more_pods_than_the_hourly_limit_goes_when_the_hour_is_empty()
     allowed = MaxDisruption(pods_per_hour=100)
     pool = SelectionBuilderPool().group("g", 0, 1, pods=150)
     busy = Memory(breaker=BreakerState(((NOW - 10, 1, 1),)))
-    assert pool.pick(busy, max_disruption=allowed).held == {"g-d00": limited("pods per hour", 100, NOW + 3590)}
+    assert pool.pick(busy, max_disruption=allowed).refused == {"g-d00": limited("pods per hour", 100, NOW + 3590)}
     assert goes(pool.pick(max_disruption=allowed)) == ["g-d00"]
     only_empty = Memory(breaker=BreakerState(((NOW - 10, 7, 0),)))
     assert goes(pool.pick(only_empty, max_disruption=allowed)) == ["g-d00"], "empty nodes moved no pod"
@@ -108,21 +108,21 @@ def test_removals_blocked_by_parallelism_use_no_hourly_quota() -> None:
     )
     assert goes(picked) == ["g-d00"]
     assert why(picked) == {ReasonCode.PARALLELISM}
-    assert picked.brake.removals == ((NOW, 1, 1),)
+    assert picked.breaker.removals == ((NOW, 1, 1),)
 
 
 @pytest.mark.parametrize("allowed", [FIVE, QUARTER, MaxDisruption(pods_per_hour=1)])
 def test_pass_without_removals_leaves_breaker_state_unchanged(allowed: MaxDisruption) -> None:
     before = BreakerState(((NOW - 30, 1, 1),))
     assert (
-        SelectionBuilderPool().group("g", 0, others=3).pick(Memory(breaker=before), max_disruption=allowed).brake
+        SelectionBuilderPool().group("g", 0, others=3).pick(Memory(breaker=before), max_disruption=allowed).breaker
         == before
     )
 
 
 def test_removals_over_an_hour_ago_are_forgotten() -> None:
     before = Memory(breaker=BreakerState(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
-    assert SelectionBuilderPool().group("g").pick(before, max_disruption=FIVE).brake == BreakerState(
+    assert SelectionBuilderPool().group("g").pick(before, max_disruption=FIVE).breaker == BreakerState(
         ((NOW - 3599, 1, 1),)
     )
 
@@ -131,29 +131,29 @@ def test_clock_set_back_blocks_removals_no_longer_than_its_error() -> None:
     ahead = Memory(breaker=BreakerState(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
     picked = SelectionBuilderPool().group("g", 2).pick(ahead, max_disruption=FIVE)
     assert goes(picked) == ["g-e00"]
-    assert picked.held["g-e01"].params["until"] == NOW + 3600
-    assert picked.brake.removals == ((NOW + 60, 4, 4), (NOW, 1, 0))
+    assert picked.refused["g-e01"].params["until"] == NOW + 3600
+    assert picked.breaker.removals == ((NOW + 60, 4, 4), (NOW, 1, 0))
 
 
 def test_cluster_without_max_disruption_keeps_no_breaker_state() -> None:
     before = Memory(breaker=BreakerState(((NOW - 10, 99, 99),), tripped_at=NOW - 10, wanted=9))
     picked = SelectionBuilderPool().group("g", 3).pick(before)
     assert len(picked.chosen) == 3
-    assert picked.brake == BreakerState()
+    assert picked.breaker == BreakerState()
 
 
 # --- maximum share
 
 
-def pulled(picked: Selection[Candidate], wanted: int, of: int, at: float = NOW) -> bool:
+def pulled(picked: Selection, wanted: int, of: int, at: float = NOW) -> bool:
     """Checks that no node is removed, every candidate names the circuit breaker as its reason, and the state is
     saved."""
     reason = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)
     return (
         picked.chosen == ()
-        and set(map(str, picked.held.values())) == {str(reason)}
+        and set(map(str, picked.refused.values())) == {str(reason)}
         and picked.paused == reason
-        and (picked.brake.tripped_at, picked.brake.wanted) == (at, wanted)
+        and (picked.breaker.tripped_at, picked.breaker.wanted) == (at, wanted)
     )
 
 
@@ -195,8 +195,8 @@ def test_disruption_share_always_allows_one_node() -> None:
 
 def test_single_node_next_to_removals_in_flight_waits_without_tripping_the_breaker() -> None:
     picked = SelectionBuilderPool().group("g", 1, others=3).going("g", "g-o00").pick(max_disruption=QUARTER)
-    assert picked.held == {"g-e00": Reason.of(ReasonCode.PARALLELISM, limit=1)}
-    assert (picked.brake, picked.paused) == (BreakerState(), None)
+    assert picked.refused == {"g-e00": Reason.of(ReasonCode.PARALLELISM, limit=1)}
+    assert (picked.breaker, picked.paused) == (BreakerState(), None)
 
 
 def test_unreadable_groups_are_excluded_from_the_total_of_the_disruption_share() -> None:
@@ -229,20 +229,20 @@ def test_disruption_share_without_exact_binary_form_is_computed_correctly() -> N
 def test_tripped_breaker_stays_tripped_until_an_operator_releases_it() -> None:
     many, few = SelectionBuilderPool().group("g", 6, others=14), SelectionBuilderPool().group("g", 1, others=19)
     first = many.pick(max_disruption=QUARTER)
-    memory = Memory(breaker=first.brake)
+    memory = Memory(breaker=first.breaker)
     for hours in (1, 30):
         later = NOW + hours * 3600
         again = few.pick(memory, now=later, max_disruption=QUARTER)
         assert pulled(again, 6, 20)
-        assert again.brake == first.brake, "nothing to write"
+        assert again.breaker == first.breaker, "nothing to write"
     nothing_removable = SelectionBuilderPool().group("g", 0, others=20).pick(memory, max_disruption=QUARTER)
     assert nothing_removable.paused == first.paused
 
     let_go = msgspec.structs.replace(memory, released_until=NOW + 7200)
     assert pulled(many.pick(let_go, now=NOW + 7200, max_disruption=QUARTER), 6, 20)
     released = many.pick(let_go, now=NOW + 7199, max_disruption=QUARTER)
-    assert (len(released.chosen), released.held, released.paused) == (6, {}, None)
-    assert released.brake == BreakerState(((NOW + 7199, 6, 0),))
+    assert (len(released.chosen), released.refused, released.paused) == (6, {}, None)
+    assert released.breaker == BreakerState(((NOW + 7199, 6, 0),))
 
 
 def test_next_plan_above_the_share_after_a_release_trips_the_breaker_again() -> None:
@@ -254,8 +254,8 @@ def test_release_lifts_hourly_limits_while_removals_are_still_counted() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 60, 5, 5),)), released_until=NOW + 1)
     picked = SelectionBuilderPool().group("g", 7).pick(memory, max_disruption=FIVE)
     assert len(picked.chosen) == 7
-    assert picked.brake.removals[-1] == (NOW, 7, 0)
-    after = msgspec.structs.replace(memory, breaker=picked.brake)
+    assert picked.breaker.removals[-1] == (NOW, 7, 0)
+    after = msgspec.structs.replace(memory, breaker=picked.breaker)
     assert why(SelectionBuilderPool().group("g", 1).pick(after, now=NOW + 2, max_disruption=FIVE)) == {
         ReasonCode.DISRUPTION_LIMIT
     }
@@ -265,13 +265,13 @@ def test_policy_without_a_share_has_no_tripped_breaker() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 60, 1, 1),), tripped_at=NOW - 60, wanted=9))
     picked = SelectionBuilderPool().group("g", 2).pick(memory, max_disruption=FIVE)
     assert (len(picked.chosen), picked.paused) == (2, None)
-    assert picked.brake == BreakerState(((NOW - 60, 1, 1), (NOW, 2, 0)))
+    assert picked.breaker == BreakerState(((NOW - 60, 1, 1), (NOW, 2, 0)))
 
 
 def test_breaker_does_not_trip_while_removals_are_paused() -> None:
     memory = Memory(last_scale_up=NOW)
     picked = SelectionBuilderPool().group("g", 6, others=2).pick(memory, max_disruption=QUARTER)
-    assert (why(picked), picked.brake) == ({ReasonCode.IN_COOLDOWN}, BreakerState())
+    assert (why(picked), picked.breaker) == ({ReasonCode.IN_COOLDOWN}, BreakerState())
 
 
 # --- the whole planner

@@ -36,7 +36,7 @@ LOCAL: dict[str, Any] = {**OPTIONS, "scale_down_delay_type_local": True}
 def test_cooldown_that_ends_last_is_reported(memory: Memory, which: str, left: float) -> None:
     reason = Reason.of(ReasonCode.IN_COOLDOWN, which=which, until=NOW + left)
     picked = SelectionBuilderPool().group("g", 1).pick(memory, **OPTIONS)
-    assert (picked.held, picked.paused) == ({"g-e00": reason}, reason)
+    assert (picked.refused, picked.paused) == ({"g-e00": reason}, reason)
 
 
 def test_event_that_never_happened_starts_no_cooldown() -> None:
@@ -55,7 +55,7 @@ def test_event_that_never_happened_starts_no_cooldown() -> None:
 def test_local_cooldown_blocks_only_its_own_group(known: GroupMemory) -> None:
     picked = SelectionBuilderPool().group("a", 1).group("b", 1).pick(Memory(groups={"a": known}), **LOCAL)
     assert goes(picked) == ["b-e00"]
-    assert picked.held["a-e00"].params["until"] == NOW + 1
+    assert picked.refused["a-e00"].params["until"] == NOW + 1
     assert picked.paused is None, "it is not the cluster that is paused"
 
 
@@ -75,7 +75,7 @@ def test_node_stays_until_its_own_and_the_clusters_cooldowns_end() -> None:
     pool.group("old", 1, node={"created": NOW - 900}, options=options).group("other", 1, node={"created": NOW - 10})
     picked = pool.pick()
     assert goes(picked) == ["old-e00", "other-e00"]
-    assert picked.held == {"young-e00": Reason.of(ReasonCode.NODE_COOLDOWN, until=NOW + 1)}
+    assert picked.refused == {"young-e00": Reason.of(ReasonCode.NODE_COOLDOWN, until=NOW + 1)}
     assert why(pool.pick(Memory(last_scale_up=NOW - 1))) == {ReasonCode.NODE_COOLDOWN, ReasonCode.IN_COOLDOWN}
 
 

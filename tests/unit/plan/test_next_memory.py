@@ -68,7 +68,7 @@ def test_size_mismatch_is_remembered_while_the_group_is_unreadable() -> None:
 
 def test_next_memory_takes_breaker_state_from_scale_down() -> None:
     brake = BreakerState(removals=((NOW - 60, 1, 2),))
-    shrinkage = ScaleDownPlan((), (), (), {}, brake=brake)
+    shrinkage = ScaleDownPlan((), (), (), {}, breaker=brake)
     assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker == brake
 
 

@@ -32,7 +32,7 @@ def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(needs: f
     picked = SelectionBuilderPool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
     assert goes(picked) == (["g-e00"] if leaves else [])
     if not leaves:
-        assert picked.held["g-e00"] == Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
+        assert picked.refused["g-e00"] == Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_group_minimum_counts_leaving_and_selected_nodes(drain: int, target: int
     assert counts(picked) == expected
     assert why(picked) == ({ReasonCode.GROUP_MIN_SIZE} if sum(expected) < 3 + drain else set())
     left = target - 2 - sum(expected)
-    assert all(reason.params == {"min": 1, "target": left} for reason in picked.held.values())
+    assert all(reason.params == {"min": 1, "target": left} for reason in picked.refused.values())
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [(7, 0), (8, 8)])
@@ -68,7 +68,7 @@ def test_zero_or_max_group_is_removed_whole_or_not_at_all(candidates: int, expec
     picked = SelectionBuilderPool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
     assert len(picked.chosen) == expected
     if not expected:
-        assert list(picked.held.values()) == [Reason.of(ReasonCode.ATOMIC_FAILED, nodes=7, of=8)] * 7
+        assert list(picked.refused.values()) == [Reason.of(ReasonCode.ATOMIC_FAILED, nodes=7, of=8)] * 7
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_zero_or_max_group_may_exceed_the_parallelism_limit() -> None:
 def test_zero_or_max_group_is_selected_before_other_empty_nodes() -> None:
     picked = SelectionBuilderPool().group("g", 8).group("z", 3, options=ATOMIC).pick()
     assert sorted(goes(picked)) == [*(f"g-e0{at}" for at in range(7)), "z-e00", "z-e01", "z-e02"]
-    assert picked.held == {"g-e07": Reason.of(ReasonCode.PARALLELISM, limit=10)}
+    assert picked.refused == {"g-e07": Reason.of(ReasonCode.PARALLELISM, limit=10)}
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_failed_removal_start_is_followed_by_a_cooldown_of_three_minutes() -> No
     pool = SelectionBuilderPool().group("g", 3)
     picked = pool.pick(Memory(last_scale_down_failure=NOW - 179))
     reason = Reason.of(ReasonCode.IN_COOLDOWN, which="scaleDownDelayAfterFailure", until=NOW + 1)
-    assert (picked.paused, list(picked.held.values())) == (reason, [reason] * 3)
+    assert (picked.paused, list(picked.refused.values())) == (reason, [reason] * 3)
     assert len(pool.pick(Memory(last_scale_down_failure=NOW - 180)).chosen) == 3
 
 
@@ -185,7 +185,7 @@ def test_cooldown_ends_at_its_end_and_unneeded_time_counts_during_it() -> None:
 def test_each_selected_node_reduces_room_above_the_cores_minimum() -> None:
     picked = SelectionBuilderPool().group("g", 2, others=4, cpu="2").pick(cores_total=(10, 100))
     assert goes(picked) == ["g-e00"]
-    assert picked.held == {"g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
+    assert picked.refused == {"g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
 
 
 def test_leaving_nodes_do_not_count_towards_a_cluster_minimum() -> None:
@@ -209,7 +209,7 @@ GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
 )
 def test_cluster_minimums_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
     picked = SelectionBuilderPool().group("g", 3, others=1, node=GPU).pick(**limits)
-    short = {str(reason.params["resources"]) for reason in picked.held.values()}
+    short = {str(reason.params["resources"]) for reason in picked.refused.values()}
     assert (len(picked.chosen), short) == expected
 
 
@@ -227,7 +227,7 @@ def test_zero_or_max_group_that_stays_uses_no_room_above_a_minimum() -> None:
 def test_zero_or_max_group_partly_blocked_by_a_minimum_stays_whole() -> None:
     picked = SelectionBuilderPool().group("a", 3, options=ATOMIC, min=1).pick()
     assert goes(picked) == []
-    assert sorted(reason.code for reason in picked.held.values()) == [
+    assert sorted(reason.code for reason in picked.refused.values()) == [
         ReasonCode.ATOMIC_FAILED,
         ReasonCode.ATOMIC_FAILED,
         ReasonCode.GROUP_MIN_SIZE,
@@ -239,7 +239,7 @@ def test_first_blocking_reason_is_reported() -> None:
     pool = SelectionBuilderPool().group("g", 1, waits_for="default/job", options=young, min=1)
     known = Memory(last_scale_up=NOW)
     assert why(pool.pick(known, since=NOW)) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
-    assert pool.pick(known).held["g-e00"] == Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job")
+    assert pool.pick(known).refused["g-e00"] == Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job")
     pool = SelectionBuilderPool().group("g", 1, options=young, min=1)
     assert why(pool.pick(known)) == {ReasonCode.NODE_COOLDOWN}
     assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known)) == {ReasonCode.GROUP_MIN_SIZE}
@@ -262,7 +262,7 @@ def test_zero_or_max_group_is_not_removed_where_no_drain_is_allowed() -> None:
     pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("g", 1).going("g", *"vwxyz", drained=True)
     picked = pool.pick()
     assert goes(picked) == []
-    assert {each: reason.params for each, reason in picked.held.items() if each != "g-e00"} == {
+    assert {each: reason.params for each, reason in picked.refused.items() if each != "g-e00"} == {
         "d-d00": {"limit": DRAINS},
         "d-d01": {"limit": DRAINS},
     }
@@ -271,14 +271,14 @@ def test_zero_or_max_group_is_not_removed_where_no_drain_is_allowed() -> None:
 def test_reason_that_blocks_the_pass_is_reported_for_every_candidate() -> None:
     hold = Reason.of(ReasonCode.WAITING_FOR_MORE, age=1.0)
     picked = SelectionBuilderPool().group("g", 2).pick(hold=hold)
-    assert (picked.paused, list(picked.held.values()), picked.chosen) == (hold, [hold, hold], ())
+    assert (picked.paused, list(picked.refused.values()), picked.chosen) == (hold, [hold, hold], ())
     off = SelectionBuilderPool().group("g", 1).pick(hold=hold, scale_down_enabled=False)
     assert off.paused == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
 
 
 def test_selection_without_candidates_is_empty() -> None:
     picked = SelectionBuilderPool().group("g", 0, others=2).pick()
-    assert (picked.chosen, picked.held, picked.paused) == ((), {}, None)
+    assert (picked.chosen, picked.refused, picked.paused) == ((), {}, None)
 
 
 # --- scenarios 12 to 14 of docs/rules.md
@@ -338,7 +338,7 @@ def test_CCE_14_young_node_stays_and_every_node_stays_during_a_cooldown(
     picked = pool.pick(Memory(last_scale_up=grown), scale_down_delay_after_add=delay, scale_down_unneeded_time=0.0)
     assert why(picked) == ({code} if code else set())
     if code is ReasonCode.NODE_COOLDOWN:
-        assert picked.held["p-e00"].params == {"until": NOW + 420}
+        assert picked.refused["p-e00"].params == {"until": NOW + 420}
 
 
 def test_policy_allows_twenty_parallel_drains() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.reconciler.scan_slots import scan_slots
+from chalicelib.reconciler.scan_scheduler import scan_slots
 
 TICK = 1_800_000_000.0
 

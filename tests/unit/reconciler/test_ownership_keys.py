@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import KubernetesAccess, Policy
-from chalicelib.reconciler.ownership_keys import former, keys
+from chalicelib.reconciler.foreign_groups import former_keys, ownership_keys
 from tests.builders import cluster
 from tests.operations import new_operation
 
@@ -44,19 +44,19 @@ def policy(settings: dict[str, str], **access: Any) -> Policy:
 )
 def test_ownership_key_of_a_group_names_the_place_of_its_provider(settings: dict[str, str], place: str) -> None:
     site = policy(settings, kubeconfig_secret="outscaler/k", in_cluster_kubeconfig_secret="outscaler/in")
-    assert keys(site, NONE, [GROW]) == {("test", f"{place}#pool-a"): "pool-a"}
+    assert ownership_keys(site, NONE, [GROW]) == {("test", f"{place}#pool-a"): "pool-a"}
 
 
 @pytest.mark.parametrize(
     "access", [{"kubeconfig_file": "k.yaml"}, {"eks_cluster": "k.yaml"}, {"in_cluster_kubeconfig_secret": "k.yaml"}]
 )
 def test_ownership_key_without_a_place_of_the_provider_names_the_cluster(access: dict[str, str]) -> None:
-    assert keys(policy({}, **access), NONE, [GROW]) == {("test", "k.yaml#pool-a"): "pool-a"}
+    assert ownership_keys(policy({}, **access), NONE, [GROW]) == {("test", "k.yaml#pool-a"): "pool-a"}
 
 
 def test_groups_of_one_name_in_two_regions_have_two_ownership_keys() -> None:
     one, two = (
-        keys(policy({"region": region}, kubeconfig_secret="outscaler/k"), NONE, [GROW])
+        ownership_keys(policy({"region": region}, kubeconfig_secret="outscaler/k"), NONE, [GROW])
         for region in ("cn-hangzhou", "cn-beijing")
     )
     assert not one.keys() & two.keys()
@@ -65,6 +65,6 @@ def test_groups_of_one_name_in_two_regions_have_two_ownership_keys() -> None:
 def test_identity_that_the_provider_supplies_replaces_the_place_in_the_ownership_key() -> None:
     site = policy({"region": "cn-hangzhou"})
     known = cluster().group("pool-a", claim="uid-1").snapshot()
-    assert keys(site, known, [GROW]) == {("test", "uid-1#pool-a"): "pool-a"}
-    assert former(site, known, [GROW]) == {("test", "cn-hangzhou#pool-a"): "pool-a"}
-    assert former(site, NONE, [GROW]) == {}
+    assert ownership_keys(site, known, [GROW]) == {("test", "uid-1#pool-a"): "pool-a"}
+    assert former_keys(site, known, [GROW]) == {("test", "cn-hangzhou#pool-a"): "pool-a"}
+    assert former_keys(site, NONE, [GROW]) == {}

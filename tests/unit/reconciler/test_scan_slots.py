@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chalicelib.reconciler.scan_slots import MINUTE, is_superseded, scan_slots
+from chalicelib.reconciler.scan_scheduler import MINUTE, is_superseded, scan_slots
 from tests.cases import each_row
 
 T = 1_795_245_600.0

@@ -12,7 +12,7 @@ from chalicelib.kube.connect import connect
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import KubernetesAccess, Options
-from chalicelib.reconciler.taint_writer import TAKEN_OFF, apply
+from chalicelib.reconciler.taint_writer import SOFT_REMOVALS, apply
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -151,12 +151,12 @@ def test_taint_writer_limits_the_time_for_soft_taints(scene: MarkingFixture, mon
 
 
 def test_disabled_soft_taints_are_removed_in_batches(scene: MarkingFixture) -> None:
-    names = [f"n-{n:02}" for n in range(TAKEN_OFF + 3)]
+    names = [f"n-{n:02}" for n in range(SOFT_REMOVALS + 3)]
     for name in names:
         scene.node(name, SOFT)
     assert (
         scene.apply(*(TaintUpdate(name, "unsoften") for name in names), max_bulk_soft_taint_count=0)
-        == names[:TAKEN_OFF]
+        == names[:SOFT_REMOVALS]
     )
 
 

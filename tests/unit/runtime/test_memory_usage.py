@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.model.errors import MemoryExceeded
-from chalicelib.runtime.memory_usage import READING, Gauge
+from chalicelib.runtime.memory_usage import READING, MemoryGauge
 
 MEGABYTES = 200
 LINUX = Path("/proc/self/status").exists()
@@ -19,7 +19,7 @@ def says(folder: Path, *, now: int, peak: int) -> None:
 
 @pytest.mark.skipif(not LINUX, reason="reads Linux's /proc")
 def test_memory_usage_peak_includes_short_allocations_of_a_pass() -> None:
-    gauge = Gauge()
+    gauge = MemoryGauge()
     gauge.begin()
     calm = gauge.end()
     gauge.begin()
@@ -32,7 +32,7 @@ def test_memory_usage_peak_includes_short_allocations_of_a_pass() -> None:
 
 
 def test_memory_usage_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> None:
-    gauge = Gauge(tmp_path)
+    gauge = MemoryGauge(tmp_path)
     says(tmp_path, now=80, peak=80)
     gauge.begin()
     says(tmp_path, now=300, peak=400)
@@ -47,20 +47,20 @@ def test_memory_usage_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> Non
 
 def test_memory_usage_peak_is_reset_before_each_pass(tmp_path: Path) -> None:
     says(tmp_path, now=80, peak=80)
-    Gauge(tmp_path).begin()
+    MemoryGauge(tmp_path).begin()
     assert (tmp_path / "clear_refs").read_text() == "5"
 
 
 @pytest.mark.parametrize("text", ["", "VmHWM: many kB\nVmRSS: 1 kB", "VmRSS:\t100 kB", "\xff\xfe"])
 def test_memory_usage_is_unknown_with_an_unreadable_status_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "status").write_text(text, "latin-1")
-    gauge = Gauge(tmp_path)
+    gauge = MemoryGauge(tmp_path)
     gauge.begin()
     assert gauge.end() is None
 
 
 def test_memory_usage_is_unknown_without_proc(tmp_path: Path) -> None:
-    gauge = Gauge(tmp_path / "missing")
+    gauge = MemoryGauge(tmp_path / "missing")
     gauge.begin()
     assert gauge.end() is None
 
@@ -78,7 +78,7 @@ def test_memory_usage_is_unknown_without_proc(tmp_path: Path) -> None:
 def test_memory_usage_beyond_the_share_of_reading_is_an_error(
     tmp_path: Path, began: int, now: int, exceeded: bool
 ) -> None:
-    gauge = Gauge(tmp_path)
+    gauge = MemoryGauge(tmp_path)
     says(tmp_path, now=began, peak=began)
     gauge.begin()
     says(tmp_path, now=now, peak=now)

@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
-from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, WebhookCredentials
-from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
-from chalicelib.runtime.webhook_signature import AuthResult, sign, sign_body, verify
-from chalicelib.store.policies import StoredWebhook
+from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, WebhookCredentials
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, read_keys, sign, sign_body, verify
+from chalicelib.store.policies import StoredPolicy, StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row
 
@@ -34,7 +33,7 @@ class WebhookDoorsState:
     def __init__(self) -> None:
         self.clock = ManualClock(1_795_245_654.0)
         self.webhooks = {"shop": StoredWebhook(1, "outscaler/shop/webhook")}
-        self.policies = {"shop": Document(TEXT, 1)}
+        self.policies = {"shop": StoredPolicy("shop", 1, TEXT, "", 0.0)}
         self.secrets = {"outscaler/shop/webhook": KEY}
         self.asked: list[str] = []
         self.put_back = 0.0
@@ -50,7 +49,7 @@ class WebhookDoorsState:
         self.asked.append("webhooks")
         return dict(self.webhooks)
 
-    def _current(self, name: str) -> Document | None:
+    def _current(self, name: str) -> StoredPolicy | None:
         self.asked.append("policy")
         return self.policies.get(name)
 
@@ -136,7 +135,7 @@ def test_webhook_cache_uses_a_new_policy_version_within_a_minute() -> None:
 
 def _remembered(doors: WebhookCredentials) -> int:
     """Returns how many values each part of the cache holds."""
-    return len(doors._known) + len(doors._keys._kept) + len(doors._policies._kept)
+    return len(doors._known) + len(doors._keys._values) + len(doors._policies._values)
 
 
 def test_webhook_cache_keeps_nothing_of_a_flood_of_unknown_names() -> None:
@@ -153,7 +152,8 @@ def test_webhook_cache_memory_is_bounded_for_many_clusters() -> None:
     world = WebhookDoorsState()
     names = [f"shop-{number}" for number in range(MAX_DOORS + 20)]
     for name in names:
-        world.webhooks[name], world.policies[name] = StoredWebhook(1, "outscaler/shop/webhook"), Document(TEXT, 1)
+        world.webhooks[name] = StoredWebhook(1, "outscaler/shop/webhook")
+        world.policies[name] = StoredPolicy(name, 1, TEXT, "", 0.0)
     with ThreadPoolExecutor(8) as callers:
         list(callers.map(lambda name: (world.doors.for_cluster(name), world.doors.policy(name)), names))
     assert _remembered(world.doors) == len(names) + 1 + MAX_DOORS + MAX_POLICIES

@@ -185,7 +185,7 @@ def test_timers_continue_outside_a_window_while_nothing_is_removed() -> None:
     inside, before = at("2027-06-01T23:00"), at("2027-06-01T20:00")
     early = pool.pick(now=before, windows=[NIGHTS])
     assert (
-        early.held["g-e00"]
+        early.refused["g-e00"]
         == early.paused
         == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="nights", until=at("2027-06-01T22:00"))
     )

@@ -41,7 +41,7 @@ class _Kind:
         self.full: set[int] = set()  # classes that found no place here
 
 
-class _Ask(NamedTuple):
+class _Request(NamedTuple):
     """Cached data of a class: rows that pass the constant predicates, the amount that a pod takes of each column, and
     whether there are rules between it and other pods."""
 
@@ -59,7 +59,7 @@ class PodDestinations:
         in_turn = len(staying) + len(going) > _IN_TURN
         self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
         self._preferred = np.concatenate([staying, going])
-        self._asks: dict[int, _Ask | None] = {}
+        self._requests: dict[int, _Request | None] = {}
         # Row and class of plain pods placed and removed (the simulated cluster logs the others), and classes that
         # found a kind full.
         self._taken: list[tuple[int, int]] = []
@@ -71,18 +71,18 @@ class PodDestinations:
 
     def put(self, cls: int) -> int | None:
         """Place a pod of a class on the best row that takes it; None: no row does."""
-        ask = self._ask(cls)
-        if ask is None:
+        request = self._request(cls)
+        if request is None:
             return self._put_by_quota(cls)
         for kind in self._kinds:
             if cls in kind.full:
                 continue
-            row = self._find_by_rules(kind, ask, cls) if ask.ruled else self._find(kind, ask)
+            row = self._find_by_rules(kind, request, cls) if request.ruled else self._find(kind, request)
             if row is not None:
-                self._change(row, cls, ask, -1)
+                self._change(row, cls, request, -1)
                 self._taken.append((row, cls))
                 return row
-            if not ask.ruled:
+            if not request.ruled:
                 kind.full.add(cls)
                 self._full.append((kind, cls))
         return None
@@ -90,7 +90,7 @@ class PodDestinations:
     def lift(self, cls: int, row: int) -> None:
         """Remove a pod from a closed row: its room there cannot be used, but other pods' rules may no longer count
         it."""
-        if self._ask(cls) is None:
+        if self._request(cls) is None:
             self._simulated.put_one(cls, row, -1)
             self._odd.append((row, cls, -1))
             self.neighbours.follow(cls, row, -1)
@@ -107,9 +107,9 @@ class PodDestinations:
     def rollback(self, checkpoint: Checkpoint) -> None:
         """Undo everything since a checkpoint."""
         for row, cls in self._taken[checkpoint.taken :]:
-            ask = self._asks[cls]
-            assert ask is not None
-            self._change(row, cls, ask, 1)
+            request = self._requests[cls]
+            assert request is not None
+            self._change(row, cls, request, 1)
         for row, cls in self._lifted[checkpoint.lifted :]:
             self.neighbours.count(cls, row, 1)
         for row, cls, sign in self._odd[checkpoint.odd :]:
@@ -140,31 +140,27 @@ class PodDestinations:
         self.neighbours.follow(cls, row, 1)
         return row
 
-    def _change(self, row: int, cls: int, ask: _Ask, sign: int) -> None:
+    def _change(self, row: int, cls: int, request: _Request, sign: int) -> None:
         free = self._simulated.table.free
-        for column, amount in ask.needs:
+        for column, amount in request.needs:
             free[row, column] += sign * amount
         if self._counts:
             self.neighbours.count(cls, row, -sign)
 
-    def _ask(self, cls: int) -> _Ask | None:
+    def _request(self, cls: int) -> _Request | None:
         """Return the cached data, or None if the class uses volumes or host ports or cannot be simulated."""
-        if cls in self._asks:
-            return self._asks[cls]
-        found, simulated = None, self._simulated
-        if simulated.is_plain(cls):
-            asked, need = simulated.table.columns.asked(cls)
-            found = _Ask(
-                simulated.static(cls),
-                tuple(zip(asked.tolist(), need.tolist(), strict=True)),
-                simulated.needs(cls) is not None,
-            )
-        self._asks[cls] = found
-        return found
+        if cls not in self._requests:
+            simulated, request = self._simulated, None
+            if simulated.is_plain(cls):
+                pairs = (array.tolist() for array in simulated.table.columns.asked(cls))
+                needs = tuple(zip(*pairs, strict=True))
+                request = _Request(simulated.static(cls), needs, simulated.needs(cls) is not None)
+            self._requests[cls] = request
+        return self._requests[cls]
 
-    def _find(self, kind: _Kind, ask: _Ask) -> int | None:
+    def _find(self, kind: _Kind, request: _Request) -> int | None:
         """Return the next row of a kind that takes one more pod."""
-        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, ask.allowed, ask.needs
+        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, request.allowed, request.needs
         start = kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
@@ -182,9 +178,9 @@ class PodDestinations:
         kind.at = at
         return kind.listed[at]
 
-    def _find_by_rules(self, kind: _Kind, ask: _Ask, cls: int) -> int | None:
+    def _find_by_rules(self, kind: _Kind, request: _Request, cls: int) -> int | None:
         """Return the next row of a kind that takes one more pod, for classes with rules between pods."""
-        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, ask.allowed, ask.needs
+        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, request.allowed, request.needs
         neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]

@@ -7,18 +7,15 @@ single pods are checked thousands of times, so the sums per domain are kept and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import numpy as np
-
-from chalicelib.plan.simulation.pod_constraints import (
-    AffinityTerm,
-    AntiAffinityTerm,
-    PodCounter,
-    SpreadConstraint,
-)
+from chalicelib.plan.simulation.pod_constraints import AffinityTerm
+from chalicelib.plan.simulation.pod_constraints import AntiAffinityTerm
+from chalicelib.plan.simulation.pod_constraints import PodCounter
+from chalicelib.plan.simulation.pod_constraints import SpreadConstraint
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables import Bools, Ints
+from chalicelib.plan.tables import Bools
+from chalicelib.plan.tables import Ints
+from collections.abc import Callable
+import numpy as np
 
 
 class DomainCounts:
@@ -107,9 +104,10 @@ class IncrementalPodTopology:
         return allowed
 
     def _for(self, cls: int) -> tuple[Rule, ...]:
-        found = self._rules.get(cls)
-        if found is None:
+        rules = self._rules.get(cls)
+        if rules is None:
             needs = self._simulated.constraints.needs(cls)
+<<<<<<< /tmp/tmp3m_ca77f/o
             found = self._rules[cls] = (
                 ()
                 if needs is None
@@ -120,15 +118,35 @@ class IncrementalPodTopology:
                 )
             )
         return found
+||||||| /tmp/tmp3m_ca77f/b
+            found = self._rules[cls] = (
+                ()
+                if needs is None
+                else (
+                    *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
+                    *(self._unopposed(repulsion) for repulsion in needs.repulsions),
+                    *(self._level(cls, even, needs) for even in needs.evenness),
+                )
+            )
+        return found
+=======
+            rules = ()
+            if needs is not None:
+                attraction = [self._attracted(needs.attraction)] if needs.attraction is not None else []
+                repulsions = (self._unopposed(repulsion) for repulsion in needs.repulsions)
+                rules = (*attraction, *repulsions, *(self._level(cls, even, needs) for even in needs.evenness))
+            self._rules[cls] = rules
+        return rules
+>>>>>>> /tmp/tmp3m_ca77f/t
 
     def _sum(self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None) -> DomainCounts:
         name = (id(counter), key, mark)
-        found = self._sums.get(name)
-        if found is None:
+        counts = self._sums.get(name)
+        if counts is None:
             codes, values = self._simulated.table.label(key)
-            found = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
-            self._of.setdefault(id(counter), []).append(found)
-        return found
+            counts = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
+            self._of.setdefault(id(counter), []).append(counts)
+        return counts
 
     def _unopposed(self, term: AntiAffinityTerm) -> Rule:
         sums = self._sum(term.counter, term.key)

@@ -9,6 +9,7 @@ docs/reference/scale-down.md "Simulated removal".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,8 +18,8 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
-from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMove, blocked
+from chalicelib.plan.scale_down.candidates import PodsToMove, blocked
+from chalicelib.plan.scale_down.drain_rules import PdbTracker
 from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import HeadroomReserve
 from chalicelib.plan.scale_down.removal_simulation.pod_destinations import PodDestinations
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -56,8 +57,8 @@ class UnneededNode(msgspec.Struct, frozen=True):
 
 
 class SimulationFailure(msgspec.Struct, frozen=True):
-    """A node that must stay. cls: class of the pod that found no place; -1: a budget is used up, or headroom needs the
-    node: then the headroom is named, and there is no pod."""
+    """A node that must stay. cls: class of the pod that found no place, -1 for another cause. budget: it is used up.
+    headroom: it needs the node; then there is no pod."""
 
     moves: PodsToMove
     pod: Pod | None
@@ -66,12 +67,11 @@ class SimulationFailure(msgspec.Struct, frozen=True):
     headroom: str = ""
 
 
-_Guest = tuple[Pod, dict[str, str]]
-"""A pod to be moved, with the record of the final places of its node's pods."""
+class _MovingPod(NamedTuple):
+    """A pod to be moved, with the record of the final places of its node's pods."""
 
-
-_Moved = tuple[int, Pod, dict[str, str]]
-"""The row on which a pod found a place, the pod, and the record."""
+    pod: Pod
+    record: dict[str, str]
 
 
 class RemovalSimulation:
@@ -81,55 +81,52 @@ class RemovalSimulation:
     def __init__(
         self, simulated: SimulatedCluster, pdbs: PdbTracker, staying: Ints, going: Ints, drains: int = 1
     ) -> None:
-        self._simulated, self._budgets = simulated, pdbs
+        self._simulated, self._pdbs = simulated, pdbs
         self._places = PodDestinations(simulated, staying, going)
         self._start = self._places.checkpoint()
         self._reserve = HeadroomReserve(simulated, drains)
         self._size = _sizes(simulated)
-        # Pods that earlier removals placed on a node, with the record of their final place: if that node is removed
-        # too, they need yet another place.
-        self._guests: dict[int, list[_Guest]] = {}
+        # Pods that earlier removals placed on a node: if that node is removed too, they need yet another place.
+        self._guests: dict[int, list[_MovingPod]] = {}
         self._closed: list[tuple[int, bool]] = []
-        self._said: dict[int, str] = {}  # class -> why its last pod has no place
+        self._why: dict[int, str] = {}  # class -> why its last pod has no place
 
     def attempt(self, moves: PodsToMove) -> UnneededNode | SimulationFailure:
         """Try one node; a successful removal is kept."""
-        spent = self._spent(moves)
-        if spent is not None:
-            return spent
+        for pod, names in moves.limited:
+            for name in names:
+                if self._pdbs.left(name) < 1:
+                    return SimulationFailure(moves, pod, budget=name)
         simulated, places = self._simulated, self._places
         row = simulated.table.index.get(moves.node.name)
-        was_open = False
+        was_open = row is not None and bool(simulated.open[row])
         if row is not None:
-            was_open = bool(simulated.open[row])
             places.neighbours.leave(row)
         mark = places.checkpoint()
         destinations: dict[str, str] = {}
+        own = sorted(moves.pods, key=self._hardest_first) if len(moves.pods) > 1 else moves.pods
         guests = self._guests.get(row, []) if row is not None else []
-        mine = sorted(moves.pods, key=self._hardest_first) if len(moves.pods) > 1 else moves.pods
-        waiting = [*((pod, destinations) for pod in mine), *guests]
-        self._lift((pod for pod, _ in waiting), row)
-        short = self._reserve.unsure(row, mine)
-        moved, left = self._settle(waiting)
-        if left is None and not short:
-            short = self._reserve.lacking(row, (at for at, _, _ in moved))
-        if left is not None or short:
+        waiting = [*(_MovingPod(pod, destinations) for pod in own), *guests]
+        self._lift((moving.pod for moving in waiting), row)
+        headroom = self._reserve.unsure(row, own)
+        placed, homeless = self._place(waiting)
+        if homeless is None and not headroom:
+            headroom = self._reserve.lacking(row, (at for at, _ in placed))
+        if homeless is not None or headroom:
             places.rollback(mark)
             if row is not None:
                 places.neighbours.stay(row, is_open=was_open)
-            return (
-                SimulationFailure(moves, left, left.cls)
-                if left is not None
-                else SimulationFailure(moves, None, headroom=short)
-            )
-        for at, pod, record in moved:
-            record[pod.key] = simulated.table.nodes[at].name
-            self._guests.setdefault(at, []).append((pod, record))
+            if homeless is not None:
+                return SimulationFailure(moves, homeless, homeless.cls)
+            return SimulationFailure(moves, None, headroom=headroom)
+        for at, moving in placed:
+            moving.record[moving.pod.key] = simulated.table.nodes[at].name
+            self._guests.setdefault(at, []).append(moving)
         if row is not None:
             self._guests.pop(row, None)
             places.neighbours.gone(row)
             self._closed.append((row, was_open))
-        return UnneededNode(moves, destinations, risky=self._budgets.use(moves.used))
+        return UnneededNode(moves, destinations, risky=self._pdbs.use(moves.used))
 
     def _lift(self, pods: Iterable[Pod], row: int | None) -> None:
         """Remove the pods from their node. A pod that is being deleted is not counted by all rules and stays where it
@@ -140,24 +137,24 @@ class RemovalSimulation:
             if not pod.deleted:
                 self._places.lift(pod.cls, row)
 
-    def _settle(self, waiting: list[_Guest]) -> tuple[list[_Moved], Pod | None]:
-        """Find a place for each pod; returns the moves and the first pod without a place. A pod that depends on another
-        of them is retried after it, as the scheduler does."""
-        moved: list[_Moved] = []
+    def _place(self, waiting: list[_MovingPod]) -> tuple[list[tuple[int, _MovingPod]], Pod | None]:
+        """Find a row for each pod; returns the rows with their pods, and the first pod without a place. A pod that
+        depends on another of them is retried after it, as the scheduler does."""
+        placed: list[tuple[int, _MovingPod]] = []
         while waiting:
-            left: list[_Guest] = []
-            for pod, record in waiting:
-                at = self._places.put(pod.cls)
+            again: list[_MovingPod] = []
+            for moving in waiting:
+                at = self._places.put(moving.pod.cls)
                 if at is not None:
-                    moved.append((at, pod, record))
-                elif self._simulated.needs(pod.cls) is None:
-                    return moved, pod
+                    placed.append((at, moving))
+                elif self._simulated.needs(moving.pod.cls) is None:
+                    return placed, moving.pod
                 else:
-                    left.append((pod, record))
-            if len(left) == len(waiting):
-                return moved, left[0][0]
-            waiting = left
-        return moved, None
+                    again.append(moving)
+            if len(again) == len(waiting):
+                return placed, again[0].pod
+            waiting = again
+        return placed, None
 
     def undo(self) -> None:
         """Undo the whole trial, budgets included."""
@@ -167,7 +164,7 @@ class RemovalSimulation:
             self._places.neighbours.stay(row, is_open=was_open)
         self._closed.clear()
         self._guests.clear()
-        self._budgets.reset()
+        self._pdbs.reset()
         self._reserve.again()
 
     def verdict(self, failure: SimulationFailure, *, in_haste: bool = False) -> NodeVerdict:
@@ -178,30 +175,22 @@ class RemovalSimulation:
             return NodeVerdict(node.name, Reason.of(ReasonCode.HEADROOM, headroom=failure.headroom))
         if failure.cls < 0:
             return blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=failure.budget))
-        if not in_haste or failure.cls not in self._said:
-            self._said[failure.cls] = "no node takes it" if in_haste else self._what(failure)
-        what = self._said[failure.cls]
+        if not in_haste or failure.cls not in self._why:
+            self._why[failure.cls] = "no node takes it" if in_haste else self._why_no_node(failure)
+        what = self._why[failure.cls]
         return NodeVerdict(node.name, Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
-
-    def _spent(self, moves: PodsToMove) -> SimulationFailure | None:
-        budgets = self._budgets
-        for pod, names in moves.asked:
-            for name in names:
-                if budgets.left(name) < 1:
-                    return SimulationFailure(moves, pod, budget=name)
-        return None
 
     def _hardest_first(self, pod: Pod) -> tuple[bool, float, str]:
         """Sort key that puts pods that fit on few nodes first, before others fill those nodes."""
         simulated, cls = self._simulated, pod.cls
         return simulated.is_plain(cls) and simulated.needs(cls) is None, -self._size[cls], pod.key
 
-    def _what(self, failure: SimulationFailure) -> str:
+    def _why_no_node(self, failure: SimulationFailure) -> str:
         """Return why a pod has no other node, in the scheduler's words and counts."""
         simulated, cls = self._simulated, failure.cls
-        unsure = simulated.nowhere(cls, moving=True)
-        if unsure:
-            return "; ".join(sentence(reason) for reason in unsure)
+        reasons = simulated.nowhere(cls, moving=True)
+        if reasons:
+            return "; ".join(sentence(reason) for reason in reasons)
         rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
         own = simulated.table.index.get(failure.moves.node.name)
         mark = self._places.checkpoint()
@@ -213,11 +202,11 @@ class RemovalSimulation:
         self._places.rollback(mark)
         if own is not None:
             self._places.neighbours.stay(own, is_open=was_open)
-        said = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
         others = int(rows.sum())
         if not others:
             return "no other node that stays is ready and schedulable"
-        return f"0/{others} nodes: {said or 'the last room went to pods of other nodes that are to be removed'}"
+        words = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
+        return f"0/{others} nodes: {words or 'the last room went to pods of other nodes that are to be removed'}"
 
 
 def _sizes(simulated: SimulatedCluster) -> list[float]:

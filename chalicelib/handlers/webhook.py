@@ -27,8 +27,7 @@ from collections.abc import Mapping
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse
-from chalicelib.handlers.webhook.event_filter import is_new_refusal, is_relevant
-from chalicelib.handlers.webhook.event_parser import parse
+from chalicelib.handlers.webhook_events import is_new_refusal, is_relevant, parse
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.watcher_post import LARGEST_POST, MAGIC, read_post
@@ -70,20 +69,20 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, runtime: Runti
     if posted:
         return _stored(policy, auth, body, runtime)
     try:
-        heard = parse(body)
+        events = parse(body)
     except BadInput as bad:
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
-    relevant = [signal for signal in heard.signals if is_relevant(signal, policy.webhook.reasons)]
+    relevant = [signal for signal in events.signals if is_relevant(signal, policy.webhook.reasons)]
     matched, now = len(relevant), runtime.clock()
     prompt = any(is_new_refusal(signal, now) for signal in relevant)
     # credentials are cached; schedules apply to the current time
     looked_at = permitted(instant(policy, runtime.clock())).plan
     woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=prompt)
-    _note(policy, auth, runtime)
-    logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
-    gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
-    return HttpResponse(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
+    _record_signature(policy, auth, runtime)
+    logger.info("webhook", cluster=policy.name, accepted=len(events.signals), matched=matched, woken=woken)
+    gaps = {"gaps": list(events.gaps[:MAX_GAPS]), "unread": len(events.gaps)} if events.gaps else {}
+    return HttpResponse(202, {"accepted": len(events.signals), "matched": matched, "woken": woken, **gaps})
 
 
 def _stored(policy: Policy, auth: WebhookAuth, body: bytes, runtime: Runtime) -> HttpResponse:
@@ -103,20 +102,17 @@ def _stored(policy: Policy, auth: WebhookAuth, body: bytes, runtime: Runtime) ->
     woken = False
     if post.wake is not None and planned:
         woken = request_reconcile(policy, Cause.WEBHOOK, runtime, prompt=True)
-    _note(policy, auth, runtime)
+    _record_signature(policy, auth, runtime)
     logger.info("webhook", cluster=policy.name, stored=post.kind, bytes=len(post.data), woken=woken)
     return HttpResponse(202, {"stored": post.kind, "woken": woken})
 
 
 def _check_size(headers: Mapping[str, str], body: bytes, most: int) -> None:
-    if max(len(body), _declared(headers)) > most:
-        raise HttpError(413, f"body: more than {most} bytes; post less at a time")
-
-
-def _declared(headers: Mapping[str, str]) -> int:
-    """Return Content-Length, 0 where it is missing. Ten digits are enough; int() does not read thousands of digits."""
     digits = headers.get("content-length", "").strip()
-    return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
+    # Ten digits are enough; int() does not read thousands of digits.
+    declared = int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
+    if max(len(body), declared) > most:
+        raise HttpError(413, f"body: more than {most} bytes; post less at a time")
 
 
 def _admitted(cluster: str, credentials: ClusterCredentials, auth: WebhookAuth, runtime: Runtime) -> Policy:
@@ -126,19 +122,15 @@ def _admitted(cluster: str, credentials: ClusterCredentials, auth: WebhookAuth, 
     if auth.verdict is not AuthResult.ACCEPTED:
         raise _refused(cluster, auth.verdict.value)
     runtime.store.schema.check()  # only now: an unauthenticated caller must not cause a read
-    if auth.signature and _is_used(cluster, auth, runtime):
+    # Releases that knew only the older form recorded a used signature in another place, and an upgrade must not make a
+    # signature valid a second time.
+    debounce, signature = runtime.store.debounce, auth.signature
+    if signature and (debounce.used(cluster, signature) or (auth.older and debounce.used_before(cluster, signature))):
         raise _refused(cluster, _USED)
     policy = runtime.webhook_credentials.policy(cluster)
     if policy is None:
         raise _refused(cluster, "the stored policy cannot be used")
     return policy
-
-
-def _is_used(cluster: str, auth: WebhookAuth, runtime: Runtime) -> bool:
-    """Return whether this signature was used. Releases that knew only the older form recorded it in another place, and
-    an upgrade must not make a signature valid a second time."""
-    debounce = runtime.store.debounce
-    return debounce.used(cluster, auth.signature) or (auth.older and debounce.used_before(cluster, auth.signature))
 
 
 def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> HttpError:
@@ -153,7 +145,7 @@ def _shown(cluster: str) -> str:
     return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
 
 
-def _note(policy: Policy, auth: WebhookAuth, runtime: Runtime) -> None:
+def _record_signature(policy: Policy, auth: WebhookAuth, runtime: Runtime) -> None:
     """Record the signature as used; raises HttpError if the same request has been served in the meantime."""
     if not auth.signature:
         return
