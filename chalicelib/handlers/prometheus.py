@@ -19,7 +19,7 @@ from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import CounterTotals
-from chalicelib.store.scan_state import Passed
+from chalicelib.store.leases import LastPass
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PAGE = "page"
@@ -49,7 +49,7 @@ def metrics(runtime: Runtime) -> HttpResponse:
         permission = permitted(policy) if policy is not None else None
         last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
         problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
-        seen = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
+        seen = carry_over.read(last.carry_over) if isinstance(last, LastPass) else carry_over.CarryOver()
         counts = dict(seen.counts)
         for series, count in (ledger.counts if isinstance(ledger, CounterTotals) else {}).items():
             counts[series] = counts.get(series, 0.0) + count

@@ -27,7 +27,7 @@ from chalicelib.record.operation_events import OperationStep
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.store import failure_streak
+from chalicelib.store.leases import PassFailure
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
@@ -47,13 +47,13 @@ class PassRecorder:
 
     def __init__(self, policy: Policy, lease: Lease, runtime: Runtime) -> None:
         self._policy, self._token, self._rt, self._failure_before = policy, lease.token, runtime, lease.failure
-        self._before = carry_over.read(lease.left)
+        self._before = carry_over.read(lease.carry_over)
         self._begun = runtime.clock()
         self._seconds: dict[str, float] = {}
-        self.left, self.decision = lease.left, lease.decision
+        self.left, self.decision = lease.carry_over, lease.decision
         self.succeeded = False
         self.read_scope = ReadScope.FULL
-        self.failure: failure_streak.PassFailure | None = None
+        self.failure: PassFailure | None = None
 
     @contextmanager
     def timed(self, function: str) -> Iterator[None]:
@@ -105,7 +105,7 @@ class PassRecorder:
         asked = getattr(error, "asked", "")
         message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
-        self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
+        self.failure = PassFailure.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
             with _contained("failure not published", self._policy.name):
                 self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
@@ -199,7 +199,7 @@ def _record_end(
     unready: frozenset[str] = frozenset()
     if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
         passed = runtime.store.scan_states.last(new_operation.spec.cluster)
-        unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
+        unready = frozenset(carry_over.read(passed.carry_over).unready) if passed else unready
     return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
 
 

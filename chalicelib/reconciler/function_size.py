@@ -12,8 +12,7 @@ from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.pass_footprint import why_large
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.store.leases import Lease
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import Lease, ScanState
 
 
 def wanted_before(scan: ScanState, runtime: Runtime) -> str:

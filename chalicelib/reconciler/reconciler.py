@@ -191,7 +191,7 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, runtim
             lease,
             passed_at=began if exceeded is None else None,
             decision=tale.decision,
-            left=tale.left,
+            carry_over=tale.left,
             succeeded=tale.succeeded,
             failure=tale.failure,
             memory=taken,
