@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.kube import nodes, pods
+from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import NotFound, Unavailable
-from chalicelib.kube.lazy_client import LazyKubeClient
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time

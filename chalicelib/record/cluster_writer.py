@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.kube import configmaps
+from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.configmaps import ConfigMap
 from chalicelib.kube.errors import Unavailable
 from chalicelib.kube.events import post_event
-from chalicelib.kube.lazy_client import LazyKubeClient
 from chalicelib.kube.pods import get_pod
 from chalicelib.record.events import Event
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from chalicelib.aws.sns import Publisher
     from chalicelib.kube.client import KubeClient
     from chalicelib.providers.base import Provider
-    from chalicelib.snapshot.kept_lists import KeptLists
+    from chalicelib.snapshot.live_cluster import KeptLists
     from chalicelib.store import Store
     from chalicelib.store.policies import StoredWebhook
 
@@ -276,7 +276,7 @@ def keeping(most: int, place: str = "", clock: Callable[[], float] = time.time) 
 
     @functools.cache
     def kept() -> KeptLists:
-        from chalicelib.snapshot.kept_lists import KeptLists
+        from chalicelib.snapshot.live_cluster import KeptLists
 
         if not place:
             return KeptLists(most, time.monotonic)

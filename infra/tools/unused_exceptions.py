@@ -34,7 +34,7 @@ EXCEPTIONS = (
         "http.server uses these by name",
     ),
     UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
-    UnusedException("chalicelib/kube/tls.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
+    UnusedException("chalicelib/kube/transport.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
     UnusedException("chalicelib/net/bounded_sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
     UnusedException(
         "chalicelib/net/http_session.py",

@@ -12,7 +12,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.net.http_session import public_context
 from chalicelib.runtime.webhook_secret import read_keys
-from chalicelib.snapshot.watched_lists import watcher_key
+from chalicelib.snapshot.list_archive import watcher_key
 
 _LARGEST_SECRET = 2**14  # characters
 

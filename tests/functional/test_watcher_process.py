@@ -23,9 +23,8 @@ from chalicelib.model.policy import Options
 from chalicelib.model.watcher_post import WatcherPost, read_post
 from chalicelib.runtime.webhook_secret import WebhookKeys
 from chalicelib.runtime.webhook_signature import AuthResult, verify
-from chalicelib.snapshot.list_archive import list_place
+from chalicelib.snapshot.list_archive import SILENT_FOR, WatchedLists, list_place, watcher_key
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
-from chalicelib.snapshot.watched_lists import SILENT_FOR, WatchedLists, watcher_key
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen

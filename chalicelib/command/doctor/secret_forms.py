@@ -19,7 +19,7 @@ from chalicelib.providers.cherryservers.config_sections import from_gcfg
 from chalicelib.providers.exoscale import secret_format as exoscale
 from chalicelib.providers.huaweicloud import secret_format as huaweicloud
 from chalicelib.runtime.webhook_secret import read_keys
-from chalicelib.snapshot.watched_lists import watcher_key
+from chalicelib.snapshot.list_archive import watcher_key
 
 Form = Callable[[Policy, str, str], object]
 """(policy, text, place for messages) -> what is parsed; raises BadInput that quotes no part of the text."""
