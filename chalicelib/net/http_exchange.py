@@ -18,7 +18,7 @@ import requests
 from requests import exceptions
 from urllib3 import exceptions as below
 
-from chalicelib.net.exchange_limits import Breach, ExchangeLimit, allowance, within
+from chalicelib.net.sockets import Breach, ExchangeLimit, allowance, within
 from chalicelib.net.time_limit import time_left
 
 _CHUNK = 2**18
@@ -132,7 +132,7 @@ def exchange(
     session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
 ) -> Reply:
     """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context, and what
-    the allowance of this context raises (net/exchange_limits.py).
+    the allowance of this context raises (net/sockets.py).
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """

@@ -27,7 +27,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 from chalicelib import __version__
 from chalicelib.net.addresses import never
-from chalicelib.net.bounded_sockets import AddressAllowed, connected, use
+from chalicelib.net.sockets import AddressAllowed, connected, use
 
 AGENT = f"outscaler/{__version__}"
 

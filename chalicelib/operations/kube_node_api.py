@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from chalicelib.kube import nodes, pods
+from chalicelib.kube import objects
 from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import NotFound, Unavailable
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
@@ -84,31 +84,31 @@ class KubeNodes(LazyKubeClient):
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""
         try:
-            return _node_state(_decode(nodes.get_node(self.connected, name), _ReadNode))
+            return _node_state(_decode(objects.get_node(self.connected, name), _ReadNode))
         except NotFound:
             return None
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
         """See NodeApi."""
-        nodes.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
+        objects.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """See NodeApi."""
         try:
-            nodes.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
+            objects.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
         except NotFound:
             return
 
     def pod(self, namespace: str, name: str) -> PodState | None:
         """See NodeApi."""
         try:
-            return _pod_state(_decode(pods.get_pod(self.connected, namespace, name), _Pod))
+            return _pod_state(_decode(objects.get_pod(self.connected, namespace, name), _Pod))
         except NotFound:
             return None
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi; the server filters out finished pods."""
-        return _pod_states(pods.pods_on_node(self.connected, node))
+        return _pod_states(objects.pods_on_node(self.connected, node))
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi."""
@@ -121,10 +121,10 @@ class KubeNodes(LazyKubeClient):
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """See NodeApi."""
-        result = pods.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
-        if isinstance(result, pods.Blocked):
+        result = objects.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
+        if isinstance(result, objects.Blocked):
             return Eviction(accepted=False, why_not=result.message, retry_after=result.retry_after)
-        return Eviction(accepted=True, gone=isinstance(result, pods.PodGone))
+        return Eviction(accepted=True, gone=isinstance(result, objects.PodGone))
 
 
 def _decode(body: bytes, shape: type[T]) -> T:

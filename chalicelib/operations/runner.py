@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted, refusal
+from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded

@@ -7,8 +7,8 @@ the pass itself, as it would without a large one.
 
 from __future__ import annotations
 
-from chalicelib.dispatch.errors import NotInvoked
 from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.dispatch.senders import NotInvoked
 from chalicelib.model.pass_footprint import why_large
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime

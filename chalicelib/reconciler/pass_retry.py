@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import NotSent, whole_delay
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime

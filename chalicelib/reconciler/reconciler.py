@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import (
     RECONCILE,
     ActMessage,
@@ -26,7 +25,7 @@ from chalicelib.dispatch.messages import (
     encode,
 )
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import NotSent, whole_delay
 from chalicelib.model.errors import MemoryExceeded, OutscalerError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory

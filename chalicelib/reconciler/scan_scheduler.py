@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import NotSent, whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.reconciler.operation_resend import resend_operations

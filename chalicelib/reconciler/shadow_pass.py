@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.kube import configmaps
+from chalicelib.kube import objects
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
@@ -84,7 +84,7 @@ def _in_time(policy: Policy) -> Policy:
 def _status(policy: Policy, kube: KubeClient) -> OtherStatus | None:
     """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain."""
     try:
-        found = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
+        found = objects.get_config_map_once(kube, policy.options.namespace, policy.options.status_config_map_name)
     except ClusterError:
         return None
     return read_status(found.text(KEY), found.annotation(ANNOTATION))

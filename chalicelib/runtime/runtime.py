@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from chalicelib.dispatch.async_invoke import LargeFunction
-from chalicelib.dispatch.sqs import Sender, SqsSender
+from chalicelib.dispatch.senders import LargeFunction, Sender, SqsSender
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
