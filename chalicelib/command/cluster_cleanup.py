@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
-from chalicelib.kube.nodes import clear_node
+from chalicelib.kube.objects import clear_node
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import ANNOTATION_PREFIX, OPERATION_ANNOTATION

@@ -91,7 +91,7 @@ def _use_region(region: str) -> None:
 
 def not_moved(store: Store) -> str:
     """Return a sentence about policies that are stored in the old place and are not used; "" where there are none."""
-    from chalicelib.store.policy_migration import not_used
+    from chalicelib.store.policies import not_used
 
     names = store.moving.not_moved(store.policies.all_current())
     if not names:

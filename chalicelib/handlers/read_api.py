@@ -26,8 +26,8 @@ from chalicelib.record.redaction import without_secrets
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import RowUnreadable
-from chalicelib.store.policy_migration import not_used
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
+from chalicelib.store.policies import not_used
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy

@@ -13,7 +13,7 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
+from chalicelib.dispatch.senders import RECONCILE_LARGE
 from chalicelib.handlers.lambda_entry import each_record, event_source, invoked, preload
 
 blueprint = Blueprint(__name__)

@@ -89,8 +89,7 @@ def _stored(policy: Policy, auth: WebhookAuth, body: bytes, runtime: Runtime) ->
     """Store the post of a watcher; 202 {"stored": "base" or "changes", "woken": bool}. Raises as handle does, and
     BucketFailure or ArchiveFailure where the post cannot be stored."""
     # Imported here, because most deployments have no watcher.
-    from chalicelib.snapshot.list_archive import list_place
-    from chalicelib.snapshot.watched_lists import WatchedLists
+    from chalicelib.snapshot.list_archive import WatchedLists, list_place
 
     if not runtime.lists:
         raise BadInput("deployment", "has no place for the lists of watchers", "deploy it with ShareLists")

@@ -46,7 +46,7 @@ from chalicelib.kube.transport import (
 )
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.net.private_addresses import are_private
+from chalicelib.net.addresses import are_private
 from chalicelib.net.time_limit import time_left
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class KubeClient:
     """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
 
     sleep and jitter (uniform in [0, 1)) are injected, so that a test is fast and deterministic. dial: opens a
-    connection for a credential. patience: limits of time and size. monotonic: seconds of a clock that never goes back.
+    connection for a credential. bounds: limits of time and size. monotonic: seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class KubeClient:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login, self._sleep, self._jitter, self._dial = provider, sleep, jitter, dial
-        self._patience, self._monotonic = bounds or AT_A_TERMINAL, monotonic
+        self._bounds, self._monotonic = bounds or AT_A_TERMINAL, monotonic
         self._lists_began: float | None = None
         self._looked_again = False
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ class KubeClient:
                 ask, restarts = start, restarts + 1
                 continue
             pages, size = pages + 1, size + len(body)
-            if pages > self._patience.pages or size > self._patience.volume:
+            if pages > self._bounds.pages or size > self._bounds.volume:
                 raise Unavailable(f"{path}: the list does not end: {pages} pages, {size} bytes", lasting=True)
             yield Page(body, first=ask is start)
             if not next_page:
@@ -162,28 +162,36 @@ class KubeClient:
         decode: Callable[[bytes], TypedList],
         *,
         accept: str = JSON,
-        seen: Callable[[bytes], None] | None = None,
+        on_piece: Callable[[bytes], None] | None = None,
         gzip: bool = True,
     ) -> TypedPage:
-        """Read one page of a List. seen: called with the pieces of its body as they arrive, and with b"" before the
+        """Read one page of a List. on_piece: called with the pieces of its body as they arrive, and with b"" before the
         first one of each attempt. gzip: whether it may be compressed. Raises Expired for a continue token that is too
         old."""
-        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=gzip, accept=accept, seen=seen)
+        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=gzip, accept=accept, on_piece=on_piece)
         return self._persist(call, lambda body: typed_page(body, decode), within=self._left(path))
 
     def watch(
-        self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, accept: str = JSON, longest: int
+        self,
+        path: str,
+        query: Mapping[str, str],
+        on_piece: Callable[[bytes], None],
+        *,
+        accept: str = JSON,
+        longest: int,
     ) -> None:
         """Read a watch to its end, which the server makes after the query's timeoutSeconds. Not repeated.
 
         Lambda may freeze the process before that end, until the next pass. The rest is then read, so that the
         connection can be used again.
 
-        seen: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
+        on_piece: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
         """
         total = float(query.get("timeoutSeconds", "1")) + _FROZEN
-        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, total, longest, accept=accept, seen=seen)
-        self._named(structs.replace(call, kept=False))
+        call = KubeRequest(
+            "GET", path, dict(query), None, "", _TIMEOUT, total, longest, accept=accept, on_piece=on_piece
+        )
+        self._named(structs.replace(call, keep_body=False))
 
     def begin_lists(self) -> None:
         """Start the time for all lists anew: a client that is kept serves several passes."""
@@ -243,9 +251,9 @@ class KubeClient:
         """Return the seconds that are left for all lists. Raises Unavailable."""
         if self._lists_began is None:
             self._lists_began = self._monotonic()
-        left = self._lists_began + self._patience.lists - self._monotonic()
+        left = self._lists_began + self._bounds.lists - self._monotonic()
         if left <= 0:
-            raise Unavailable(f"{path}: the cluster's lists took longer than {self._patience.lists:g} s", lasting=True)
+            raise Unavailable(f"{path}: the cluster's lists took longer than {self._bounds.lists:g} s", lasting=True)
         return left
 
     def _persist(
@@ -253,11 +261,11 @@ class KubeClient:
     ) -> T:
         """Make one call, with reads repeated as the module says. read turns the body into the result or raises
         DecodeError. within: seconds for all of it, where they are fewer than the limits allow."""
-        until = self._monotonic() + min(within, self._patience.call)
+        until = self._monotonic() + min(within, self._bounds.call)
         for attempt in range(1, attempts + 1):
-            total = min(request.total, self._patience.exchange, until - self._monotonic())
+            total = min(request.total, self._bounds.exchange, until - self._monotonic())
             try:
-                body = self._named(structs.replace(request, total=total, longest=self._patience.body))
+                body = self._named(structs.replace(request, total=total, longest=self._bounds.body))
             except (Unavailable, TooManyRequests) as error:
                 problem: Unavailable | TooManyRequests = error
             else:
@@ -350,3 +358,19 @@ class KubeClient:
             except OutscalerError as error:
                 return clean(str(error))
         return ""
+
+
+class LazyKubeClient:
+    """A connection that is opened at its first use, because many messages find nothing to do and must not pay for it.
+    connect: called once, when `connected` is first read."""
+
+    def __init__(self, connect: Callable[[], KubeClient]) -> None:
+        self._connect = connect
+        self._cluster: KubeClient | None = None
+
+    @property
+    def connected(self) -> KubeClient:
+        """Return the connection, opened now if there was none. Raises what connecting raises."""
+        if self._cluster is None:
+            self._cluster = self._connect()
+        return self._cluster

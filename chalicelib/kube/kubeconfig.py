@@ -19,11 +19,11 @@ import msgspec
 import yaml
 
 from chalicelib.kube.credentials import KubeCredential, usable_token
-from chalicelib.kube.tls import client_context
+from chalicelib.kube.transport import client_context
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
+from chalicelib.net.addresses import address_of, is_loopback, never
 from chalicelib.net.bounded_files import MOST_CONFIGURATION, content
-from chalicelib.net.forbidden_addresses import address_of, is_loopback, never
 from chalicelib.net.safe_yaml import parsed
 
 _SERVICE_ACCOUNT = (

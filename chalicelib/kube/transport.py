@@ -2,14 +2,21 @@
 
 An exchange is bounded in time and size (net/http_exchange.py). Exceptions of `requests` never leave this module, not
 even as an exception's context, because each of them contains the whole request, and with it the bearer token.
+
+TLS trusts only the cluster's own CA. `requests` lets REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE replace `session.verify`,
+and adds its own CA bundle to any SSLContext it is given. The SSLContext is therefore created here, and the adapter
+prevents requests from changing it (net/http_session.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import ssl
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -18,9 +25,9 @@ from requests.structures import CaseInsensitiveDict
 
 from chalicelib.kube.credentials import KubeCredential
 from chalicelib.kube.errors import ClusterError, Unavailable, from_answer
-from chalicelib.kube.tls import client_context, proxies_of
+from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.net.forbidden_addresses import is_loopback, never
+from chalicelib.net.addresses import is_loopback, never
 from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_exchange import exchange as bounded
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
@@ -40,7 +47,7 @@ METADATA_ONLY_CHANGES = METADATA_ONLY.replace("MetadataList", "Metadata")
 class KubeRequest(msgspec.Struct, frozen=True):
     """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
     total: seconds for the whole exchange; longest: bytes of the response's body, uncompressed; gzip: it may be
-    compressed; accept: the form of the response; seen, kept: see net/http_exchange.Request."""
+    compressed; accept: the form of the response; on_piece, keep_body: see net/http_exchange.Request."""
 
     method: str
     path: str
@@ -52,11 +59,11 @@ class KubeRequest(msgspec.Struct, frozen=True):
     longest: int = LONGEST_BODY
     gzip: bool = False
     accept: str = JSON
-    seen: Callable[[bytes], None] | None = None
-    kept: bool = True
+    on_piece: Callable[[bytes], None] | None = None
+    keep_body: bool = True
 
     def __repr__(self) -> str:
-        return f"Call({self.method} {self.path})"  # a body may contain a bootstrap token
+        return f"KubeRequest({self.method} {self.path})"  # a body may contain a bootstrap token
 
 
 class KubeConnection(msgspec.Struct, frozen=True):
@@ -68,6 +75,58 @@ class KubeConnection(msgspec.Struct, frozen=True):
 
 Dial = Callable[[KubeCredential], KubeConnection]
 """Opens one connection to the API server of a credential."""
+
+
+def client_context(credential: KubeCredential) -> ssl.SSLContext:
+    """Return the SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no CA yet; never the machine's bundle
+    # Python 3.13 enables this by default; CAs made by kubeadm and EKS lack the extensions it requires.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if credential.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif credential.ca:
+        try:
+            context.load_verify_locations(cadata=credential.ca.decode("ascii"))
+        except (ssl.SSLError, UnicodeDecodeError):
+            place = f"{credential.cluster_place}.certificate-authority-data"
+            raise BadInput(place, "is not a PEM certificate", "write the base64 of the cluster's CA in PEM") from None
+    else:
+        context.load_verify_locations(cafile=requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    if credential.certificate:
+        _load_certificate(context, credential)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, credential: KubeCredential) -> None:
+    """Load the client certificate. OpenSSL reads files only, so a temporary file private to this user is used."""
+    descriptor, path = tempfile.mkstemp(prefix="outscaler-", suffix=".pem")  # created with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(credential.certificate.rstrip() + b"\n" + credential.key.reveal().encode())
+        # The callable prevents OpenSSL from prompting on a terminal for the pass phrase of an encrypted key.
+        context.load_cert_chain(path, password=lambda: "-")
+    except (ssl.SSLError, ValueError):
+        place = f"{credential.user_place}.client-certificate-data and client-key-data"
+        problem = "are not a PEM certificate and the key that belongs to it"
+        raise BadInput(place, problem, "write the base64 of each in PEM, the key without a pass phrase") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def proxies_of(credential: KubeCredential) -> Mapping[str, str]:
+    """Return the proxy for the server: the kubeconfig's own; otherwise, but not in a function, the one that
+    HTTPS_PROXY, HTTP_PROXY and NO_PROXY name, as in kubectl.
+
+    Evaluated once per connection, because a session that ignores the environment does not evaluate it itself.
+    """
+    if credential.proxy:
+        return {"http": credential.proxy.reveal(), "https": credential.proxy.reveal()}
+    if credential.hosted:
+        return {}
+    proxies = requests.utils.get_environ_proxies(credential.server)
+    return {str(scheme): str(url) for scheme, url in proxies.items()}
 
 
 def open_connection(credential: KubeCredential) -> KubeConnection:
@@ -82,18 +141,10 @@ def open_connection(credential: KubeCredential) -> KubeConnection:
             lambda: context or client_context(credential),
             server_name=credential.server_name,
             unverified=context is not None and context.verify_mode == ssl.CERT_NONE,
-            allowed=_elsewhere if credential.hosted else _possible,
+            allowed=lambda address: not never(address) and not (credential.hosted and is_loopback(address)),
         ),
     )
     return KubeConnection(session, credential.server)
-
-
-def _possible(address: str) -> bool:
-    return not never(address)
-
-
-def _elsewhere(address: str) -> bool:
-    return not never(address) and not is_loopback(address)
 
 
 def exchange(
@@ -104,7 +155,7 @@ def exchange(
 ) -> bytes:
     """Send once, without following redirects. Returns the body of a 2xx; raises ClusterError.
 
-    monotonic: seconds of a clock that never goes back, for call.total.
+    monotonic: seconds of a clock that never goes back, for request.total.
     """
     headers = {"Accept": request.accept}
     if request.body is not None:
@@ -125,8 +176,8 @@ def exchange(
                 request.query,
                 request.body,
                 gzip=request.gzip,
-                seen=request.seen,
-                kept=request.kept,
+                on_piece=request.on_piece,
+                keep_body=request.keep_body,
             ),
             bounds,
             monotonic,

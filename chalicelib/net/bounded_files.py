@@ -1,4 +1,5 @@
-"""Reads files up to a size limit, because a path may name a disk image, a device or an endless pipe."""
+"""Reads files up to a size limit, because a path may name a disk image, a device or an endless pipe, and writes files
+that a reader sees whole or not at all."""
 
 from __future__ import annotations
 
@@ -38,3 +39,11 @@ def text(path: Path, most: int = MOST_CONFIGURATION) -> str:
 
 def _too_large(path: Path, most: int) -> OSError:
     return OSError(errno.EFBIG, f"it is too large, at most {most} bytes are read", str(path))
+
+
+def write_whole(target: Path, data: bytes) -> None:
+    """Write a file and its folders in place of an earlier one. Raises OSError."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_bytes(data)
+    draft.replace(target)

@@ -18,7 +18,7 @@ import requests
 from requests import exceptions
 from urllib3 import exceptions as below
 
-from chalicelib.net.exchange_limits import Breach, ExchangeLimit, allowance, within
+from chalicelib.net.sockets import Breach, ExchangeLimit, allowance, within
 from chalicelib.net.time_limit import time_left
 
 _CHUNK = 2**18
@@ -42,8 +42,8 @@ class ExchangeBounds(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """A request. url: absolute; params: added to it as a query. gzip: whether the response may be compressed.
 
-    seen: called with each piece of a successful body as it arrives, uncompressed, and before that once with b"" when
-    the head has arrived. kept: whether the reply has the body, too.
+    on_piece: called with each piece of a successful body as it arrives, uncompressed, and before that once with b""
+    when the head has arrived. keep_body: whether the reply has the body, too.
     """
 
     method: str
@@ -52,8 +52,8 @@ class Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str] = {}
     body: bytes | None = None
     gzip: bool = False
-    seen: Callable[[bytes], None] | None = None
-    kept: bool = True
+    on_piece: Callable[[bytes], None] | None = None
+    keep_body: bool = True
 
     def __repr__(self) -> str:
         return f"Request({self.method})"  # every other field may contain a key, a token or a signature
@@ -132,7 +132,7 @@ def exchange(
     session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
 ) -> Reply:
     """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context, and what
-    the allowance of this context raises (net/exchange_limits.py).
+    the allowance of this context raises (net/sockets.py).
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
@@ -213,7 +213,7 @@ _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR}
 def _body(
     response: requests.Response, longest: int, limit: ExchangeLimit, request: Request | None, *, packed: bool
 ) -> bytes | None:
-    """Return the whole body, uncompressed; None for one that is too long. request: if its pieces are to be seen.
+    """Return the whole body, uncompressed; None for one that is too long. request: if it asks for pieces.
     Raises NoReply for one that cannot be decompressed."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
@@ -221,14 +221,14 @@ def _body(
     limit.allow(longest + _FRAMING)
     parts, size = [], 0
     pieces: Iterable[bytes] = response.raw.stream(_CHUNK, decode_content=False)
-    seen, kept = (request.seen, request.kept) if request is not None else (None, True)
-    if seen is not None:
-        seen(b"")
+    on_piece, keep = (request.on_piece, request.keep_body) if request is not None else (None, True)
+    if on_piece is not None:
+        on_piece(b"")
     for piece in _unpacked(pieces, longest) if packed else pieces:
-        if kept:
+        if keep:
             parts.append(piece)
-        if seen is not None:
-            seen(piece)
+        if on_piece is not None:
+            on_piece(piece)
         size += len(piece)
         if size > longest:
             return None

@@ -26,8 +26,8 @@ from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConn
 from urllib3.util.ssl_ import create_urllib3_context
 
 from chalicelib import __version__
-from chalicelib.net.bounded_sockets import AddressAllowed, connected, use
-from chalicelib.net.forbidden_addresses import never
+from chalicelib.net.addresses import never
+from chalicelib.net.sockets import AddressAllowed, connected, use
 
 AGENT = f"outscaler/{__version__}"
 

@@ -23,7 +23,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 from chalicelib.record.cluster_health import LATE_AFTER
 from chalicelib.record.metrics import Values, key
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3

@@ -149,7 +149,7 @@ def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
         plans=permission.plan,
         acts=permission.act,
         state=state if state is not None else store.scan_states.due(policy.name),
-        gauges=carry_over.read(passed.left).gauges if passed is not None else {},
+        gauges=carry_over.read(passed.carry_over).gauges if passed is not None else {},
         memory=store.memory.glance(policy.name),
         pauses=policy.pauses,
         plan=plan,

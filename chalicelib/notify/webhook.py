@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.net.forbidden_addresses import is_loopback, never
+from chalicelib.net.addresses import is_loopback, never
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 

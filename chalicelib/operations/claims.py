@@ -24,11 +24,10 @@ from contextlib import contextmanager
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ActMessage, act_queue, decode_act, encode
-from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
+from chalicelib.dispatch.senders import MAX_DELAY, NotSent, whole_delay
 from chalicelib.model.operation import Operation, OperationState
-from chalicelib.net.exchange_limits import allowed_by
+from chalicelib.net.sockets import allowed_by
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import OperationClaimed, OperationFinished, OperationNotDue

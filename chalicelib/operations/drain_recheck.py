@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
-from chalicelib.kube.pods import pods_on_node
+from chalicelib.kube.objects import pods_on_node
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options

@@ -5,17 +5,22 @@ The connection is opened at the first use, because an operation that only calls 
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-import msgspec
-
-from chalicelib.kube import nodes, pods
-from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
-from chalicelib.kube.lazy_client import LazyKubeClient
-from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
+from chalicelib.kube import objects
+from chalicelib.kube.client import LazyKubeClient
+from chalicelib.kube.errors import Forbidden
+from chalicelib.kube.errors import NotFound
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.node import DELAY_DELETION_PREFIX
+from chalicelib.model.node import SCALE_DOWN_DISABLED
+from chalicelib.model.node import Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
-from chalicelib.operations.step_context import Eviction, NodeState, PodState
+from chalicelib.operations.step_context import Eviction
+from chalicelib.operations.step_context import NodeState
+from chalicelib.operations.step_context import PodState
+from typing import TypeVar
+import msgspec
+
 
 T = TypeVar("T")
 
@@ -105,31 +110,31 @@ class KubeNodes(LazyKubeClient):
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""
         try:
-            return _node_state(_decode(nodes.get_node(self.connected, name), _ReadNode))
+            return _node_state(_decode(objects.get_node(self.connected, name), _ReadNode))
         except NotFound:
             return None
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
         """See NodeApi."""
-        nodes.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
+        objects.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """See NodeApi."""
         try:
-            nodes.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
+            objects.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
         except NotFound:
             return
 
     def pod(self, namespace: str, name: str) -> PodState | None:
         """See NodeApi."""
         try:
-            return _pod_state(_decode(pods.get_pod(self.connected, namespace, name), _Pod))
+            return _pod_state(_decode(objects.get_pod(self.connected, namespace, name), _Pod))
         except NotFound:
             return None
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi; the server filters out finished pods."""
-        return _pod_states(pods.pods_on_node(self.connected, node))
+        return _pod_states(objects.pods_on_node(self.connected, node))
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi."""
@@ -160,10 +165,10 @@ class KubeNodes(LazyKubeClient):
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """See NodeApi."""
-        result = pods.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
-        if isinstance(result, pods.Blocked):
+        result = objects.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
+        if isinstance(result, objects.Blocked):
             return Eviction(accepted=False, why_not=result.message, retry_after=result.retry_after)
-        return Eviction(accepted=True, gone=isinstance(result, pods.PodGone))
+        return Eviction(accepted=True, gone=isinstance(result, objects.PodGone))
 
 
 def _decode(body: bytes, shape: type[T]) -> T:

@@ -6,15 +6,19 @@ only logged; the facts are in the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from chalicelib.model.errors import OutscalerError, published_name
-from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.policy import Metrics, Options, Policy
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import published_name
+from chalicelib.model.operation import Operation
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed
+from chalicelib.model.outcome import InProgress
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.outcome import Succeeded
+from chalicelib.model.plan import Plan
+from chalicelib.model.plan import TaintUpdate
+from chalicelib.model.policy import Metrics
+from chalicelib.model.policy import Options
+from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
@@ -22,12 +26,24 @@ from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
 from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.gauges import is_braked
-from chalicelib.record.journal import failing, recovered
+from chalicelib.record.journal import failing
+from chalicelib.record.journal import recovered
 from chalicelib.record.operation_events import OperationStep
-from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
-from chalicelib.runtime.log import failure, logger
+from chalicelib.record.recorder import Recorder
+from chalicelib.record.recorder import record_failure
+from chalicelib.record.recorder import record_outcome
+from chalicelib.record.recorder import record_plan
+from chalicelib.record.recorder import record_step
+from chalicelib.runtime.log import failure
+from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.store import failure_streak
+from chalicelib.store.leases import PassFailure
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
@@ -47,13 +63,13 @@ class PassRecorder:
 
     def __init__(self, policy: Policy, lease: Lease, runtime: Runtime) -> None:
         self._policy, self._token, self._rt, self._failure_before = policy, lease.token, runtime, lease.failure
-        self._before = carry_over.read(lease.left)
+        self._before = carry_over.read(lease.carry_over)
         self._begun = runtime.clock()
         self._seconds: dict[str, float] = {}
-        self.left, self.decision = lease.left, lease.decision
+        self.left, self.decision = lease.carry_over, lease.decision
         self.succeeded = False
         self.read_scope = ReadScope.FULL
-        self.failure: failure_streak.PassFailure | None = None
+        self.failure: PassFailure | None = None
 
     @contextmanager
     def timed(self, function: str) -> Iterator[None]:
@@ -105,7 +121,7 @@ class PassRecorder:
         request = getattr(error, "asked", "")
         message = ": ".join(filter(None, (request, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
-        self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
+        self.failure = PassFailure.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
             with _contained("failure not published", self._policy.name):
                 self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
@@ -191,11 +207,33 @@ def _record_end(
         outcome=status.outcome,
     )
     unready: frozenset[str] = frozenset()
+<<<<<<< /tmp/tmpa4ql4nwt/o
     if spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
         last_pass = runtime.store.scan_states.last(spec.cluster)
         unready = frozenset(carry_over.read(last_pass.left).unready) if last_pass else unready
     # The group's maximum that it was planned with; for an operation of an earlier version, the policy's.
     planned = status.data.get(LARGEST, "")
+||||||| /tmp/tmpa4ql4nwt/b
+    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
+        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
+        unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
+    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
+
+
+def _largest(operation: Operation, policy: Policy | None) -> int | None:
+    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
+    planned = operation.status.data.get(LARGEST, "")
+=======
+    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
+        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
+        unready = frozenset(carry_over.read(passed.carry_over).unready) if passed else unready
+    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
+
+
+def _largest(operation: Operation, policy: Policy | None) -> int | None:
+    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
+    planned = operation.status.data.get(LARGEST, "")
+>>>>>>> /tmp/tmpa4ql4nwt/t
     if planned.isascii() and planned.isdecimal():
         largest: int | None = int(planned[:12])
     else:

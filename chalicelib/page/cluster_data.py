@@ -22,7 +22,7 @@ from chalicelib.record.redaction import without_secrets
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
-from chalicelib.store.scan_state import Passed
+from chalicelib.store.leases import LastPass
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -39,7 +39,7 @@ class ClusterSummary(msgspec.Struct, frozen=True):
     version: int
     policy: Policy | None
     problem: str
-    passed: Passed
+    passed: LastPass
     pauses: tuple[Pause, ...]
     gauges: dict[str, float]
     mode_word: str
@@ -68,7 +68,7 @@ def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[
     pauses = store.pauses.all_current()
     passed = store.scan_states.passed_by([stored.name for stored in known])
     return tuple(
-        _summary(stored, passed.get(stored.name, Passed()), pauses.get(stored.name, ()), now, deployment)
+        _summary(stored, passed.get(stored.name, LastPass()), pauses.get(stored.name, ()), now, deployment)
         for stored in known
     )
 
@@ -107,7 +107,7 @@ class _Read:
 
 
 def _decision(
-    store: Store, name: str, passed: Passed, entries: tuple[JournalEntry, ...]
+    store: Store, name: str, passed: LastPass, entries: tuple[JournalEntry, ...]
 ) -> tuple[LastDecision | None, str]:
     try:
         found = last_decision(name, passed, _Read(store, entries))
@@ -118,14 +118,14 @@ def _decision(
 
 def _summary(
     stored: StoredPolicy,
-    passed: Passed | StoreError,
+    passed: LastPass | StoreError,
     pauses: tuple[Pause, ...] | StoreError,
     now: float,
     deployment: Deployment | None,
 ) -> ClusterSummary:
     policy, problem = in_force_or_problem(stored, now, deployment)
     if isinstance(passed, StoreError):
-        passed, problem = Passed(), problem or str(passed)
+        passed, problem = LastPass(), problem or str(passed)
     if isinstance(pauses, StoreError):
         pauses, problem = (), problem or str(pauses)
     if policy is not None:
@@ -138,13 +138,13 @@ def _summary(
         problem,
         passed,
         pauses,
-        carry_over.read(passed.left).gauges,
+        carry_over.read(passed.carry_over).gauges,
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
         without_secrets(_failure_text(passed), stored.text, policy),
     )
 
 
-def _failure_text(passed: Passed) -> str:
+def _failure_text(passed: LastPass) -> str:
     failure = passed.state.failure
     return f"{failure.cls}: {failure.message}" if failure is not None else ""

@@ -23,7 +23,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.model.vendor_hosts import refused
-from chalicelib.net.forbidden_addresses import is_loopback
+from chalicelib.net.addresses import is_loopback
 from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request, exchange, media_type
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json

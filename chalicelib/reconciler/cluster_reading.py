@@ -19,8 +19,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.snapshot.kept_lists import KeptLists
-from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
+from chalicelib.snapshot.live_cluster import KeptLists, Observe, ReadResult, read_live_cluster
 
 NOTHING = Memory()
 
@@ -81,7 +80,7 @@ def observe(
 def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> bool:
     """Return whether the lists that were followed are those of the server, as far as they can be compared."""
     # Imported here, because few policies ask for it.
-    from chalicelib.snapshot.exact_lists import compare
+    from chalicelib.snapshot.list_changes import compare
 
     followed = kept_lists.kept(policy.name)
     if followed is None:
@@ -122,8 +121,7 @@ def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) ->
         return None
     # Imported here, because few clusters have a watcher.
     from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
-    from chalicelib.snapshot.list_archive import list_place
-    from chalicelib.snapshot.watched_lists import PostsBehind, WatchedLists, watcher_key
+    from chalicelib.snapshot.list_archive import PostsBehind, WatchedLists, list_place, watcher_key
 
     try:
         text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(secret)

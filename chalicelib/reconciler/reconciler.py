@@ -9,7 +9,6 @@ attempt, the pass is postponed by a few seconds, which is not a failure.
 
 from __future__ import annotations
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ActMessage
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.messages import ReconcileMessage
@@ -17,6 +16,8 @@ from chalicelib.dispatch.messages import act_queue
 from chalicelib.dispatch.messages import decode_reconcile
 from chalicelib.dispatch.messages import encode
 from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.dispatch.senders import NotSent
+from chalicelib.dispatch.senders import whole_delay
 from chalicelib.model.errors import MemoryExceeded
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.group import NodeGroup
@@ -186,11 +187,25 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
         runtime.store.leases.release(
             lease,
             passed_at=began if exceeded is None else None,
+<<<<<<< /tmp/tmpjted5s7e/o
             decision=recorder.decision,
             left=recorder.left,
             succeeded=recorder.succeeded,
             failure=recorder.failure,
             memory=memory_after(lease.memory, usage, runtime.memory_size, runtime.clock(), partial=partial),
+||||||| /tmp/tmpjted5s7e/b
+            decision=tale.decision,
+            left=tale.left,
+            succeeded=tale.succeeded,
+            failure=tale.failure,
+            memory=taken,
+=======
+            decision=tale.decision,
+            carry_over=tale.left,
+            succeeded=tale.succeeded,
+            failure=tale.failure,
+            memory=taken,
+>>>>>>> /tmp/tmpjted5s7e/t
         )
     if exceeded is not None:
         _hand_over_late(message, policy, exceeded, runtime)

@@ -1,7 +1,7 @@
 """The tick: finds the clusters that are due and the operations that are stuck, and sends their messages.
 
 Messages must not accumulate. A message per slot is sent ahead, so a stalled queue could fill with messages for the same
-cluster. One marker per cluster prevents this (store/scan_state.py): it is set before the messages of one tick are sent,
+cluster. One marker per cluster prevents this (store/leases.py): it is set before the messages of one tick are sent,
 removed when the first of them acquires the cluster's lease, and while it is set, ticks send nothing.
 
 - There is one marker for all slots, because markers per slot never show that the *cluster* is already queued.
@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import NotSent, whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.operations.stuck import resend_operations
@@ -32,8 +31,8 @@ from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
-from chalicelib.store.policy_migration import not_used
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
+from chalicelib.store.policies import not_used
 
 if TYPE_CHECKING:
     from chalicelib.store import StoredPolicy

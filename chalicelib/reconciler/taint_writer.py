@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized
-from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
+from chalicelib.kube.objects import add_taint, remove_soft_taint, remove_taint
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.record.metrics import Values
-from chalicelib.store import carry_over_rows
+from chalicelib.store.leases import LARGEST_IN_LEASE_ROW, join_carry_over, split_carry_over
 
 UNREADY_KEPT = 6 * 3600.0
 """Seconds for which it is known that a node was not ready when its removal was planned; no removal takes longer."""
@@ -56,7 +56,7 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def read(data: bytes) -> CarryOver:
     """Return the value that `write` encoded; CarryOver() for any other bytes."""
-    both = carry_over_rows.parts(data)
+    both = split_carry_over(data)
     try:
         if both is None:
             return _unpacked(data)
@@ -67,10 +67,10 @@ def read(data: bytes) -> CarryOver:
 
 def write(carry_over: CarryOver) -> bytes:
     """Encode it for the rows, a kilobyte or two. `told` changes seldom, so it is a separate part
-    (store/carry_over_rows.py)."""
+    (store/leases.py)."""
     often = _packed(msgspec.structs.replace(carry_over, told=b""), _WORDS)
-    if len(often) < carry_over_rows.LARGEST_INSIDE:
-        return carry_over_rows.joined(often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b"")
+    if len(often) < LARGEST_IN_LEASE_ROW:
+        return join_carry_over(often, _packed(CarryOver(told=carry_over.told)) if carry_over.told else b"")
     data = _packed(carry_over)
     if len(data) <= LONGEST:
         return data

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.timestamps import format_time
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
 
 LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""

@@ -20,8 +20,8 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import NodeVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
-from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import CounterTotals, JournalEntry
+from chalicelib.store.leases import PassFailure
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"

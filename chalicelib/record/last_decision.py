@@ -16,7 +16,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.record import carry_over
 from chalicelib.record.journal import PLAN
 from chalicelib.store.journal import JournalEntry
-from chalicelib.store.scan_state import Passed
+from chalicelib.store.leases import LastPass
 
 RECENT = 50
 """Newest entries that are searched where a pass of an earlier release left no instant."""
@@ -40,13 +40,13 @@ class _Entries(Protocol):
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]: ...
 
 
-def last_decision(cluster: str, passed: Passed, journal: _Entries) -> LastDecision | None:
+def last_decision(cluster: str, passed: LastPass, journal: _Entries) -> LastDecision | None:
     """Return the decision in force; None where no pass has made one. passed: the last pass (ScanStates.last).
 
     One read, and one more where the entry has expired or a pass of an earlier release made it. Raises StoreError, and
     DecisionUnreadable for a plan that was too large for the journal or is not readable.
     """
-    decided = carry_over.read(passed.left).decided
+    decided = carry_over.read(passed.carry_over).decided
     entries = journal.at(cluster, decided) if decided else ()
     entry = next((each for each in entries if each.kind == PLAN), None)
     entry = entry or next((each for each in journal.recent(cluster, RECENT) if each.kind == PLAN), None)

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import msgspec
 import yaml
 
-from chalicelib.kube.configmaps import ConfigMap
 from chalicelib.kube.errors import Conflict, NotFound
+from chalicelib.kube.objects import ConfigMap
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
@@ -37,7 +37,7 @@ Document = dict[str, Any]
 
 class ConfigMapApi(Protocol):
     """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
-    kube/configmaps.py."""
+    kube/objects.py."""
 
     def find(self, namespace: str, name: str) -> ConfigMap:
         """Return the current ConfigMap; raises NotFound."""

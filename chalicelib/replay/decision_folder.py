@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.net.bounded_files import content
-from chalicelib.net.whole_files import write_whole
+from chalicelib.net.bounded_files import content, write_whole
 from chalicelib.replay.recorded_decision import LARGEST_FILE
 
 

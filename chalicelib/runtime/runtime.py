@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.dispatch.async_invoke import LargeFunction
-from chalicelib.dispatch.sqs import Sender, SqsSender
+from chalicelib.dispatch.senders import LargeFunction, Sender, SqsSender
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from chalicelib.aws.sns import Publisher
     from chalicelib.kube.client import KubeClient
     from chalicelib.providers.base import Provider
-    from chalicelib.snapshot.kept_lists import KeptLists
+    from chalicelib.snapshot.live_cluster import KeptLists
     from chalicelib.store import Store
 
 #: Set by Lambda in every function's environment, and nowhere else.
@@ -259,7 +258,7 @@ def keeping(most: int, place: str = "", clock: Callable[[], float] = time.time) 
 
     @functools.cache
     def kept() -> KeptLists:
-        from chalicelib.snapshot.kept_lists import KeptLists
+        from chalicelib.snapshot.live_cluster import KeptLists
 
         if not place:
             return KeptLists(most, time.monotonic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import failure, logger

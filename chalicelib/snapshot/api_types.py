@@ -1,20 +1,32 @@
-"""API types for msgspec: the few fields of the API's JSON that planning needs.
+"""API types for msgspec: the few fields of the API's JSON that planning needs, and their conversion to the model's.
 
 The types are narrow because decoding is the most expensive part of a pass: fields that are not named here are skipped
 without creating objects. A pod's spec, labels and owners stay raw bytes: equal bytes are one pod class, so they are
-decoded once per class and not once per pod (snapshot/pod_classes.py).
+decoded once per class and not once per pod (class_table.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
 from chalicelib.kube.list_page import ListMeta
 from chalicelib.model.api_integers import Int32, Int64
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import parse_amount, quantity_text
+from chalicelib.model.selector import NodeTerm, Requirement, Selector
 
+MOST_REQUIREMENTS, MOST_VALUES = 200, 1_000  # of a selector of an object other than a pod
 Quantity = str | int | float
+
+
+class ApiObject(msgspec.Struct, gc=False, frozen=True):
+    """The type of an object, empty in the API's own lists, which name it once for all items."""
+
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class Annotations(
@@ -63,14 +75,12 @@ class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     nominated_node_name: str = ""
 
 
-class ApiPod(msgspec.Struct, gc=False, frozen=True):
-    """A Pod of the API. kind is empty in the API's own lists, which name it once for all items."""
+class ApiPod(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A Pod of the API."""
 
     metadata: PodMeta
     spec: msgspec.Raw
     status: PodStatus = PodStatus()
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class PodCondition(msgspec.Struct, gc=False, frozen=True):
@@ -292,14 +302,12 @@ class NodeStatus(msgspec.Struct, gc=False, frozen=True):
     conditions: list[NodeCondition] | None = None
 
 
-class ApiNode(msgspec.Struct, gc=False, frozen=True):
+class ApiNode(ApiObject, kw_only=True, gc=False, frozen=True):
     """A Node of the API."""
 
     metadata: ApiMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus | None = None
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -317,14 +325,12 @@ class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     desired_healthy: Int32 = 0
 
 
-class ApiBudget(msgspec.Struct, gc=False, frozen=True):
+class ApiBudget(ApiObject, kw_only=True, gc=False, frozen=True):
     """A PodDisruptionBudget of the API."""
 
     metadata: ApiMeta
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class PodTemplateMeta(msgspec.Struct, gc=False, frozen=True):
@@ -348,28 +354,22 @@ class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
     template: PodTemplate = PodTemplate()
 
 
-class ApiController(msgspec.Struct, gc=False, frozen=True):
+class ApiController(ApiObject, kw_only=True, gc=False, frozen=True):
     """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job of the API."""
 
     metadata: ApiMeta
     spec: ControllerSpec = ControllerSpec()
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
-class ApiNamespace(msgspec.Struct, gc=False, frozen=True):
+class ApiNamespace(ApiObject, kw_only=True, gc=False, frozen=True):
     """A Namespace of the API."""
 
     metadata: ApiMeta
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
-class Head(msgspec.Struct, gc=False, frozen=True):
+class Head(ApiObject, gc=False, frozen=True):
     """The type of a document, before its items are read."""
 
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
     items: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -385,8 +385,274 @@ class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
     items: list[T] | None = None
 
 
-class KindOnly(msgspec.Struct, gc=False, frozen=True):
-    """The kind of one item."""
+# --- storage: only pods with claims need these
 
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
+
+class StorageAnnotations(
+    msgspec.Struct,
+    gc=False,
+    frozen=True,
+    rename={
+        "selected_node": "volume.kubernetes.io/selected-node",
+        "bind_completed": "pv.kubernetes.io/bind-completed",
+        "old_class": "volume.beta.kubernetes.io/storage-class",
+        "is_default": "storageclass.kubernetes.io/is-default-class",
+        "was_default": "storageclass.beta.kubernetes.io/is-default-class",
+    },
+):
+    """The annotations that are used: of a claim the first three, of a volume the third, of a class the rest."""
+
+    selected_node: str = ""
+    bind_completed: str | None = None
+    old_class: str | None = None
+    is_default: str = ""
+    was_default: str = ""
+
+
+class StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """metadata of a storage object."""
+
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: StorageAnnotations | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+class Amounts(msgspec.Struct, gc=False, frozen=True):
+    """An amount of storage, as in requests and capacity."""
+
+    storage: Quantity | None = None
+
+
+class ClaimResources(msgspec.Struct, gc=False, frozen=True):
+    """resources of a claim."""
+
+    requests: Amounts | None = None
+
+
+class ClaimSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a PersistentVolumeClaim, or of its template."""
+
+    access_modes: list[str] | None = None
+    resources: ClaimResources | None = None
+    storage_class_name: str | None = None
+    volume_name: str = ""
+    volume_mode: str = ""
+    selector: LabelSelector | None = None
+
+
+class Phase(msgspec.Struct, gc=False, frozen=True):
+    """status of a claim or a volume."""
+
+    phase: str = ""
+
+
+class ApiClaim(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A PersistentVolumeClaim of the API."""
+
+    metadata: StorageMeta
+    spec: ClaimSpec
+    status: Phase = Phase()
+
+
+class ClaimTemplate(msgspec.Struct, gc=False, frozen=True):
+    """ephemeral.volumeClaimTemplate."""
+
+    spec: ClaimSpec = ClaimSpec()
+
+
+class Ephemeral(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """A generic ephemeral volume of a pod."""
+
+    volume_claim_template: ClaimTemplate = ClaimTemplate()
+
+
+class Reference(msgspec.Struct, gc=False, frozen=True):
+    """spec.claimRef."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class VolumeNodeAffinity(msgspec.Struct, gc=False, frozen=True):
+    """spec.nodeAffinity of a volume."""
+
+    required: NodeSelector | None = None
+
+
+class CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec.csi of a volume."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class DiskSource(
+    msgspec.Struct,
+    gc=False,
+    frozen=True,
+    rename={"volume_id": "volumeID", "pd_name": "pdName", "disk_uri": "diskURI", "volume_path": "volumePath"},
+):
+    """A disk of an in-tree plugin that a CSI driver has replaced; each vendor identifies it by a different field."""
+
+    volume_id: str = ""
+    pd_name: str = ""
+    disk_uri: str = ""
+    volume_path: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the identifier of the disk."""
+        return self.volume_id or self.pd_name or self.disk_uri or self.volume_path
+
+
+class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a PersistentVolume."""
+
+    capacity: Amounts | None = None
+    access_modes: list[str] | None = None
+    storage_class_name: str = ""
+    volume_mode: str = ""
+    node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: Reference | None = None
+    csi: CsiSource | None = None
+    aws_elastic_block_store: DiskSource | None = None
+    gce_persistent_disk: DiskSource | None = None
+    azure_disk: DiskSource | None = None
+    cinder: DiskSource | None = None
+    vsphere_volume: DiskSource | None = None
+    portworx_volume: DiskSource | None = None
+
+
+class ApiVolume(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A PersistentVolume of the API."""
+
+    metadata: StorageMeta
+    spec: VolumeSpec
+    status: Phase = Phase()
+
+
+class TopologyExpression(msgspec.Struct, gc=False, frozen=True):
+    """key in values."""
+
+    key: str
+    values: list[str] | None = None
+
+
+class TopologyTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """allowedTopologies[]."""
+
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+class ApiStorageClass(ApiObject, kw_only=True, gc=False, frozen=True, rename="camel"):
+    """A StorageClass of the API."""
+
+    metadata: StorageMeta
+    provisioner: str = ""
+    volume_binding_mode: str = ""
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class Count(msgspec.Struct, gc=False, frozen=True):
+    """allocatable of a driver on a node."""
+
+    count: Int32 | None = None
+
+
+class NodeDriver(msgspec.Struct, gc=False, frozen=True):
+    """spec.drivers[] of a CSINode."""
+
+    name: str
+    allocatable: Count | None = None
+
+
+class NodeDrivers(msgspec.Struct, gc=False, frozen=True):
+    """spec of a CSINode."""
+
+    drivers: list[NodeDriver] | None = None
+
+
+class ApiCsiNode(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A CSINode of the API."""
+
+    metadata: StorageMeta
+    spec: NodeDrivers = NodeDrivers()
+
+
+class DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a CSIDriver."""
+
+    storage_capacity: bool | None = None
+
+
+class ApiCsiDriver(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A CSIDriver of the API."""
+
+    metadata: StorageMeta
+    spec: DriverSpec = DriverSpec()
+
+
+class ApiStorageCapacity(ApiObject, kw_only=True, gc=False, frozen=True, rename="camel"):
+    """A CSIStorageCapacity of the API."""
+
+    metadata: StorageMeta
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+
+class Priorities(msgspec.Struct, gc=False, frozen=True):
+    """data of the priority expander's ConfigMap."""
+
+    priorities: str | None = None
+
+
+class ApiConfigMap(ApiObject, kw_only=True, gc=False, frozen=True):
+    """A ConfigMap of the API; other keys are ignored."""
+
+    metadata: StorageMeta
+    data: msgspec.Raw = msgspec.Raw(b"")
+
+
+# --- conversions to the model
+
+
+def amounts(raw: Mapping[str, Quantity] | None) -> dict[str, int]:
+    """Parse amounts of resources. Raises BadInput naming the resource."""
+    return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
+
+
+def selector(raw: LabelSelector | None) -> Selector | None:
+    """Return a LabelSelector as data; None stays None, which matches nothing where Kubernetes defines it so."""
+    if raw is None:
+        return None
+    equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
+    return Selector(tuple(equal) + expressions(raw.match_expressions))
+
+
+def bounded_selector(raw: LabelSelector | None) -> Selector | None:
+    """Return a selector of an object other than a pod; raises BadInput for one that is larger than any in real use."""
+    converted = selector(raw)
+    requirements = converted.requirements if converted is not None else ()
+    if len(requirements) > MOST_REQUIREMENTS or sum(len(each.values) for each in requirements) > MOST_VALUES:
+        raise BadInput("selector", f"has more than {MOST_REQUIREMENTS} requirements or {MOST_VALUES} values", "")
+    return converted
+
+
+def expressions(raw: Iterable[Expression] | None) -> tuple[Requirement, ...]:
+    """Return matchExpressions or matchFields as requirements."""
+    return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in raw or ())
+
+
+def node_term(raw: SelectorTerm) -> NodeTerm:
+    """Return one nodeSelectorTerm as data."""
+    return NodeTerm(expressions(raw.match_expressions), expressions(raw.match_fields))
+
+
+def node_terms(raw: NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    """Return a NodeSelector as terms; None: nothing is required, (): nothing matches."""
+    return None if raw is None else tuple(map(node_term, raw.node_selector_terms or ()))

@@ -8,7 +8,9 @@ cluster of 5,000 nodes would have 5,000 classes per DaemonSet.
 Bytes that were seen are kept as digests: a tenant may write 1.5 MB per pod, and none of it twice.
 
 Nearly every pod is a sibling of an earlier one. Its spec has the bytes of that one's spec except for the two variable
-parts, which a pattern finds at known offsets, so such a spec is compared and neither decoded nor searched.
+parts, which a pattern finds at known offsets, so such a spec is compared and neither decoded nor searched. What is left
+per pod is its name, its node and its times. `PodFold.fold` is the innermost loop of a pass: a large cluster has 170,000
+pods.
 """
 
 from __future__ import annotations
@@ -20,11 +22,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.pod import PodClass
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.resources import largest
+from chalicelib.model.timestamps import parse_time
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.input_limits import within
-from chalicelib.snapshot.pod_classes import labels_of, make_class
+from chalicelib.snapshot.pod_classes import labels_of, make_class, resized_requests
+
+ENDED = frozenset({"Succeeded", "Failed"})
+RESIZED = b"PodResize"  # prefix of the types of pod conditions that indicate a resize
+_CONDITIONS = msgspec.json.Decoder(list[api_types.PodCondition] | None)
+_NO_CONDITION = api_types.PodCondition()
+_FALSE, _F = b'"False"', b"F"  # looking for one byte first is four times as fast
+_MINUTE = len("2026-11-21T07:20:")
+_SECONDS = {f"{second:02}Z": float(second) for second in range(60)}
+_MOST_MINUTES = 100_000
 
 _SPEC = msgspec.json.Decoder(api_types.PodSpec)
 _BOUND_TO = msgspec.json.Decoder(api_types.BoundTo)
@@ -39,6 +52,10 @@ _CHECKED_EVERY = 1 << 18  # bytes of classes as MessagePack
 CLASS_GROWTH = 12
 """Bytes of memory for a byte of a class as MessagePack, at most: a short text takes 60 in place of 5. Measured by
 tests/benchmarks/hostile_memory.py."""
+
+
+Malformed = Callable[[int, Exception], None]
+"""(index in the list, why it cannot be used)"""
 
 
 class Sibling:
@@ -120,9 +137,13 @@ class ClassTable:
 
     def sibling(self, namespace: str, meta: api_types.PodMeta) -> Sibling:
         """Return the pattern of earlier pods with these owners, labels and annotations; NOBODY without one."""
-        for each in self._siblings.get(bytes(meta.owner_references), ()):
-            if each.namespace == namespace and each.labels == meta.labels and each.annotations == meta.annotations:
-                return each
+        for sibling in self._siblings.get(bytes(meta.owner_references), ()):
+            if (
+                sibling.namespace == namespace
+                and sibling.labels == meta.labels
+                and sibling.annotations == meta.annotations
+            ):
+                return sibling
         return NOBODY
 
     def matched(self, sibling: Sibling, spec: bytes) -> str | None:
@@ -149,22 +170,22 @@ class ClassTable:
         node = (_BOUND_TO.decode(spec).node_name or "") if _NAME in spec else ""
         raw = node.encode()
         daemon = b'"DaemonSet"' in owners
-        found = _pattern(spec, raw, daemon=daemon) if len(spec) <= _LONGEST_PATTERN else None
-        reduced = _without_token(_without_node(spec, raw, daemon=daemon)) if found is None else found.reduced()
+        pattern = _pattern(spec, raw, daemon=daemon) if len(spec) <= _LONGEST_PATTERN else None
+        reduced = _without_token(_without_node(spec, raw, daemon=daemon)) if pattern is None else pattern.reduced()
         cls = self._interned(namespace, reduced, labels, owners, meta.annotations)
         node = self.nodes.setdefault(raw, node)
-        if found is None or self._pattern_bytes + len(spec) > _MOST_PATTERNS:
+        if pattern is None or self._pattern_bytes + len(spec) > _MOST_PATTERNS:
             return cls, node, NOBODY
         self._pattern_bytes += len(spec)
-        found.cls, found.namespace, found.annotations = cls, namespace, meta.annotations
-        found.owners, found.labels = meta.owner_references.copy(), meta.labels.copy()
+        pattern.cls, pattern.namespace, pattern.annotations = cls, namespace, meta.annotations
+        pattern.owners, pattern.labels = meta.owner_references.copy(), meta.labels.copy()
         others = [
-            each
-            for each in self._siblings.get(owners, ())
-            if each.labels != found.labels or each.annotations != found.annotations
+            sibling
+            for sibling in self._siblings.get(owners, ())
+            if sibling.labels != pattern.labels or sibling.annotations != pattern.annotations
         ]
-        self._siblings[owners] = [found, *others[: _VARIANTS - 1]]
-        return cls, node, found
+        self._siblings[owners] = [pattern, *others[: _VARIANTS - 1]]
+        return cls, node, pattern
 
     def intern(
         self, namespace: str, spec: bytes, labels: bytes, owners: bytes, annotations: api_types.Annotations | None
@@ -181,26 +202,31 @@ class ClassTable:
         """spec: raw JSON without the parts in which siblings differ."""
         notes = annotations or _NO_ANNOTATIONS
         key = _digest(msgspec.msgpack.encode((namespace, spec, labels, owners, *msgspec.structs.astuple(notes))))
-        found = self._by_bytes.get(key)
-        if found is None:
+        cls = self._by_bytes.get(key)
+        if cls is None:
             decoded = _SPEC.decode(spec)
             containers = len(decoded.containers) + len(decoded.init_containers or ())
-            found = self.add(within(make_class(namespace, decoded, labels_of(labels), owners, notes), containers))
-            self._by_bytes[key] = found
-        return found
+            cls = self.add(within(make_class(namespace, decoded, labels_of(labels), owners, notes), containers))
+            self._by_bytes[key] = cls
+        return cls
 
     def add(self, pod_class: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
-        self._value_all()
+        # The values of restored classes are noted now, not when restoring, because few passes meet a new class.
+        for at in range(self._valued, len(self.classes)):
+            encoded = _encoded(self.classes[at])
+            self._grow(self.classes[at].namespace, len(encoded))
+            self._by_value.setdefault(_digest(encoded), at)
+        self._valued = len(self.classes)
         encoded = _encoded(pod_class)
         value = _digest(encoded)
-        found = self._by_value.get(value)
-        if found is None:
-            found = self._by_value[value] = len(self.classes)
+        cls = self._by_value.get(value)
+        if cls is None:
+            cls = self._by_value[value] = len(self.classes)
             self.classes.append(pod_class)
             self._grow(pod_class.namespace, len(encoded))
             self._valued += 1
-        return found
+        return cls
 
     def _grow(self, namespace: str, size: int) -> None:
         self._value_bytes += size
@@ -210,21 +236,13 @@ class ClassTable:
             self.check()
 
     def restore(self, classes: Sequence[PodClass]) -> None:
-        """Add classes of a table that was stored, with the numbers that follow those that are held."""
+        """Add classes of a table that was stored, with the numbers that follow those of this one."""
         self.classes.extend(classes)
-
-    def _value_all(self) -> None:
-        """Note the values of restored classes. Later than restoring, because few passes meet a new class."""
-        for at in range(self._valued, len(self.classes)):
-            encoded = _encoded(self.classes[at])
-            self._grow(self.classes[at].namespace, len(encoded))
-            self._by_value.setdefault(_digest(encoded), at)
-        self._valued = len(self.classes)
 
     def at_least(self, cls: int, amounts: Mapping[str, int]) -> int:
         """Return a class that differs from another only by requesting at least this much."""
-        was = self.classes[cls]
-        return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
+        pod_class = self.classes[cls]
+        return self.add(msgspec.structs.replace(pod_class, requests=largest(pod_class.requests, dict(amounts))))
 
 
 def _encoded(pod_class: PodClass) -> bytes:
@@ -249,31 +267,31 @@ def _pattern(spec: bytes, node: bytes, *, daemon: bool) -> Sibling | None:
             return None
         cut = [pieces[0] + _TOKEN_VOLUME, *(each + _TOKEN_VOLUME for each in pieces[1:-1]), pieces[-1]]
     values = [match.group(1) for match in _PINNED.finditer(spec)] if daemon and node else []
-    wanted = 1 + values.count(node) if node else 0
+    slots = 1 + values.count(node) if node else 0
     at = spec.find(_NAME)
-    named = _BOUND.match(spec, at) if at >= 0 else None
-    if (named.group(1) if named else b"") != node or (at >= 0 and spec.find(_NAME, at + 1) >= 0) or wanted > 2:
+    bound = _BOUND.match(spec, at) if at >= 0 else None
+    if (bound.group(1) if bound else b"") != node or (at >= 0 and spec.find(_NAME, at + 1) >= 0) or slots > 2:
         return None
-    found = Sibling()
+    pattern = Sibling()
     quoted = b'"' + node + b'"'
     for number, piece in enumerate(cut):
         if number:
-            found.token_slots += (len(found.parts),)
-            found.parts.append(suffix)
+            pattern.token_slots += (len(pattern.parts),)
+            pattern.parts.append(suffix)
         for place, text in enumerate(piece.split(quoted) if node else (piece,)):
             if place:
-                found.parts[-1] += b'"'
-                found.node_slots += (len(found.parts),)
-                found.parts.append(node)
-            found.parts.append(b'"' + text if place else text)
-    if len(found.node_slots) != wanted:
+                pattern.parts[-1] += b'"'
+                pattern.node_slots += (len(pattern.parts),)
+                pattern.parts.append(node)
+            pattern.parts.append(b'"' + text if place else text)
+    if len(pattern.node_slots) != slots:
         return None
-    found.node_at = _offset(found.parts, found.node_slots)
-    found.token_at = _offset(found.parts, found.token_slots)
-    if found.node_at and found.token_at > found.node_at:
+    pattern.node_at = _offset(pattern.parts, pattern.node_slots)
+    pattern.token_at = _offset(pattern.parts, pattern.token_slots)
+    if pattern.node_at and pattern.token_at > pattern.node_at:
         return None
-    found.fixed = frozenset(values) - {node}
-    return found
+    pattern.fixed = frozenset(values) - {node}
+    return pattern
 
 
 def _offset(parts: list[bytes], slots: tuple[int, ...]) -> int:
@@ -299,8 +317,117 @@ def _without_node(spec: bytes, node: bytes, *, daemon: bool) -> bytes:
 
 def _without(pattern: re.Pattern[bytes], node: bytes, spec: bytes) -> bytes:
     """Return the spec with the single match of the node's name emptied."""
-    found = [match.span(1) for match in pattern.finditer(spec) if match.group(1) == node]
-    if len(found) != 1:
+    matches = [match.span(1) for match in pattern.finditer(spec) if match.group(1) == node]
+    if len(matches) != 1:
         return spec
-    start, end = found[0]
+    start, end = matches[0]
     return spec[:start] + spec[end:]
+
+
+# --- pods
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key of an object: its separator sorts before all other characters, so namespaces sort first."""
+    return f"{namespace}\0{name}"
+
+
+class PodFold:
+    """Converts pods. One for all lists of a cluster. Not safe for several threads."""
+
+    def __init__(self, table: ClassTable) -> None:
+        self._table = table
+        self._minutes: dict[str, float] = {}
+
+    def fold(
+        self, items: Sequence[api_types.ApiPod], into: dict[str, Pod], malformed: Malformed, *, resizing: bool
+    ) -> None:
+        """Add all pods that have not ended, by key_of. resizing: whether any of them may be in an in-place resize, as
+        the bytes of their list show."""
+        table, last = self._table, NOBODY
+        matched, minutes = table.matched, self._minutes
+        for at, item in enumerate(items):
+            try:
+                meta, status = item.metadata, item.status
+                phase = status.phase
+                if phase in ENDED:
+                    continue  # never listed; the live reader excludes them at the server
+                namespace = meta.namespace or "default"
+                spec = bytes(item.spec)
+                if (
+                    meta.owner_references != last.owners
+                    or meta.labels != last.labels
+                    or namespace != last.namespace
+                    or meta.annotations != last.annotations
+                ):
+                    last = table.sibling(namespace, meta)
+                if last is NOBODY:
+                    cls, node, last = table.bound(namespace, spec, meta)
+                else:
+                    known_node = matched(last, spec)
+                    if known_node is None:
+                        cls, node, last = table.bound(namespace, spec, meta)
+                    else:
+                        cls, node = last.cls, known_node
+                created = meta.creation_timestamp
+                minute = minutes.get(created[:_MINUTE]) if created else 0.0
+                second = _SECONDS.get(created[_MINUTE:]) if created else 0.0
+                created_at = self._instant(created) if minute is None or second is None else minute + second
+                name = meta.name
+                if node:
+                    conditions = bytes(status.conditions)
+                    if resizing and RESIZED in conditions:
+                        cls = table.at_least(cls, resized_requests(spec, status.container_statuses))
+                    leaving = meta.deletion_timestamp or meta.deletion_grace_period_seconds is not None
+                    if (_F not in conditions or _FALSE not in conditions) and not leaving:
+                        into[f"{namespace}\0{name}"] = Pod(
+                            namespace, name, meta.uid, cls, node, status.nominated_node_name, phase, created_at
+                        )
+                        continue
+                into[f"{namespace}\0{name}"] = _pod_with_condition(item, namespace, cls, node, created_at)
+            except MALFORMED as error:
+                malformed(at, error)
+                last = NOBODY
+
+    def _instant(self, text: str | None) -> float:
+        """Parse a time, and keep its minute, in which other pods were created too. Raises BadInput."""
+        if not text:
+            return 0.0
+        instant, second = parse_time(text), _SECONDS.get(text[_MINUTE:])
+        if second is not None and len(self._minutes) < _MOST_MINUTES:
+            self._minutes[text[:_MINUTE]] = instant - second
+        return instant
+
+
+def _pod_with_condition(item: api_types.ApiPod, namespace: str, cls: int, node: str, created_at: float) -> Pod:
+    """Return a pod that is pending, unready or being deleted."""
+    meta, status = item.metadata, item.status
+    condition = _NO_CONDITION
+    if not node and status.conditions:
+        for candidate in _CONDITIONS.decode(status.conditions) or ():
+            if candidate.type == "PodScheduled":
+                condition = candidate
+    grace = meta.deletion_grace_period_seconds
+    return Pod(
+        namespace,
+        meta.name,
+        meta.uid,
+        cls,
+        node,
+        status.nominated_node_name,
+        status.phase,
+        created_at,
+        parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
+        30.0 if grace is None else float(grace),
+        condition.status,
+        condition.reason,
+        condition.message,
+        bool(node) and _is_unready(bytes(status.conditions)),
+    )
+
+
+def _is_unready(conditions: bytes) -> bool:
+    """Return whether a pod's condition Ready is False; most pods have no false condition, and are not decoded."""
+    if _FALSE not in conditions:
+        return False
+    return any(each.type == "Ready" and each.status == "False" for each in _CONDITIONS.decode(conditions) or ())

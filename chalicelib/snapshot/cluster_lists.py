@@ -17,12 +17,10 @@ from chalicelib.kube.list_page import HOSTED, Page
 from chalicelib.kube.watch import Watch, number_of
 from chalicelib.model.errors import BadInput, MemoryExceeded
 from chalicelib.model.snapshot import MissingData
-from chalicelib.net.large_buffers import map_large_buffers
 from chalicelib.policy.horizontal_node_autoscaler import KIND
 from chalicelib.snapshot.class_table import unbounded
-from chalicelib.snapshot.list_reader import ListPart, ListReader
+from chalicelib.snapshot.list_reader import ListPart, ListReader, PageRates, map_large_buffers
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
-from chalicelib.snapshot.page_rates import PageRates
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, collector_paused
 from chalicelib.snapshot.storage import PRIORITIES
 
@@ -31,6 +29,7 @@ READERS = 12
 LONGEST = 600.0
 """Seconds after which everything is read again, whatever was followed."""
 CONFIG_MAP = "ConfigMap"
+_LONG = {"Pod": 0, "Node": 1, "ReplicaSet": 2, "Job": 3}  # in most clusters
 
 
 class FollowedList(msgspec.Struct, frozen=True):
@@ -65,7 +64,7 @@ class ClusterLists:
 
     def followable(self) -> bool:
         """Return whether the next pass can read the changes alone, at least of the lists that are required."""
-        required = {each.kind for each in RESOURCES if each.required}
+        required = {resource.kind for resource in RESOURCES if resource.required}
         return required <= self.versions.keys() and not required & self.unwatched
 
 
@@ -85,9 +84,8 @@ def read_lists(
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
             # The longest list is asked for first, and the first page of every list before any is folded.
-            started = {
-                r.kind: ListReader(kube, r, pool, HOSTED, rates, check=check) for r in sorted(RESOURCES, key=_length)
-            }
+            longest_first = sorted(RESOURCES, key=lambda resource: _LONG.get(resource.kind, len(_LONG)))
+            started = {r.kind: ListReader(kube, r, pool, HOSTED, rates, check=check) for r in longest_first}
             others = OtherObjects(kube, lists, pool, rules=rules)
             for resource in RESOURCES:
                 fold_list(resource, started[resource.kind], lists)
@@ -102,12 +100,6 @@ def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedReso
     started = [(resource, ListReader(kube, resource, executor, HOSTED, check=lists.check)) for resource in resources]
     for resource, parts in started:
         fold_list(resource, parts, lists)
-
-
-def _length(resource: ListedResource) -> int:
-    """Sort key: lists that are long in most clusters come first."""
-    order = ("Pod", "Node", "ReplicaSet", "Job")
-    return order.index(resource.kind) if resource.kind in order else len(order)
 
 
 def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ClusterLists) -> None:

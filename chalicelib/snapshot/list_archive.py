@@ -1,11 +1,16 @@
-"""Shares the lists of clusters between processes, so that a process that has not read a cluster reads changes too.
+"""Shares the lists of clusters between processes: those that functions have read, and those that watchers post.
 
-Without it, a pass reads everything wherever chance gives the message to another process than the pass before. The
-archive is off by default. What it holds saves reading only; a pass goes on without it.
+Without the archive, a pass reads everything wherever chance gives the message to another process than the pass before.
+The archive is off by default. What it holds saves reading only; a pass goes on without it.
+
+A watcher in a cluster posts a base in parts, and then what has changed since that base, so that passes read the cluster
+without access to its API. The webhook stores both as they come. A pass verifies their seal, whose key the webhook does
+not have, and joins them.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,15 +20,23 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.aws.object_bucket import ObjectBucket, ObjectMissing, bucket_of
-from chalicelib.model.errors import OutscalerError
-from chalicelib.net.bounded_files import content
-from chalicelib.net.whole_files import write_whole
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.watcher_post import MOST_PARTS, WATCHED, WatcherPost
+from chalicelib.net.bounded_files import content, write_whole
 from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists
-from chalicelib.snapshot.stored_lists import LARGEST, NotUsable, StoredLists, decode, encode, seal_key
+from chalicelib.snapshot.stored_lists import LARGEST, NotUsable, StoredLists, decode, encode, joined, seal_key
 
 SAVED_EVERY = 50.0
 """Seconds between two saves of a cluster: a process that finds older lists may find that the server has forgotten
 their version."""
+SILENT_FOR = 45.0
+"""Seconds without a post after which the lists of a watcher are not used."""
+STOPPED_AFTER = 600.0
+"""Seconds without a post after which the watcher counts as stopped: it ends itself then, and is started again."""
+_APART = 5.0  # seconds by which the clocks of the watcher and of a function may differ
+_SHORTEST_SECRET = 32  # characters
+_SECRET_REMEDY = "store a random text, such as that of openssl rand -hex 32"  # noqa: S105 - words of an error
+_POST = re.compile(rb"(?P<base>[0-9a-f]{32}) (?P<parts>[0-9]{1,2}) (?P<received>[0-9]{1,12})")
 _SHARE = 0.02  # of a process's time that saving may take
 _SKEW = 30.0  # seconds by which the clocks of two processes may differ
 
@@ -68,8 +81,8 @@ class _Folder:
 @lru_cache(maxsize=4)
 def list_place(address: str) -> ListPlace:
     """Return the place: `s3://BUCKET/PREFIX`, or a folder. Raises BadInput."""
-    found = bucket_of(address)
-    return _Folder(Path(address)) if found is None else ObjectBucket(*found)
+    bucket = bucket_of(address)
+    return _Folder(Path(address)) if bucket is None else ObjectBucket(*bucket)
 
 
 class FoundLists(msgspec.Struct, frozen=True):
@@ -95,20 +108,19 @@ class ListArchive:
         self._place, self._clock, self._monotonic = place, clock, monotonic
         self._next: dict[str, float] = {}
 
-    def load(self, cluster: str, access: str, asked: str, namespace: str) -> FoundLists | None:
-        """Return the stored lists of a cluster, None if there are none. access, asked: see KeptLists.take. namespace:
+    def load(self, cluster: str, access: str, scope: str, namespace: str) -> FoundLists | None:
+        """Return the stored lists of a cluster, None if there are none. access, scope: see KeptLists.take. namespace:
         see ClusterLists. Raises OutscalerError if they cannot be read or used."""
         try:
             data = self._place.get(_path(cluster), LARGEST)
         except ObjectMissing:
             return None
         try:
-            found = decode(data, seal_key(cluster, access, asked), namespace)
+            return age_of(decode(data, seal_key(cluster, access, scope), namespace), self._clock())
         except NotUsable as error:
             raise ArchiveFailure(str(error)) from None
-        return age_of(found, self._clock())
 
-    def save(self, cluster: str, lists: ClusterLists, access: str, asked: str, read_before: float, age: float) -> int:
+    def save(self, cluster: str, lists: ClusterLists, access: str, scope: str, read_before: float, age: float) -> int:
         """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored. Lists that
         are older than SAVED_EVERY are not stored: the last pass has used the posts of a watcher. read_before, age: see
         FoundLists. Raises OutscalerError."""
@@ -118,7 +130,7 @@ class ListArchive:
         now = self._clock()
         stored = StoredLists(lists, now - read_before, now - age)
         self._next[cluster] = began + SAVED_EVERY
-        data = encode(stored, seal_key(cluster, access, asked))
+        data = encode(stored, seal_key(cluster, access, scope))
         if data is None:
             self._next[cluster] = began + LONGEST
             return 0
@@ -129,3 +141,72 @@ class ListArchive:
 
 def _path(cluster: str) -> str:
     return f"{cluster}.lists"
+
+
+# --- posts of watchers
+
+
+class PostsBehind(ArchiveFailure):
+    """A watcher's posts are too old at present, as after each operation: later ones will be used."""
+
+    published_name = "ArchiveFailure"
+
+
+def watcher_key(cluster: str, secret: str, namespace: str) -> bytes:
+    """Return the key of the seal of a watcher's posts. secret: the text of spec.kubernetes.watcherSecret. namespace:
+    see ClusterLists. Raises BadInput for a short secret."""
+    text = secret.strip()
+    if len(text) < _SHORTEST_SECRET:
+        raise BadInput("spec.kubernetes.watcherSecret", f"has fewer than {_SHORTEST_SECRET} characters", _SECRET_REMEDY)
+    return seal_key(cluster, text, namespace)
+
+
+class WatchedLists:
+    """The posts of all watchers. place: where they are. clock: epoch seconds."""
+
+    def __init__(self, place: ListPlace, clock: Callable[[], float]) -> None:
+        self._place, self._clock = place, clock
+
+    def store(self, cluster: str, post: WatcherPost) -> None:
+        """Store a post. Raises OutscalerError."""
+        if post.kind == "base":
+            self._place.put(_part(cluster, post.base, post.number), post.data)
+            return
+        head = f"{post.base} {post.number} {int(self._clock())}\n".encode()
+        self._place.put(_latest(cluster), head + post.data)
+
+    def load(self, cluster: str, key: bytes, namespace: str, since: float) -> FoundLists:
+        """Return the lists of a cluster. key: see watcher_key. namespace: see ClusterLists. since: epoch seconds after
+        which the watcher must have read the cluster.
+
+        Raises PostsBehind where later posts will be used, and another OutscalerError where the watcher has stopped, or
+        where its posts do not fit together.
+        """
+        head, _, changes = self._place.get(_latest(cluster), LARGEST).partition(b"\n")
+        post = _POST.fullmatch(head)
+        if post is None or not 0 < int(post["parts"]) <= MOST_PARTS:
+            raise ArchiveFailure("the post of the watcher is damaged")
+        base = post["base"].decode()
+        parts = [self._place.get(_part(cluster, base, number), LARGEST) for number in range(int(post["parts"]))]
+        try:
+            stored = joined(b"".join(parts), changes, key, namespace)
+        except NotUsable as error:
+            raise ArchiveFailure(f"posts of the watcher: {error}") from None
+        # Not later than the webhook had them: a watcher whose clock is fast does not make them newer than they are.
+        followed_at = min(stored.followed_at, float(post["received"]))
+        lists = age_of(StoredLists(stored.lists, min(stored.read_at, followed_at), followed_at), self._clock())
+        if lists.age > SILENT_FOR:
+            kind = ArchiveFailure if lists.age > STOPPED_AFTER else PostsBehind
+            raise kind(f"the watcher has not posted for {lists.age:.0f} s")
+        if followed_at < since + _APART:
+            raise PostsBehind("the posts of the watcher are older than the end of the last operation")
+        return lists
+
+
+def _latest(cluster: str) -> str:
+    return f"{WATCHED}/{cluster}/latest"
+
+
+def _part(cluster: str, base: str, number: int) -> str:
+    """Return the place of a part. The places of a cluster are few, so that what a sender stores there is bounded."""
+    return f"{WATCHED}/{cluster}/{base[0]}-{number}"

@@ -11,6 +11,10 @@ position that the server had then (ClusterLists.complete_at). The position of no
 not ask for: an API server has one history for everything but what --etcd-servers-overrides moves, mostly events. Where
 that is not known in a pass, the next one learns it from what the watches have received since, or sees that they had
 stopped before their end.
+
+`compare` verifies lists that were followed. A busy cluster changes between two reads, so what is read now says nothing
+about what was followed: a list is asked for as it was at the version that was followed (`resourceVersionMatch: Exact`).
+The server has compacted most versions that are older than five minutes; those lists cannot be compared.
 """
 
 from __future__ import annotations
@@ -19,21 +23,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import Forbidden
-from chalicelib.kube.list_page import ListMeta
-from chalicelib.kube.list_watch import MARKED_WITHIN, ListWatch, WatchPace, wait_for
+from chalicelib.kube.errors import Expired, Forbidden
+from chalicelib.kube.list_page import HOSTED, ListMeta
 from chalicelib.kube.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
-from chalicelib.kube.watch import ChangedObject, Watch, number_of
-from chalicelib.snapshot.cluster_lists import READERS, ClusterLists, FollowedList, OtherObjects, reread
+from chalicelib.kube.watch import MARKED_WITHIN, ChangedObject, ListWatch, Watch, WatchPace, number_of, wait_for
+from chalicelib.snapshot.cluster_lists import READERS, ClusterLists, FollowedList, OtherObjects, fold_list, reread
+from chalicelib.snapshot.list_reader import ListReader
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
-from chalicelib.snapshot.snapshot_builder import collector_paused
+from chalicelib.snapshot.snapshot_builder import FoldedObjects, collector_paused
 
 _OPEN_WITHIN = 5.0  # seconds in which the watches must have answered; a list that has not is read again
 _FEW = 5_000  # objects that are read in less time than a mark takes to arrive, one or two seconds
+COMPACTED = "not comparable: compacted"
+_MOST_NAMED = 20  # objects of a list whose names are given
+_EXPECTED = {"ADDED": False, "MODIFIED": True, "DELETED": True}  # type of a change -> whether its object is held before
+_PATHS = {resource.kind: resource.path for resource in RESOURCES}
 _LINE = msgspec.json.Decoder(ChangedObject)
 
 
@@ -110,33 +119,30 @@ def follow(
     Raises ServerBehind, and ClusterError if a list cannot be read; the lists cannot be used after either.
     """
     means = means or WatchMeans()
-    late, pause = _late(lists, pace)
+    late, pause = _take_late_changes(lists, pace)
     if pause:
         pace.note(pause)
-    watched = [each for each in RESOURCES if each.kind in lists.versions and each.kind not in lists.unwatched]
+    watched = [
+        resource for resource in RESOURCES if resource.kind in lists.versions and resource.kind not in lists.unwatched
+    ]
     changed, pool = means.condition(), means.pool(5 * len(watched) + 2 * READERS)
     try:
         positions = _Positions(kube, pool, changed)
         followed = {
-            each.kind: _list_watch(kube, each, lists, pace, positions, pool, changed, means) for each in watched
+            resource.kind: _list_watch(kube, resource, lists, pace, positions, pool, changed, means)
+            for resource in watched
         }
-        for each in watched if pace.only_marks else _asked(watched, turn):
-            if not followed[each.kind].settled or each.kind == "Node":
-                positions.ask(each, followed[each.kind])
+        for resource in watched if pace.only_marks else _asked_in_any_case(watched, turn):
+            if not followed[resource.kind].settled or resource.kind == "Node":
+                positions.ask(resource, followed[resource.kind])
         others = OtherObjects(kube, lists, pool, rules=rules)
         within = MARKED_WITHIN if pace.only_marks else _OPEN_WITHIN
         wait_for(followed.values(), changed, means.monotonic() + within, means.monotonic)
-        known = positions.all()
         with collector_paused():
-            made = _folded(kube, lists, followed, known, others, pool, now, pace, pause)
-            return msgspec.structs.replace(made, short=tuple(dict.fromkeys((*late, *made.short))))
+            changes = _fold_all(kube, lists, followed, positions.all(), others, pool, now, pace, pause)
+            return msgspec.structs.replace(changes, short=tuple(dict.fromkeys((*late, *changes.short))))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _is_worth_waiting(kind: str, lists: ClusterLists, pace: WatchPace) -> bool:
-    """Return whether to wait for a list takes less time than to read it."""
-    return not pace.only_marks or (kind not in pace.unmarked and lists.builder.objects.count(kind) > _FEW)
 
 
 class _Positions:
@@ -186,25 +192,28 @@ def _list_watch(
             resource.path,
             resource.query,
             version,
-            accept=_form(resource),
+            accept=METADATA_ONLY_CHANGES if resource.metadata else JSON,
             changed=changed,
             monotonic=means.monotonic,
         )
         executor.submit(watch.run)
         return watch
 
-    made = ListWatch(
+    kind = resource.kind
+    # Whether to wait for the list takes less time than to read it.
+    awaited = not pace.only_marks or (kind not in pace.unmarked and lists.builder.objects.count(kind) > _FEW)
+    list_watch = ListWatch(
         opened,
-        lists.versions[resource.kind],
+        lists.versions[kind],
         pace,
-        lambda: positions.ask(resource, made),
+        lambda: positions.ask(resource, list_watch),
         lambda: positions.earliest,
-        awaited=_is_worth_waiting(resource.kind, lists, pace),
+        awaited=awaited,
     )
-    return made
+    return list_watch
 
 
-def _late(lists: ClusterLists, pace: WatchPace) -> tuple[tuple[str, ...], float]:
+def _take_late_changes(lists: ClusterLists, pace: WatchPace) -> tuple[tuple[str, ...], float]:
     """Take from the watches of the pass before what they have received since, as far as it says whether they were
     complete. Return the kinds that were not, and the longest pause in seconds."""
     short: list[str] = []
@@ -234,16 +243,12 @@ def _first_news(watch: Watch, reached: int) -> list[tuple[str, int]]:
     return news
 
 
-def _asked(watched: Sequence[ListedResource], turn: int) -> list[ListedResource]:
+def _asked_in_any_case(watched: Sequence[ListedResource], turn: int) -> list[ListedResource]:
     """Return the lists whose position is asked for in any case: nodes, and another one in turn. All lists share one
     history in most clusters, so one would be enough; every one is asked for within a few passes."""
-    always = [each for each in watched if each.kind == "Node"]
-    others = [each for each in watched if each.kind != "Node"]
+    always = [resource for resource in watched if resource.kind == "Node"]
+    others = [resource for resource in watched if resource.kind != "Node"]
     return [*always, others[turn % len(others)]] if others else always
-
-
-def _form(resource: ListedResource) -> str:
-    return METADATA_ONLY_CHANGES if resource.metadata else JSON
 
 
 def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
@@ -255,18 +260,18 @@ def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
     return ListMeta(resource_version=page.meta.resource_version, remaining=count)
 
 
-def _folded(
+def _fold_all(
     kube: KubeClient,
     lists: ClusterLists,
     followed: Mapping[str, ListWatch],
-    known: Mapping[str, ListMeta],
+    positions: Mapping[str, ListMeta],
     others: OtherObjects,
     executor: Executor,
     now: float,
     pace: WatchPace,
     pause: float,
 ) -> Changes:
-    for kind, position in known.items():
+    for kind, position in positions.items():
         if number_of(position.resource_version) < number_of(lists.versions[kind]):
             raise ServerBehind(kind)
     again: dict[str, str] = {}
@@ -276,7 +281,7 @@ def _folded(
         if watch.waited_in_vain:
             pace.unmarked.add(kind)
         try:
-            count += _fold(lists, kind, watch, known.get(kind))
+            count += _fold(lists, kind, watch, positions.get(kind))
         except _Misfit as misfit:
             again[kind] = str(misfit)
             if isinstance(misfit, _Short) and not watch.stalled:
@@ -288,8 +293,8 @@ def _folded(
             lists.unwatched.add(kind)
         watch.finish()
     pace.note(pause)
-    again |= {each.kind: "not watched" for each in RESOURCES if each.kind not in followed}
-    reread(kube, lists, [each for each in RESOURCES if each.kind in again], executor)
+    again |= {resource.kind: "not watched" for resource in RESOURCES if resource.kind not in followed}
+    reread(kube, lists, [resource for resource in RESOURCES if resource.kind in again], executor)
     lists.complete_at |= dict.fromkeys(again, now)
     for kind, watch in followed.items():
         version = number_of(lists.versions.get(kind, ""))
@@ -308,10 +313,14 @@ def _fold(lists: ClusterLists, kind: str, watch: ListWatch, list_meta: ListMeta 
         version, more = _fold_watch(lists, kind, check, version, repeats=True)
         count += more
     lists.versions[kind] = str(version)
-    there = list_meta.remaining if list_meta is not None else None
-    here = lists.builder.objects.count(kind)
-    if list_meta is not None and there not in (None, here) and version <= number_of(list_meta.resource_version):
-        raise _Short(f"{here} objects, {there} on the server")
+    server_count = list_meta.remaining if list_meta is not None else None
+    count_here = lists.builder.objects.count(kind)
+    if (
+        list_meta is not None
+        and server_count not in (None, count_here)
+        and version <= number_of(list_meta.resource_version)
+    ):
+        raise _Short(f"{count_here} objects, {server_count} on the server")
     return count
 
 
@@ -355,14 +364,68 @@ def _decoded(line: bytes) -> tuple[ChangedObject, _ObjectMeta]:
 def _apply(lists: ClusterLists, kind: str, change: ChangedObject, meta: _ObjectMeta) -> None:
     """Fold one change. Raises _Misfit."""
     objects = lists.builder.objects
-    held = objects.holds(kind, meta.namespace, meta.name)
-    if _EXPECTED.get(change.type) is not held:
+    exists = objects.holds(kind, meta.namespace, meta.name)
+    if _EXPECTED.get(change.type) is not exists:
         raise _Misfit(f"{change.type} does not fit {meta.namespace}/{meta.name}")
-    if held:
+    if exists:
         objects.remove(kind, meta.namespace, meta.name)
     if change.type != "DELETED":
         lists.builder.add_object(change.object, kind, _PATHS[kind])
 
 
-_EXPECTED = {"ADDED": False, "MODIFIED": True, "DELETED": True}
-_PATHS = {each.kind: each.path for each in RESOURCES}
+class Comparison(msgspec.Struct, frozen=True):
+    """differences: `KIND: NAME, ...` for each list whose objects differ. incomparable: kinds of lists, and why."""
+
+    differences: tuple[str, ...]
+    incomparable: Mapping[str, str]
+
+
+def compare(kube: KubeClient, lists: ClusterLists) -> Comparison:
+    """Read all lists at the versions that were followed, and compare their objects. Raises ClusterError."""
+    exact = ClusterLists(lists.namespace)
+    exact.bound(lists.check)
+    resources = [resource for resource in RESOURCES if resource.kind in lists.versions]
+    incomparable: dict[str, str] = {}
+    differences: list[str] = []
+    with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="exact") as pool:
+        try:
+            started = [
+                (
+                    resource,
+                    ListReader(kube, resource, pool, HOSTED, at=lists.versions[resource.kind], check=lists.check),
+                )
+                for resource in resources
+            ]
+            for resource, parts in started:
+                try:
+                    fold_list(resource, parts, exact)
+                except Expired:
+                    incomparable[resource.kind] = COMPACTED
+                    exact.builder.reset(resource.kind)
+                    continue
+                if resource.kind in exact.versions and (
+                    names := _different(resource.kind, lists.builder.objects, exact.builder.objects)
+                ):
+                    differences.append(f"{resource.kind}: {', '.join(names[:_MOST_NAMED])}")
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return Comparison(tuple(differences), incomparable)
+
+
+def _different(kind: str, objects: FoldedObjects, other_objects: FoldedObjects) -> list[str]:
+    """Return the names of the objects of a kind that differ, `NAMESPACE/NAME`, sorted."""
+    mine, theirs = _contents(kind, objects), _contents(kind, other_objects)
+    keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+    return ["/".join(part for part in key.split("\0") if part) for key in keys]
+
+
+def _contents(kind: str, objects: FoldedObjects) -> dict[str, Any]:
+    """Return what is known of each object by its key, without numbers of classes: they depend on the order in which
+    pods were read."""
+    classes = objects.table.classes
+    contents: dict[str, Any] = dict(objects.held(kind))
+    if kind == "Pod":
+        contents = {key: (msgspec.structs.replace(pod, cls=0), classes[pod.cls]) for key, pod in objects.pods.items()}
+    elif kind == "DaemonSet":
+        contents |= {key: (each.uid, classes[each.cls]) for key, each in objects.daemonsets.items()}
+    return contents | {key: gap for (bad_kind, key), gap in objects.malformed.items() if bad_kind == kind}

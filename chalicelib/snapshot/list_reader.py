@@ -4,10 +4,18 @@ A page begins with the token of the page after it (`metadata` precedes `items`),
 as the first bytes of this one have arrived, on another connection. A list of 40 pages over a line with a round trip of
 80 ms would otherwise wait three seconds for nothing. The number of objects of a page follows the size of the pages
 before it.
+
+Whether pages are compressed depends on how fast both forms arrive. Compressed pages are an eighth as large and cost the
+server time. Over a wide area they are faster, and cheaper, because clouds charge for outgoing traffic. In one network
+the server's compression may be what takes longest. One small page of each long list has the other form, so that both
+are known.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 import re
 import threading
 import time
@@ -23,18 +31,69 @@ from chalicelib.kube.list_page import ReadBounds, TypedPage
 from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
 from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.listed_resources import ListedResource
-from chalicelib.snapshot.object_decoders import LISTINGS
-from chalicelib.snapshot.page_rates import PROBE, PageRates
+from chalicelib.snapshot.snapshot_builder import LISTINGS
 
 FIRST = 1_000
 """Objects of the first pages."""
 _LEAST, _MOST = 50, 5_000
 _PAGE_BYTES = 8 * 2**20  # wanted, uncompressed: more would only raise the peak of memory
-_PROBED = 2  # number of the request whose page has the other form (page_rates.py)
+_PROBED = 2  # number of the request whose page has the other form
 _AHEAD = 3  # pages that are being read or wait to be folded
 _RESTARTS = 3  # of a list whose token expired
 _HEAD = 4096  # bytes in which a page's metadata ends
+FASTER = 1.5
+"""Times as fast as compressed pages at which plain ones are read."""
+PROBE = 150
+"""Objects of the page that has the other form."""
+_LEAST_MEASURED = 100_000  # bytes of a page that is measured
+_EARLIER = 0.5  # share of the earlier rate in a new one
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h
+_MALLOC = ((_M_MMAP_THRESHOLD, 1 << 20), (_M_TRIM_THRESHOLD, 1 << 17), (_M_ARENA_MAX, 2))  # bytes, bytes, heaps
 _TOKEN = re.compile(rb'\A\s*\{[^\[]{0,4000}?"continue"\s*:\s*"([^"\\]{1,3000})"')
+
+
+@functools.cache
+def map_large_buffers() -> None:
+    """Let this process return the memory of large responses to the system as soon as they are released; does nothing
+    where the C library is another one.
+
+    glibc raises the size from which it maps memory directly to that of the largest released block. After the first page
+    of 8 MB, all later ones come from the heaps of the threads that read them, which keep what is released: the peak of
+    a pass with 34,000 pods was 120 MB higher. A fixed size prevents that. Two heaps are enough, because Python runs one
+    thread at a time.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for setting, value in _MALLOC:
+            mallopt(setting, value)
+
+
+class PageRates:
+    """The rates of one cluster, in uncompressed bytes per second. local: whether its address is private; plain pages of
+    others would cost traffic."""
+
+    def __init__(self, *, local: bool) -> None:
+        self._local = local
+        self._rates: dict[bool, float] = {}
+
+    @property
+    def compressed(self) -> bool:
+        """Return whether pages are to be compressed."""
+        plain, packed = self._rates.get(False), self._rates.get(True)
+        return not self._local or plain is None or packed is None or plain < FASTER * packed
+
+    @property
+    def measures(self) -> bool:
+        """Return whether a page of the other form is of use."""
+        return self._local
+
+    def note(self, *, compressed: bool, size: int, seconds: float) -> None:
+        """Record a page. size: bytes, uncompressed. seconds: from the first byte of its body to the last one."""
+        if size < _LEAST_MEASURED or seconds <= 0.0:
+            return
+        rate = size / seconds
+        earlier = self._rates.get(compressed, rate)
+        self._rates[compressed] = _EARLIER * earlier + (1.0 - _EARLIER) * rate
 
 
 class ListPart(msgspec.Struct, frozen=True):
@@ -45,10 +104,10 @@ class ListPart(msgspec.Struct, frozen=True):
 
 
 class _Fetch:
-    """A page that is being read. ask: its query; token: of the page after it, once known."""
+    """A page that is being read. token: of the page after it, once known."""
 
-    def __init__(self, ask: Mapping[str, str]) -> None:
-        self.ask = ask
+    def __init__(self, query: Mapping[str, str]) -> None:
+        self.query = query
         self.future: Future[TypedPage] | None = None
         self.token: str | None = None
         self.head: bytes | None = b""  # None: the token was found, or there is none
@@ -99,10 +158,14 @@ class ListReader:
             except Unavailable as refusal:
                 if refusal.reason != TOO_LARGE or self._limit == 1:
                     raise
-                self._retry_smaller(fetch)
+                # Ask again with fewer objects; nothing after this page is known to be right.
+                with self._lock:
+                    self._limit = max(1, self._limit // 8)
+                    self._coming = deque()
+                    self._request({key: value for key, value in fetch.query.items() if key != "limit"})
                 continue
             except Expired:
-                if "continue" not in fetch.ask or restarts == _RESTARTS:
+                if "continue" not in fetch.query or restarts == _RESTARTS:
                     raise
                 restarts, pages, size, first = restarts + 1, 0, 0, True
                 self._start()
@@ -112,31 +175,20 @@ class ListReader:
                 raise Unavailable(
                     f"{self._resource.path}: the list does not end: {pages} pages, {size} bytes", lasting=True
                 )
-            self._adapt(page)
+            if page.listing is not None and page.listing.items:
+                object_size = len(page.body) / len(page.listing.items)
+                self._limit = max(_LEAST, min(_MOST, int(_PAGE_BYTES / object_size)))
             self._follow(fetch, page.meta.next_page)
             yield ListPart(page, first)
             first = False
 
     def _start(self) -> None:
         with self._lock:
-            for each in self._coming:
-                if each.future is not None:
-                    each.future.cancel()
+            for fetch in self._coming:
+                if fetch.future is not None:
+                    fetch.future.cancel()
             self._coming = deque()
             self._request({**self._resource.query, **self._first})
-
-    def _retry_smaller(self, fetch: _Fetch) -> None:
-        """Ask again for a page that is too large, with fewer objects; nothing after it is known to be right."""
-        with self._lock:
-            self._limit = max(1, self._limit // 8)
-            self._coming = deque()
-            self._request({key: value for key, value in fetch.ask.items() if key != "limit"})
-
-    def _adapt(self, page: TypedPage) -> None:
-        if page.listing is None or not page.listing.items:
-            return
-        each = len(page.body) / len(page.listing.items)
-        self._limit = max(_LEAST, min(_MOST, int(_PAGE_BYTES / each)))
 
     def _follow(self, fetch: _Fetch, token: str | None) -> None:
         """Forget the page that is complete, and request what comes after it. token: as the whole page gives it."""
@@ -146,7 +198,7 @@ class ListReader:
                 self._coming.clear()  # the beginning of the page had another token than the page
             if not token:
                 return
-            if token == fetch.ask.get("continue"):
+            if token == fetch.query.get("continue"):
                 path = self._resource.path
                 raise Unavailable(f"{path}: the server gives the same page again and again", lasting=True)
             if not self._coming:
@@ -166,17 +218,17 @@ class ListReader:
             fetch.compressed = self._rates.compressed
             if self._requested == _PROBED and self._rates.measures:
                 fetch.compressed, limit = not fetch.compressed, min(limit, PROBE)
-        fetch.ask = {**query, "limit": str(limit)}
+        fetch.query = {**query, "limit": str(limit)}
         self._coming.append(fetch)
         fetch.future = self._pool.submit(self._read, fetch)
 
     def _read(self, fetch: _Fetch) -> TypedPage:
         page = self._kube.list_page(
             self._resource.path,
-            fetch.ask,
+            fetch.query,
             self._decode,
             accept=self._accept,
-            seen=lambda piece: self._seen(fetch, piece),
+            on_piece=lambda piece: self._note_piece(fetch, piece),
             gzip=fetch.compressed,
         )
         self._check()
@@ -184,23 +236,20 @@ class ListReader:
             self._rates.note(compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began)
         return page
 
-    def _seen(self, fetch: _Fetch, piece: bytes) -> None:
-        """Note when the body of a page arrives. Its first piece, empty, comes before each attempt."""
+    def _note_piece(self, fetch: _Fetch, piece: bytes) -> None:
+        """Note when the body of a page arrives, and request the next page once its token is known. The first piece,
+        empty, comes before each attempt."""
         fetch.ended = time.monotonic()
         fetch.size += len(piece)
-        if fetch.size > self._bounds.page and fetch.ask["limit"] != "1":
+        if fetch.size > self._bounds.page and fetch.query["limit"] != "1":
             raise Unavailable(f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True)
         if not piece:
             fetch.began, fetch.size = fetch.ended, 0
-        self._peek(fetch, piece)
-
-    def _peek(self, fetch: _Fetch, piece: bytes) -> None:
-        """Find the token in the first bytes of a page, and request the next one."""
         if fetch.head is None or not piece:
             return
         fetch.head += piece[: _HEAD - len(fetch.head)]
-        found = _TOKEN.match(fetch.head)
-        if found is None:
+        token = _TOKEN.match(fetch.head)
+        if token is None:
             if len(fetch.head) >= _HEAD:
                 fetch.head = None
             return
@@ -208,6 +257,6 @@ class ListReader:
         with self._lock:
             if fetch not in self._coming:
                 return
-            fetch.token = found.group(1).decode("ascii", "replace")
+            fetch.token = token.group(1).decode("ascii", "replace")
             if fetch is self._coming[-1] and len(self._coming) < _AHEAD:
                 self._request(self._after(fetch.token))

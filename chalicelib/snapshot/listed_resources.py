@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, PLURAL
-from chalicelib.snapshot import horizontal_node_autoscalers
+from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, NAMESPACE, PLURAL, VERSION
 from chalicelib.snapshot.storage import PRIORITIES
 
 _STORAGE = "storage.k8s.io"
 _CONTROLLERS = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
+_CLAIMS = "scale-up: pods with claims on volumes"
 
 
 class ListedResource(msgspec.Struct, frozen=True):
@@ -26,88 +26,45 @@ class ListedResource(msgspec.Struct, frozen=True):
     group: str
     plural: str
     path: str
+    weakens: tuple[str, ...] = ()
     query: Mapping[str, str] = {}
     required: bool = False
-    weakens: tuple[str, ...] = ()
     metadata: bool = False
 
 
+def _listed(kind: str, group: str, plural: str, *weakens: str, metadata: bool = False) -> ListedResource:
+    """Return the list of all objects of a kind that is not required."""
+    path = f"/apis/{group}/v1/{plural}" if group else f"/api/v1/{plural}"
+    return ListedResource(kind, group, plural, path, weakens, metadata=metadata)
+
+
+_UNFINISHED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 # In the order of reading. All lists come from the store and not from the server's watch cache (resourceVersion 0),
 # because the cache ignores `limit`: recorded from v1.36.
 RESOURCES: tuple[ListedResource, ...] = (
     ListedResource("Node", "", "nodes", "/api/v1/nodes", required=True),
-    ListedResource(
-        "Pod",
-        "",
-        "pods",
-        "/api/v1/pods",
-        {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
-        required=True,
-    ),
-    ListedResource(
-        "DaemonSet",
-        "apps",
-        "daemonsets",
-        "/apis/apps/v1/daemonsets",
-        weakens=("scale-up: DaemonSet pods on new nodes", *_CONTROLLERS),
-    ),
-    ListedResource("ReplicaSet", "apps", "replicasets", "/apis/apps/v1/replicasets", weakens=_CONTROLLERS),
-    ListedResource("StatefulSet", "apps", "statefulsets", "/apis/apps/v1/statefulsets", weakens=_CONTROLLERS),
-    ListedResource("Job", "batch", "jobs", "/apis/batch/v1/jobs", weakens=_CONTROLLERS, metadata=True),
-    ListedResource(
-        "ReplicationController", "", "replicationcontrollers", "/api/v1/replicationcontrollers", weakens=_CONTROLLERS
-    ),
-    ListedResource(
-        "PodDisruptionBudget",
-        "policy",
-        "poddisruptionbudgets",
-        "/apis/policy/v1/poddisruptionbudgets",
-        weakens=("BlockedByPod NotEnoughPdb",),
-    ),
-    ListedResource(
-        "Namespace",
-        "",
-        "namespaces",
-        "/api/v1/namespaces",
-        weakens=("inter-pod affinity by namespaceSelector",),
-        metadata=True,
-    ),
-    ListedResource(
-        "PersistentVolumeClaim",
-        "",
-        "persistentvolumeclaims",
-        "/api/v1/persistentvolumeclaims",
-        weakens=("scale-up: pods with claims on volumes",),
-    ),
-    ListedResource(
-        "PersistentVolume",
-        "",
-        "persistentvolumes",
-        "/api/v1/persistentvolumes",
-        weakens=("scale-up: pods with claims on volumes",),
-    ),
-    ListedResource(
-        "StorageClass",
-        _STORAGE,
-        "storageclasses",
-        f"/apis/{_STORAGE}/v1/storageclasses",
-        weakens=("scale-up: pods with claims that are not bound yet",),
-    ),
-    ListedResource("CSINode", _STORAGE, "csinodes", f"/apis/{_STORAGE}/v1/csinodes", weakens=("MaxVolumeCount",)),
-    ListedResource(
-        "CSIDriver", _STORAGE, "csidrivers", f"/apis/{_STORAGE}/v1/csidrivers", weakens=("NotEnoughStorage",)
-    ),
-    ListedResource(
-        "CSIStorageCapacity",
-        _STORAGE,
-        "csistoragecapacities",
-        f"/apis/{_STORAGE}/v1/csistoragecapacities",
-        weakens=("NotEnoughStorage",),
-    ),
+    ListedResource("Pod", "", "pods", "/api/v1/pods", query=_UNFINISHED, required=True),
+    _listed("DaemonSet", "apps", "daemonsets", "scale-up: DaemonSet pods on new nodes", *_CONTROLLERS),
+    _listed("ReplicaSet", "apps", "replicasets", *_CONTROLLERS),
+    _listed("StatefulSet", "apps", "statefulsets", *_CONTROLLERS),
+    _listed("Job", "batch", "jobs", *_CONTROLLERS, metadata=True),
+    _listed("ReplicationController", "", "replicationcontrollers", *_CONTROLLERS),
+    _listed("PodDisruptionBudget", "policy", "poddisruptionbudgets", "BlockedByPod NotEnoughPdb"),
+    _listed("Namespace", "", "namespaces", "inter-pod affinity by namespaceSelector", metadata=True),
+    _listed("PersistentVolumeClaim", "", "persistentvolumeclaims", _CLAIMS),
+    _listed("PersistentVolume", "", "persistentvolumes", _CLAIMS),
+    _listed("StorageClass", _STORAGE, "storageclasses", "scale-up: pods with claims that are not bound yet"),
+    _listed("CSINode", _STORAGE, "csinodes", "MaxVolumeCount"),
+    _listed("CSIDriver", _STORAGE, "csidrivers", "NotEnoughStorage"),
+    _listed("CSIStorageCapacity", _STORAGE, "csistoragecapacities", "NotEnoughStorage"),
 )
 # Read if the policy says so (policy/horizontal_node_autoscaler.obeyed), only in the relevant namespace.
 RULE_OBJECTS = ListedResource(
-    KIND, GROUP, PLURAL, horizontal_node_autoscalers.PATH, weakens=horizontal_node_autoscalers.WEAKENS
+    KIND,
+    GROUP,
+    PLURAL,
+    f"/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/{PLURAL}",
+    ("rules of HorizontalNodeAutoscalers: the last good ones are in force",),
 )
 # The only object that is read by name: the priority expander's configuration, if any.
 PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"

@@ -1,15 +1,24 @@
-"""Decodes Node objects: the live reader, saved clusters and templates read the same fields."""
+"""Decodes Node objects: the live reader, saved clusters and templates read the same fields.
+
+Of a malformed object of any kind it recovers what is readable: its name, a pod's node, and a placeholder for a Node. A
+Node that is registered but unreadable is kept as a node without capacity: its instance has joined, so it must not be
+treated as one that never did.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from chalicelib.model.errors import BadInput
+import msgspec
+
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Condition, Node, Taint
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
-from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.timestamps import parse_time
 from chalicelib.snapshot import api_types
+from chalicelib.snapshot.api_types import amounts
 
 OWNER_KIND = "cluster.x-k8s.io/owner-kind"
 OWNER_NAME = "cluster.x-k8s.io/owner-name"
@@ -24,11 +33,13 @@ NODE_ANNOTATIONS = (
 )
 """Annotations of a node that a plan of a saved cluster, or a draft of its node groups, reads. Providers of a live
 cluster read more."""
+_NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]{1,253})"')
+_LONGEST = 253  # maximum characters of a name in Kubernetes
 
 
 def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:
     try:
-        return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
+        return amounts(raw)
     except BadInput as error:
         raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
 
@@ -68,3 +79,64 @@ def node_from_wire(item: api_types.ApiNode) -> Node:
         created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
         resource_version=meta.resource_version,
     )
+
+
+class UnreadableObject(msgspec.Struct, frozen=True):
+    """body: the decoded JSON, {} if it is not a JSON object. node: the node of a pod, empty if it has none."""
+
+    body: dict[str, Any]
+    name: str
+    namespace: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        """Return namespace/name, or the name alone."""
+        return "/".join(part for part in (self.namespace, self.name) if part)
+
+
+def unreadable_object(raw: bytes) -> UnreadableObject:
+    """Return what is readable in the bytes of one object. Never raises."""
+    try:
+        body = _mapping(msgspec.json.decode(raw.decode("utf-8", "replace")))
+    except MALFORMED:
+        body = {}
+    meta = _mapping(body.get("metadata"))
+    node = _text(_mapping(body.get("spec")).get("nodeName"))
+    if not body and (match := _NODE_NAME.search(raw)):
+        node = match.group(1).decode("utf-8", "replace")
+    return UnreadableObject(body, _text(meta.get("name")), _text(meta.get("namespace")), node)
+
+
+def unreadable_node(unreadable: UnreadableObject) -> Node | None:
+    """Return a Node that has no capacity, is not ready and keeps its identity; None if it has no name."""
+    if not unreadable.name:
+        return None
+    meta, spec = _mapping(unreadable.body.get("metadata")), _mapping(unreadable.body.get("spec"))
+    provider_id = spec.get("providerID")
+    return Node(
+        name=unreadable.name,
+        labels={},
+        allocatable={},
+        uid=_text(meta.get("uid")),
+        provider_id=provider_id if isinstance(provider_id, str) else "",
+        created=_instant(meta.get("creationTimestamp")),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """Return a name as text; "" if it is not one."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > 2**63):
+        return ""
+    return str(value)[:_LONGEST]
+
+
+def _instant(value: Any) -> float:
+    try:
+        return parse_time(value) if isinstance(value, str) else 0.0
+    except MALFORMED:
+        return 0.0

@@ -1,6 +1,7 @@
 """Converts a decoded pod spec to a class: what the scheduler and the drain rules see of a pod.
 
-It runs once per distinct spec; class_table.py recognises equal ones by their bytes.
+It runs once per distinct spec; class_table.py recognises equal ones by their bytes. During an in-place resize, the
+kubelet's allocation to a pod may be larger than its spec's requests.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from chalicelib.model.pod import (
     SpreadConstraint,
     Toleration,
 )
-from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.resources import add, largest
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.selectors import node_term, node_terms, selector
+from chalicelib.snapshot.api_types import amounts, node_term, node_terms, selector
 from chalicelib.snapshot.storage import pod_volume
 
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
+_STATUSES = msgspec.json.Decoder(list[api_types.ContainerStatus] | None)
+_SPEC = msgspec.json.Decoder(api_types.PodSpec)
 _OWNERS = msgspec.json.Decoder(list[api_types.OwnerReference] | None)
 _POD_LEVEL = ("cpu", "memory")
 _TPU = "cloud-tpus.google.com/"  # requested from a cloud, not from a node
@@ -42,12 +44,14 @@ def make_class(
     """Return a PodClass from a decoded spec; raises BadInput for a malformed quantity."""
     affinity = spec.affinity or api_types.Affinity()
     nodes = affinity.node_affinity or api_types.NodeAffinity()
+    preferred = nodes.preferred_during_scheduling_ignored_during_execution or ()
+    references = (_OWNERS.decode(owners) or []) if owners else []
     grace = spec.termination_grace_period_seconds
     return PodClass(
         namespace=namespace,
         labels=labels,
         requests=pod_requests(spec),
-        owner=_controller(owners),
+        owner=next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None),
         node_selector=spec.node_selector or {},
         required_affinity=node_terms(nodes.required_during_scheduling_ignored_during_execution),
         tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()),
@@ -55,7 +59,7 @@ def make_class(
         pod_affinity=_pod_terms(affinity.pod_affinity),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity),
         spread=_spread(spec.topology_spread_constraints or (), "DoNotSchedule"),
-        preferred_nodes=_preferred(nodes),
+        preferred_nodes=tuple(PreferredTerm(t.weight, node_term(t.preference)) for t in preferred),
         preferred_spread=_spread(spec.topology_spread_constraints or (), "ScheduleAnyway"),
         volumes=tuple(pod_volume(volume) for volume in spec.volumes or () if "projected" not in volume),
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
@@ -95,8 +99,28 @@ def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
     for name, amount in _requests(spec.resources).items():
         if name in _POD_LEVEL or name.startswith("hugepages-"):
             total[name] = amount
-    total = add(total, _amounts(spec.overhead))
+    total = add(total, amounts(spec.overhead))
     return {name: amount for name, amount in total.items() if amount and not name.startswith(_TPU)}
+
+
+def resized_requests(spec: bytes, statuses: msgspec.Raw) -> dict[str, int]:
+    """Return the requests of a running pod during an in-place resize, with each container at the largest of its spec,
+    what was allocated to it and what is in force. Sidecars among the init containers count by their spec. Raises
+    BadInput for a malformed quantity."""
+    in_force: dict[str, dict[str, int]] = {}
+    for status in (_STATUSES.decode(statuses) if statuses else None) or ():
+        resources = status.resources.requests if status.resources else None
+        in_force[status.name] = largest(amounts(status.allocated_resources), amounts(resources))
+
+    def resized(container: api_types.Container) -> api_types.Container:
+        needs = largest(_requests(container.resources), in_force.get(container.name, {}))
+        requests: dict[str, api_types.Quantity] = {
+            name: f"{amount}m" if name == "cpu" else amount for name, amount in needs.items()
+        }
+        return msgspec.structs.replace(container, resources=api_types.Requirements(requests=requests))
+
+    decoded = _SPEC.decode(spec)
+    return pod_requests(msgspec.structs.replace(decoded, containers=[resized(each) for each in decoded.containers]))
 
 
 def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
@@ -109,24 +133,7 @@ def _requests(resources: api_types.Requirements | None) -> dict[str, int]:
     """Return requests with the API server's default: a limit without a request is a request."""
     if resources is None:
         return {}
-    amounts = _amounts(resources.limits)
-    amounts.update(_amounts(resources.requests))
-    return amounts
-
-
-def _amounts(raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:
-    """Parse amounts. Raises BadInput naming the resource."""
-    return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
-
-
-def _controller(raw: bytes) -> Owner | None:
-    references = (_OWNERS.decode(raw) or []) if raw else []
-    return next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
-
-
-def _preferred(raw: api_types.NodeAffinity) -> tuple[PreferredTerm, ...]:
-    terms = raw.preferred_during_scheduling_ignored_during_execution or ()
-    return tuple(PreferredTerm(t.weight, node_term(t.preference)) for t in terms)
+    return amounts(resources.limits) | amounts(resources.requests)
 
 
 def _pod_terms(raw: api_types.PodAffinity | None) -> tuple[PodAffinityTerm, ...]:

@@ -1,4 +1,8 @@
-"""Builds a snapshot from documents: each object is added to the model as it is read, and its JSON is released.
+"""Holds one cluster's objects as the model needs them, and builds a snapshot from them at any time.
+
+Each object is added as it is read, and its JSON is released; a change of one object is one update. The result does not
+depend on the order in which objects came, nor on objects that came and went: a pass that follows changes must plan what
+a pass that reads everything plans.
 
 One malformed object among many becomes a gap with its place; a document that is not JSON at all is the caller's error.
 A malformed pod that is bound to a node makes that node's usage unknown, and the gap names the node.
@@ -7,8 +11,10 @@ A malformed pod that is bound to a node makes that node's usage unknown, and the
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,16 +24,36 @@ from chalicelib.model.api_groups import CONTROLLER_GROUPS, METADATA, is_foreign
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.snapshot import DaemonSet, MissingData, Snapshot
+from chalicelib.model.pod import Owner, Pod, PodClass
+from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
-from chalicelib.snapshot.folded_objects import FoldedObjects
-from chalicelib.snapshot.horizontal_node_autoscalers import RuleObjects, is_one
+from chalicelib.policy.horizontal_node_autoscaler import read_object
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.api_types import bounded_selector
+from chalicelib.snapshot.class_table import RESIZED, ClassTable, Malformed, PodFold, key_of
 from chalicelib.snapshot.input_limits import share_out
-from chalicelib.snapshot.object_decoders import FOREIGN, HEAD, LISTINGS, OBJECTS, RAWS, first_kind, kind_of
-from chalicelib.snapshot.pod_fold import RESIZED
-from chalicelib.snapshot.storage import CLAIMS, NAMESPACE
+from chalicelib.snapshot.node_decoding import node_from_wire, unreadable_node, unreadable_object
+from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, PRIORITIES, own_claims, storage_of
 
+_TYPES: dict[str, type[Any]] = {
+    "Pod": api_types.ApiPod,
+    "Node": api_types.ApiNode,
+    "PodDisruptionBudget": api_types.ApiBudget,
+    "Namespace": api_types.ApiNamespace,
+    **dict.fromkeys(CONTROLLER_GROUPS, api_types.ApiController),
+    **{kind: api_type for kind, (api_type, _) in FOLDS.items()},
+}
+# Decoders are made once, because making one takes longer than decoding an object.
+LISTINGS: dict[str, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(api_types.Listing[api_type])  # type: ignore[valid-type]
+    for kind, api_type in _TYPES.items()
+}
+_OBJECTS = {kind: msgspec.json.Decoder(api_type) for kind, api_type in _TYPES.items()}
+_HEAD, _ITEMS = msgspec.json.Decoder(api_types.Head), msgspec.json.Decoder(list[msgspec.Raw])
+_KIND = msgspec.json.Decoder(api_types.ApiObject)
+_FOREIGN = "of another API group"  # in place of a kind: its name is that of a built-in kind
+_WRITTEN_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 _NULL = b"null"
 _ORDER = (
     "Node",
@@ -48,19 +74,159 @@ _ORDER = (
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER)}
 _CLASS, _DETAIL = attrgetter("cls"), attrgetter("name", "place", "detail")
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500  # characters of a bad object's name, and of its problem, that are kept
+
+
+def wire_type(kind: str) -> type[Any]:
+    """Return the API type of a kind; raises KeyError for a kind that is not read."""
+    return _TYPES[kind]
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Pause the garbage collector: decoding creates millions of objects without cycles, and the collector would make it
     four times slower."""
-    was = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
+
+
+class FoldedObjects:
+    """One cluster's objects by kind and key. namespace: where Outscaler's own ConfigMaps are looked up
+    (options.namespace)."""
+
+    def __init__(self, namespace: str = NAMESPACE) -> None:
+        self.table = ClassTable()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.budgets: dict[str, Budget] = {}
+        self.controllers: dict[str, dict[str, Controller]] = {kind: {} for kind in CONTROLLER_GROUPS}
+        self.daemonsets: dict[str, DaemonSet] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.malformed: dict[tuple[str, str], MissingData] = {}
+        self._namespace = namespace
+        self._pod_fold = PodFold(self.table)
+        self._by_kind: dict[str, dict[str, Any]] = {
+            "Pod": self.pods,
+            "Node": self.nodes,
+            "PodDisruptionBudget": self.budgets,
+            "Namespace": self.namespaces,
+            **self.controllers,
+            **{kind: {} for kind in FOLDS},
+        }
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of objects that are held here."""
+        return tuple(self._by_kind)
+
+    def knows(self, kind: str) -> bool:
+        """Return whether objects of this kind are held here."""
+        return kind in self._by_kind
+
+    def held(self, kind: str) -> dict[str, Any]:
+        """Return the objects of a kind by key_of, as they are folded; the caller may add some."""
+        return self._by_kind[kind]
+
+    def holds(self, kind: str, namespace: str, name: str) -> bool:
+        """Return whether there is an object of this name, usable or not."""
+        key = key_of(namespace, name)
+        return key in self._by_kind[kind] or (kind, key) in self.malformed
+
+    def count(self, kind: str) -> int:
+        """Return the number of objects of a kind, the malformed ones included."""
+        objects = self._by_kind[kind]
+        return len(objects) + sum(1 for bad_kind, key in self.malformed if bad_kind == kind and key not in objects)
+
+    def forget(self, kind: str) -> None:
+        """Drop all objects of one kind."""
+        if kind in self._by_kind:
+            self._by_kind[kind].clear()
+        if kind == "DaemonSet":
+            self.daemonsets.clear()
+        self.malformed = {key: gap for key, gap in self.malformed.items() if key[0] != kind}
+
+    def remove(self, kind: str, namespace: str, name: str) -> None:
+        """Drop one object."""
+        key = key_of(namespace, name)
+        self._by_kind[kind].pop(key, None)
+        if kind == "DaemonSet":
+            self.daemonsets.pop(key, None)
+        self.malformed.pop((kind, key), None)
+
+    def fold(self, kind: str, items: Sequence[Any], malformed: Malformed, *, resizing: bool = True) -> None:
+        """Add decoded objects of one kind. resizing: whether pods among them may be in an in-place resize."""
+        if kind == "Pod":
+            self._pod_fold.fold(items, self.pods, malformed, resizing=resizing)
+            return
+        own: dict[str, Callable[[Any], None]] = {
+            "Node": self._add_node,
+            "PodDisruptionBudget": self._add_budget,
+            "Namespace": self._add_namespace,
+            "DaemonSet": self._add_daemonset,
+        }
+        add = own.get(kind) or partial(self._add_storage if kind in FOLDS else self._add_controller, kind)
+        for at, item in enumerate(items):
+            try:
+                add(item)
+            except MALFORMED as error:
+                malformed(at, error)
+
+    def note_malformed(self, kind: str, place: str, detail: str, raw: bytes) -> None:
+        """Record a gap that names a malformed object as far as its bytes allow."""
+        rest = unreadable_object(raw)
+        if kind == "Node" and (node := unreadable_node(rest)) is not None:
+            self.nodes.setdefault(key_of("", node.name), node)
+        node_name = rest.node if kind == "Pod" else rest.name if kind == "Node" else ""
+        key = key_of(rest.namespace, rest.name) if rest.name else place
+        self.malformed[kind, key] = MissingData(
+            kind=kind, name=rest.key[:_LONGEST_NAME], place=place, node=node_name, detail=detail[:_LONGEST_DETAIL]
+        )
+
+    def _add_storage(self, kind: str, item: Any) -> None:
+        meta = item.metadata
+        if kind != "ConfigMap" or (meta.namespace, meta.name) == (self._namespace, PRIORITIES):
+            self._by_kind[kind][key_of(meta.namespace, meta.name)] = FOLDS[kind][1](item)
+
+    def _add_node(self, item: api_types.ApiNode) -> None:
+        self.nodes[key_of("", item.metadata.name)] = node_from_wire(item)
+
+    def _add_budget(self, item: api_types.ApiBudget) -> None:
+        status, meta = item.status, item.metadata
+        self.budgets[key_of(meta.namespace, meta.name)] = Budget(
+            meta.namespace,
+            meta.name,
+            bounded_selector(item.spec.selector),
+            status.disruptions_allowed,
+            item.spec.unhealthy_pod_eviction_policy or "",
+            whole=status.current_healthy >= status.desired_healthy > 0,
+        )
+
+    def _add_namespace(self, item: api_types.ApiNamespace) -> None:
+        self.namespaces[key_of("", item.metadata.name)] = item.metadata.labels or {}
+
+    def _add_controller(self, kind: str, item: api_types.ApiController) -> None:
+        meta = item.metadata
+        references = meta.owner_references or ()
+        owner = next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
+        self.controllers[kind][key_of(meta.namespace, meta.name)] = Controller(
+            kind, meta.namespace, meta.name, meta.uid, item.spec.replicas, owner
+        )
+
+    def _add_daemonset(self, item: api_types.ApiController) -> None:
+        meta, template = item.metadata, item.spec.template
+        owner = msgspec.json.encode(
+            [{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1", "controller": True}]
+        )
+        spec, labels = bytes(template.spec) or b"{}", bytes(template.metadata.labels)
+        cls = self.table.intern(meta.namespace, spec, labels, owner, template.metadata.annotations)
+        key = key_of(meta.namespace, meta.name)
+        self.daemonsets[key] = DaemonSet(meta.namespace, meta.name, meta.uid, cls)
+        self.controllers["DaemonSet"][key] = Controller("DaemonSet", meta.namespace, meta.name, meta.uid)
 
 
 class SnapshotBuilder:
@@ -73,7 +239,7 @@ class SnapshotBuilder:
     def __init__(self, namespace: str = NAMESPACE, *, numbered: bool = True) -> None:
         self.objects = FoldedObjects(namespace)
         self._numbered = numbered
-        self._rules = RuleObjects()
+        self._rule_objects: dict[str, RuleObject] | None = None  # by namespace and name; None: not read
         self._gaps: list[MissingData] = []
         self._listed: set[str] = set()
         self._seen: set[str] = set()
@@ -81,7 +247,7 @@ class SnapshotBuilder:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """Return the nodes read so far, sorted by name."""
-        return tuple(node for _, node in sorted(self.objects.nodes.items()))
+        return _sorted(self.objects.nodes)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -91,10 +257,10 @@ class SnapshotBuilder:
     def reset(self, kind: str) -> None:
         """Drop all objects of one kind: a list that expired half-way is restarted (kube/client.list_pages)."""
         if kind == RULE_OBJECT:
-            self._rules.forget()
+            self._rule_objects = None
         self.objects.forget(kind)
         self._listed.discard(kind)
-        self._gaps = [g for g in self._gaps if g.kind != kind]
+        self._gaps = [gap for gap in self._gaps if gap.kind != kind]
 
     @property
     def claims(self) -> bool:
@@ -104,8 +270,8 @@ class SnapshotBuilder:
     def mark_absent(self, kind: str) -> None:
         """Record that there are no objects of a kind: the cluster does not serve it, or it is not used."""
         self._listed.add(kind)
-        if kind == RULE_OBJECT:
-            self._rules.listed()
+        if _is_rule_object(kind):
+            self._rule_objects = self._rule_objects or {}
 
     def listing_state(self) -> tuple[tuple[MissingData, ...], frozenset[str], frozenset[str]]:
         """Return what is known beside the objects: gaps of whole lists, kinds that were listed, and kinds of which an
@@ -113,16 +279,8 @@ class SnapshotBuilder:
         return tuple(self._gaps), frozenset(self._listed), frozenset(self._seen)
 
     def restore_listing_state(self, gaps: Iterable[MissingData], listed: Iterable[str], seen: Iterable[str]) -> None:
-        """Add what listing_state returned to an empty builder."""
-        self._gaps.extend(gaps)
-        self._listed.update(listed)
-        self._seen.update(seen)
-
-    def forget_listing_state(self) -> None:
-        """Drop what listing_state returns, for another one to be restored."""
-        self._gaps.clear()
-        self._listed.clear()
-        self._seen.clear()
+        """Replace it by what listing_state returned."""
+        self._gaps, self._listed, self._seen = list(gaps), set(listed), set(seen)
 
     def gap(self, gap: MissingData) -> None:
         """Record data that could not be read."""
@@ -137,57 +295,65 @@ class SnapshotBuilder:
         """
         with collector_paused():
             try:
-                if self._listing(body, kind or first_kind(body), kind, place, listing):
+                if self._add_listing(body, kind or _first_kind(body), kind, place, listing):
                     return
-                head = HEAD.decode(body)
+                head = _HEAD.decode(body)
                 kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
                 if is_foreign(kind, head.api_version):
                     return
-                self._listed.add(kind)
-                if is_one(kind):
-                    self._rules.listed()
+                self.mark_absent(kind)
                 if len(head.items) == len(_NULL) and bytes(head.items) == _NULL:
                     return  # how Go writes an empty list
                 if not head.items:
                     self.add_object(msgspec.Raw(body), kind, place)
                     return
-                for at, item in enumerate(RAWS.decode(head.items)):
+                for at, item in enumerate(_ITEMS.decode(head.items)):
                     numbered = self._numbered or kind == RULE_OBJECT
                     self.add_object(item, kind, f"{place}: items[{at}]" if numbered else place)
             except msgspec.ValidationError as error:
-                raise BadInput(
-                    place,
-                    f"is not a Kubernetes object or List ({error})",
-                    "save it with: kubectl get nodes,pods -A -o json",
-                ) from None
+                problem = f"is not a Kubernetes object or List ({error})"
+                raise BadInput(place, problem, "save it with: kubectl get nodes,pods -A -o json") from None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
     def add_object(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         """Read one object. kind: of its list, "" if that names none."""
-        kind = kind_of(raw) or kind
-        if kind == FOREIGN:
+        kind = _kind_of(raw) or kind
+        if kind == _FOREIGN:
             return
         if not kind:
-            self._gaps.append(_nameless(place))
+            detail = "is no Kubernetes object: it has no kind"
+            self._gaps.append(MissingData(kind="object", place=place, detail=detail))
             return
-        if not self.objects.knows(kind) and not is_one(kind):
-            return
-        kind = kind if self.objects.knows(kind) else RULE_OBJECT
+        if not self.objects.knows(kind):
+            if not _is_rule_object(kind):
+                return
+            kind = RULE_OBJECT
         self._seen.add(kind)
+
+        def malformed(_: int, error: Exception) -> None:
+            self.objects.note_malformed(kind, place, str(error), bytes(raw))
+
         try:
             if kind == RULE_OBJECT:
-                self._rules.fold(raw)
+                self._add_rule_object(raw)
                 return
-            one = OBJECTS[kind].decode(raw)
+            item = _OBJECTS[kind].decode(raw)
         except MALFORMED as error:
-            self.objects.note_malformed(kind, place, str(error), bytes(raw))
+            malformed(0, error)
             return
-        self.objects.fold(
-            kind, (one,), lambda _, error: self.objects.note_malformed(kind, place, str(error), bytes(raw))
-        )
+        self.objects.fold(kind, (item,), malformed)
 
-    def _listing(self, body: bytes, likely: str, kind: str, place: str, listing: Any = None) -> bool:
+    def _add_rule_object(self, raw: msgspec.Raw) -> None:
+        """Add a HorizontalNodeAutoscaler. An invalid one is not a gap but a rejected object, which is reported to its
+        owner (policy/horizontal_node_autoscaler.py). Raises BadInput for an object without a name."""
+        rule_object = read_object(msgspec.json.decode(raw))
+        if not rule_object.name:
+            problem = "; ".join(rule_object.problems) or "is missing"
+            raise BadInput("metadata.name", problem, "give the object a name")
+        self._rule_objects = {**(self._rule_objects or {}), rule_object.key: rule_object}
+
+    def _add_listing(self, body: bytes, likely: str, kind: str, place: str, listing: Any = None) -> bool:
         """Read a list at once if it is one and all its items are well-formed and of this kind, and return True;
         otherwise do nothing."""
         if likely not in LISTINGS:
@@ -200,7 +366,7 @@ class SnapshotBuilder:
         named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
         named = "" if listing.api_version == METADATA else named
         if not kind and named and named != likely:
-            return self._listing(body, named, named, place)
+            return self._add_listing(body, named, named, place)
         kind = kind or named
         if is_foreign(kind, listing.api_version):
             return True  # a list of another API group's objects: nothing in it is used
@@ -211,15 +377,15 @@ class SnapshotBuilder:
         foreign = {version for version in versions if is_foreign(likely, version)}
         if len(foreign) < len(versions):
             self._seen.add(likely)
-        items = listing.items if not foreign else [each for each in listing.items if each.api_version not in foreign]
+        items = listing.items if not foreign else [item for item in listing.items if item.api_version not in foreign]
         texts: list[msgspec.Raw] = []
 
         def malformed(at: int, error: Exception) -> None:
             """A bad item is named by its own text, because it was decoded only in part."""
             nonlocal texts
-            texts = texts or RAWS.decode(HEAD.decode(body).items)
+            texts = texts or _ITEMS.decode(_HEAD.decode(body).items)
             if foreign:
-                at = next(number for number, each in enumerate(listing.items) if each is items[at])
+                at = next(number for number, item in enumerate(listing.items) if item is items[at])
             where = f"{place}: items[{at}]" if self._numbered else place
             self.objects.note_malformed(likely, where, str(error), bytes(texts[at]))
 
@@ -231,11 +397,12 @@ class SnapshotBuilder:
     ) -> Snapshot:
         """Return everything held now, in an order and with numbers of classes that depend neither on the order of
         reading nor on objects that are gone. gaps: of the groups."""
-        held = self.objects
-        pods = self._settled()
-        daemonsets = [each for _, each in sorted(held.daemonsets.items())]
-        pods, daemonsets, classes = _numbered(pods, daemonsets, held.table.classes)
-        controllers = {kind for kind, mine in held.controllers.items() if mine}
+        objects = self.objects
+        daemonsets: Sequence[DaemonSet] = _sorted(objects.daemonsets)
+        pods, daemonsets, classes = _numbered(self._pods_with_claims(), daemonsets, objects.table.classes)
+        controllers = {kind for kind, by_name in objects.controllers.items() if by_name}
+        malformed = sorted(objects.malformed.values(), key=_DETAIL)
+        missing = sorted([*self._gaps, *malformed], key=lambda gap: _RANK.get(gap.kind, len(_RANK)))
         return Snapshot(
             cluster=cluster,
             taken_at=taken_at,
@@ -243,51 +410,75 @@ class SnapshotBuilder:
             pods=tuple(pods),
             classes=share_out(classes),
             groups=tuple(sorted(groups, key=lambda group: group.id)),
-            budgets=tuple(each for _, each in sorted(held.budgets.items())),
-            controllers=tuple(each for _, mine in sorted(held.controllers.items()) for _, each in sorted(mine.items())),
+            budgets=_sorted(objects.budgets),
+            controllers=tuple(each for _, by_name in sorted(objects.controllers.items()) for each in _sorted(by_name)),
             controller_kinds=tuple(sorted(controllers | self._listed & set(CONTROLLER_GROUPS))),
             daemonsets=tuple(daemonsets),
-            namespaces={key.partition("\0")[2]: labels for key, labels in sorted(held.namespaces.items())},
-            storage=held.storage.storage(),
-            rule_objects=self._rules.all(),
-            priorities=held.storage.priorities,
-            gaps=(*self._missing(), *gaps),
+            namespaces={key.partition("\0")[2]: labels for key, labels in sorted(objects.namespaces.items())},
+            storage=storage_of(objects.held),
+            rule_objects=None if self._rule_objects is None else _sorted(self._rule_objects),
+            priorities=next(iter(objects.held("ConfigMap").values()), None),
+            gaps=(*missing, *gaps),
         )
 
-    def _missing(self) -> list[MissingData]:
-        """Return what could not be read, in the order of the kinds; kinds without a place in it keep their order."""
-        objects = sorted(self.objects.malformed.values(), key=_DETAIL)
-        return sorted([*self._gaps, *objects], key=lambda gap: _RANK.get(gap.kind, len(_RANK)))
-
-    def _settled(self) -> list[Pod]:
+    def _pods_with_claims(self) -> list[Pod]:
         """Return the pods, sorted by namespace and name. Pending pods with ephemeral volumes are resolved, once all
-        claims are known: see StorageFolder.own_claim."""
-        held = self.objects
-        classes = held.table.classes
-        keys = sorted(held.pods)
-        pods = list(map(held.pods.__getitem__, keys))
-        own = {at for at, cls in enumerate(classes) if any(volume.template for volume in cls.volumes)}
-        if not own or CLAIMS not in self.kinds:
+        claims are known: see storage.own_claims."""
+        objects = self.objects
+        classes = objects.table.classes
+        keys = sorted(objects.pods)
+        pods = list(map(objects.pods.__getitem__, keys))
+        ephemeral = {at for at, cls in enumerate(classes) if any(volume.template for volume in cls.volumes)}
+        if not ephemeral or CLAIMS not in self.kinds:
             return pods
         for at, pod in enumerate(pods):
-            if pod.cls in own and not pod.node:
-                cls = held.table.add(held.storage.own_claim(pod, classes[pod.cls]))
+            if pod.cls in ephemeral and not pod.node:
+                cls = objects.table.add(own_claims(pod, classes[pod.cls], objects.held(CLAIMS)))
                 pods[at] = msgspec.structs.replace(pod, cls=cls)
         return pods
 
 
+def _sorted(objects: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the objects in the order of their keys."""
+    return tuple(item for _, item in sorted(objects.items()))
+
+
+def _is_rule_object(kind: str) -> bool:
+    """Return whether a kind is HorizontalNodeAutoscaler, in any spelling, of a single object or a list."""
+    return kind.casefold().removesuffix("list") == RULE_OBJECT.casefold()
+
+
+def _kind_of(raw: msgspec.Raw) -> str:
+    """Return the kind that an item names, _FOREIGN if it is not the built-in one, "" if it names none."""
+    try:
+        item = _KIND.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    if item.api_version == METADATA:
+        return ""
+    return _FOREIGN if is_foreign(item.kind, item.api_version) else item.kind
+
+
+def _first_kind(body: bytes) -> str:
+    """Guess the common kind of a list's items, from where the API writes the kind of a list and of its first item; the
+    caller verifies each item."""
+    kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
+    return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
+
+
 def _numbered(
-    pods: list[Pod], daemonsets: list[DaemonSet], classes: Sequence[PodClass]
-) -> tuple[list[Pod], list[DaemonSet], list[PodClass]]:
+    pods: list[Pod], daemonsets: Sequence[DaemonSet], classes: Sequence[PodClass]
+) -> tuple[list[Pod], Sequence[DaemonSet], list[PodClass]]:
     """Return the same with classes numbered in the order of their first pod, then of their first DaemonSet."""
     used = dict.fromkeys(map(_CLASS, pods))
     used.update(dict.fromkeys(map(_CLASS, daemonsets)))
     order = list(used)
-    kept = [classes[at] for at in order]
+    used_classes = [classes[at] for at in order]
     if order == list(range(len(order))):
-        return pods, daemonsets, kept
-    new: Mapping[int, int] = {was: now for now, was in enumerate(order)}
-    return [_with_class(pod, new[pod.cls]) for pod in pods], [_of_class(each, new) for each in daemonsets], kept
+        return pods, daemonsets, used_classes
+    new = {old: number for number, old in enumerate(order)}
+    daemonsets = [msgspec.structs.replace(each, cls=new[each.cls]) for each in daemonsets]
+    return [_with_class(pod, new[pod.cls]) for pod in pods], daemonsets, used_classes
 
 
 def _with_class(pod: Pod, cls: int) -> Pod:
@@ -310,11 +501,3 @@ def _with_class(pod: Pod, cls: int) -> Pod:
         pod.scheduled_message,
         pod.unready,
     )
-
-
-def _of_class(daemonset: DaemonSet, new: Mapping[int, int]) -> DaemonSet:
-    return msgspec.structs.replace(daemonset, cls=new[daemonset.cls])
-
-
-def _nameless(place: str) -> MissingData:
-    return MissingData(kind="object", place=place, detail="is no Kubernetes object: it has no kind")

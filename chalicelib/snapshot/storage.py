@@ -1,8 +1,7 @@
 """Converts volumes, claims and related objects to model/storage.py, and reads the priority expander's ConfigMap.
 
-This is separate from snapshot_builder.py, which handles documents, pods and gaps: storage kinds have their own rules
-about what counts as bound, and which CSI driver replaces an in-tree plugin. It makes no decisions: the planner
-determines whether a pod fits.
+Storage kinds have their own rules about what counts as bound, and which CSI driver replaces an in-tree plugin. The
+planner determines whether a pod fits.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ from chalicelib.model.storage import (
 )
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy import priority_configmap
-from chalicelib.snapshot import storage_api_types as wire
-from chalicelib.snapshot.api_types import Quantity
-from chalicelib.snapshot.selectors import bounded, node_terms
+from chalicelib.snapshot import api_types as wire
+from chalicelib.snapshot.api_types import bounded_selector, node_terms
 
 PRIORITIES = priority_configmap.CONFIG_MAP
 NAMESPACE = "kube-system"
 CLAIMS = "PersistentVolumeClaim"
 _PRIORITIES = msgspec.json.Decoder(wire.Priorities | None)
-_NO_NOTES = wire.Notes()
+_NO_NOTES = wire.StorageAnnotations()
 # In-tree plugin -> (its key in a pod's or a volume's spec, the CSI driver that has replaced it).
 _REPLACED = {
     "kubernetes.io/aws-ebs": ("awsElasticBlockStore", "ebs.csi.aws.com"),
@@ -48,69 +46,47 @@ _DRIVER_OF_KIND = dict(_REPLACED.values())
 _DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()}
 
 
-class StorageFolder:
-    """Collects a cluster's objects of these kinds. namespace: where the priority expander's ConfigMap is looked up."""
+def storage_of(objects: Callable[[str], Mapping[str, Any]]) -> Storage:
+    """Return all storage objects, sorted by name. objects: kind -> what is kept of its objects, by key."""
 
-    def __init__(self, namespace: str = NAMESPACE) -> None:
-        self._held: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDS}
-        self._namespace = namespace
+    def of(kind: str) -> tuple[Any, ...]:
+        return tuple(value for _, value in sorted(objects(kind).items()))
 
-    def fold(self, kind: str, item: Any) -> None:
-        """Add one decoded object; raises BadInput for a malformed quantity."""
-        meta = item.metadata
-        if kind == "ConfigMap" and (meta.namespace, meta.name) != (self._namespace, PRIORITIES):
-            return
-        self._held[kind][f"{meta.namespace}\0{meta.name}"] = FOLDS[kind][1](item)
-
-    def held(self, kind: str) -> dict[str, Any]:
-        """Return the objects of one kind by namespace and name, joined by a separator that sorts before all other
-        characters; the caller may remove some."""
-        return self._held[kind]
-
-    def storage(self) -> Storage:
-        """Return all storage objects, sorted by name."""
-
-        def of(kind: str) -> tuple[Any, ...]:
-            return tuple(value for _, value in sorted(self._held[kind].items()))
-
-        return Storage(
-            claims=of(CLAIMS),
-            volumes=of("PersistentVolume"),
-            classes=of("StorageClass"),
-            csi_nodes=of("CSINode"),
-            capacities=of("CSIStorageCapacity"),
-            publishing=tuple(name for name in of("CSIDriver") if name),
-        )
-
-    @property
-    def priorities(self) -> PriorityConfig | None:
-        """Return the priority expander's configuration; None if the cluster has no such ConfigMap."""
-        return next(iter(self._held["ConfigMap"].values()), None)
-
-    def own_claim(self, pod: Pod, pod_class: PodClass) -> PodClass:
-        """Return the class of a pending pod with ephemeral volumes, once the state of their claims is known.
-
-        A claim that was created from the template and is still unbound is the same for all siblings, so they stay one
-        class. A claim that is bound, assigned to a node, being deleted or missing is specific to the pod: its volume
-        then names it (`<pod>-<volume>`).
-        """
-
-        def settled(volume: Volume) -> Volume:
-            if volume.template is None:
-                return volume
-            name = f"{pod.name}-{volume.name}"
-            claim = self._held[CLAIMS].get(f"{pod.namespace}\0{name}")
-            waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
-            return volume if waits else msgspec.structs.replace(volume, claim=name)
-
-        return msgspec.structs.replace(pod_class, volumes=tuple(settled(volume) for volume in pod_class.volumes))
+    return Storage(
+        claims=of(CLAIMS),
+        volumes=of("PersistentVolume"),
+        classes=of("StorageClass"),
+        csi_nodes=of("CSINode"),
+        capacities=of("CSIStorageCapacity"),
+        publishing=tuple(name for name in of("CSIDriver") if name),
+    )
 
 
-def _bytes(raw: Quantity | None) -> int | None:
+def own_claims(pod: Pod, pod_class: PodClass, claims: Mapping[str, Claim]) -> PodClass:
+    """Return the class of a pending pod with ephemeral volumes, once the state of their claims is known. claims: by
+    namespace and name.
+
+    A claim that was created from the template and is still unbound is the same for all siblings, so they stay one
+    class. A claim that is bound, assigned to a node, being deleted or missing is specific to the pod: its volume then
+    names it (`<pod>-<volume>`).
+    """
+
+    def with_claim(volume: Volume) -> Volume:
+        if volume.template is None:
+            return volume
+        name = f"{pod.name}-{volume.name}"
+        claim = claims.get(f"{pod.namespace}\0{name}")
+        waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
+        return volume if waits else msgspec.structs.replace(volume, claim=name)
+
+    return msgspec.structs.replace(pod_class, volumes=tuple(with_claim(volume) for volume in pod_class.volumes))
+
+
+def _bytes(raw: wire.Quantity | None) -> int | None:
     return None if raw is None else parse_amount("storage", quantity_text(raw))
 
 
-def _class_name(name: str | None, notes: wire.Notes | None) -> str:
+def _class_name(name: str | None, notes: wire.StorageAnnotations | None) -> str:
     """Return the storage class name; the deprecated annotation takes precedence if it is present."""
     old = (notes or _NO_NOTES).old_class
     return (name or "") if old is None else old
@@ -136,16 +112,16 @@ def _claim(item: wire.ApiClaim) -> Claim:
 
 def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
     """Return a nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
-    asked = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
+    request = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
     return Claim(
         namespace="",
         name="",
         storage_class=spec.storage_class_name or "",
         any_class=spec.storage_class_name is None,
         access_modes=tuple(sorted(spec.access_modes or ())),
-        request=_bytes(asked) or 0,
+        request=_bytes(request) or 0,
         volume_mode=spec.volume_mode or "Filesystem",
-        selector=bounded(spec.selector),
+        selector=bounded_selector(spec.selector),
     )
 
 
@@ -181,8 +157,8 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
         "vsphereVolume": spec.vsphere_volume,
         "portworxVolume": spec.portworx_volume,
     }
-    found = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
-    return next(found, ("", ""))
+    disks = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
+    return next(disks, ("", ""))
 
 
 def _class(item: wire.ApiStorageClass) -> StorageClass:
@@ -214,19 +190,17 @@ def _csi_node(item: wire.ApiCsiNode) -> CSINode:
 
 def _capacity(item: wire.ApiStorageCapacity) -> StorageCapacity:
     return StorageCapacity(
-        item.storage_class_name, bounded(item.node_topology), _bytes(item.capacity), _bytes(item.maximum_volume_size)
+        item.storage_class_name,
+        bounded_selector(item.node_topology),
+        _bytes(item.capacity),
+        _bytes(item.maximum_volume_size),
     )
-
-
-def _publishing(item: wire.ApiCsiDriver) -> str:
-    """Return the driver's name if it publishes its capacity, otherwise nothing."""
-    return item.metadata.name if item.spec.storage_capacity else ""
 
 
 def _priorities(item: wire.ApiConfigMap) -> PriorityConfig:
     data = _PRIORITIES.decode(item.data) if item.data else None
-    given = data.priorities if data else None
-    return priority_configmap.read(None if given is None else {priority_configmap.KEY: given})
+    text = data.priorities if data else None
+    return priority_configmap.read(None if text is None else {priority_configmap.KEY: text})
 
 
 # kind -> (its API type, what is kept of it)
@@ -236,13 +210,10 @@ FOLDS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
     "StorageClass": (wire.ApiStorageClass, _class),
     "CSINode": (wire.ApiCsiNode, _csi_node),
     "CSIStorageCapacity": (wire.ApiStorageCapacity, _capacity),
-    "CSIDriver": (wire.ApiCsiDriver, _publishing),
+    # A driver's name, if it publishes its capacity.
+    "CSIDriver": (wire.ApiCsiDriver, lambda item: item.metadata.name if item.spec.storage_capacity else ""),
     "ConfigMap": (wire.ApiConfigMap, _priorities),
 }
-
-
-def _text(source: Mapping[str, Any], *keys: str) -> str:
-    return "/".join(str(source.get(key) or default) for key, _, default in (key.partition("=") for key in keys))
 
 
 # Fields that identify the disk of an in-tree volume: the keys of its source, each with the API server's default
@@ -278,10 +249,11 @@ def pod_volume(raw: Mapping[str, Any]) -> Volume:
     if kind == "csi":
         return Volume(name, kind, driver=str(details.get("driver", "")))
     if kind in _DISKS:
+        fields = (field.partition("=") for field in _DISKS[kind])
         return Volume(
             name,
             kind,
-            disk=_text(details, *_DISKS[kind]),
+            disk="/".join(str(details.get(field) or default) for field, _, default in fields),
             read_only=bool(details.get("readOnly")),
             monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
             driver=_DRIVER_OF_KIND.get(kind, ""),

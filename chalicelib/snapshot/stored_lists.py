@@ -1,5 +1,8 @@
 """The lists of a cluster as bytes, for processes that have not read it: only what the planner reads, compressed and
-sealed.
+sealed; as a whole, or as a base and what has changed since.
+
+Changes are always those since the base: the last ones are enough, and it does not matter whether earlier ones were
+lost.
 
 The seal is an HMAC whose key is the digest of the cluster's server and account. Lists that were changed, or that were
 read by another release, from another server or with another account, have another seal and are not used. Where the
@@ -11,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -24,8 +27,9 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, PriorityConfig
 from chalicelib.model.storage import Claim, CSINode, PersistentVolume, StorageCapacity, StorageClass
 from chalicelib.model.struct_form import form_of
+from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
+from chalicelib.snapshot.class_table import key_of
 from chalicelib.snapshot.cluster_lists import CONFIG_MAP, ClusterLists
-from chalicelib.snapshot.pod_fold import key_of
 from chalicelib.snapshot.snapshot_builder import collector_paused
 from chalicelib.snapshot.storage import CLAIMS
 
@@ -99,7 +103,16 @@ _FIELDS = {
 """Fields of ListsDocument with the objects of one kind. Rule objects are read anew by every pass."""
 
 
-_DECODER = msgspec.msgpack.Decoder(ListsDocument)
+class _Changes(msgspec.Struct, array_like=True):
+    """What has changed since a base. base: its name. added: objects that are new or different, and all that is not
+    about objects. gone: keys of objects by kind."""
+
+    base: str
+    added: ListsDocument
+    gone: dict[str, list[str]]
+
+
+_DECODER, _CHANGES = msgspec.msgpack.Decoder(ListsDocument), msgspec.msgpack.Decoder(_Changes)
 
 
 class StoredLists(msgspec.Struct, frozen=True):
@@ -111,9 +124,9 @@ class StoredLists(msgspec.Struct, frozen=True):
     followed_at: float
 
 
-def seal_key(cluster: str, access: str, asked: str) -> bytes:
-    """Return the key of the seal. access, asked: see KeptLists.take."""
-    parts = (cluster, access, asked, __version__, _form())
+def seal_key(cluster: str, access: str, scope: str) -> bytes:
+    """Return the key of the seal. access, scope: see KeptLists.take."""
+    parts = (cluster, access, scope, __version__, _form())
     return hashlib.sha256("\0".join(parts).encode()).digest()
 
 
@@ -125,35 +138,35 @@ def _form() -> str:
 def encode(stored: StoredLists, key: bytes) -> bytes | None:
     """Return the bytes of lists; None for more than LARGEST. key: see seal_key."""
     with collector_paused():
-        return sealed(msgspec.msgpack.encode(packed(stored)), key)
+        return _sealed(msgspec.msgpack.encode(_packed(stored)), key)
 
 
 def decode(data: bytes, key: bytes, namespace: str) -> StoredLists:
     """Return the lists. namespace: see ClusterLists. Raises NotUsable."""
-    plain = unsealed(data, key)
-    with collector_paused(), usable():
-        found = _DECODER.decode(plain)
-        made = StoredLists(ClusterLists(namespace), found.read_at, found.followed_at)
-        add(found, made.lists)
-        return made
+    plain = _unsealed(data, key)
+    with collector_paused(), _usable():
+        document = _DECODER.decode(plain)
+        lists = ClusterLists(namespace)
+        _add(document, lists)
+        return StoredLists(lists, document.read_at, document.followed_at)
 
 
-def sealed(plain: bytes, key: bytes) -> bytes | None:
+def _sealed(plain: bytes, key: bytes) -> bytes | None:
     """Return compressed and sealed bytes; None for more than LARGEST."""
     if len(plain) > LARGEST_UNPACKED:
         return None
     body = zlib.compress(plain, _LEVEL)
-    made = hmac.digest(key, body, "sha256") + body
-    return made if len(made) <= LARGEST else None
+    data = hmac.digest(key, body, "sha256") + body
+    return data if len(data) <= LARGEST else None
 
 
-def unsealed(data: bytes, key: bytes) -> bytes:
+def _unsealed(data: bytes, key: bytes) -> bytes:
     """Return the bytes that were sealed. Raises NotUsable."""
     seal, body = data[:_SEAL], data[_SEAL:]
     if not hmac.compare_digest(seal, hmac.digest(key, body, "sha256")):
         raise NotUsable("another server, account or release, or damaged")
     unpacker = zlib.decompressobj()
-    with usable():
+    with _usable():
         plain = unpacker.decompress(body, LARGEST_UNPACKED + 1)
         if len(plain) > LARGEST_UNPACKED or not unpacker.eof:
             raise NotUsable("its length is wrong")
@@ -161,7 +174,7 @@ def unsealed(data: bytes, key: bytes) -> bytes:
 
 
 @contextmanager
-def usable() -> Iterator[None]:
+def _usable() -> Iterator[None]:
     """Raise NotUsable for bytes that cannot be decoded."""
     try:
         yield
@@ -169,13 +182,15 @@ def usable() -> Iterator[None]:
         raise NotUsable(f"cannot be decoded ({type(error).__name__})") from None
 
 
-def packed(stored: StoredLists, only: Mapping[str, Collection[str]] | None = None, known: int = 0) -> ListsDocument:
-    """Return lists as they are stored. only: keys of the objects by kind, None for all. known: number of classes that
-    are left out."""
+def _packed(
+    stored: StoredLists, only: Mapping[str, Collection[str]] | None = None, known_classes: int = 0
+) -> ListsDocument:
+    """Return lists as they are stored. only: keys of the objects by kind, None for all. known_classes: number of
+    classes that are left out."""
 
     def of(kind: str) -> dict[str, Any]:
-        held = objects.held(kind)
-        return held if only is None else {name: held[name] for name in only[kind]}
+        objects_of_kind = objects.held(kind)
+        return objects_of_kind if only is None else {name: objects_of_kind[name] for name in only[kind]}
 
     lists = stored.lists
     objects = lists.builder.objects
@@ -190,7 +205,7 @@ def packed(stored: StoredLists, only: Mapping[str, Collection[str]] | None = Non
         listed=listed,
         seen=seen,
         malformed=[(kind, key, gap) for (kind, key), gap in objects.malformed.items()],
-        classes=objects.table.classes[known:],
+        classes=objects.table.classes[known_classes:],
         pods=[_row(pod, names) for pod in of("Pod").values()],
         names=list(names),
         daemonsets=objects.daemonsets,
@@ -221,7 +236,7 @@ def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
     )
 
 
-def add(document: ListsDocument, lists: ClusterLists) -> None:
+def _add(document: ListsDocument, lists: ClusterLists) -> None:
     """Add what is stored to lists. Raises ValueError, LookupError for what does not fit together."""
     lists.versions, lists.unwatched = document.versions, document.unwatched
     objects = lists.builder.objects
@@ -235,19 +250,14 @@ def add(document: ListsDocument, lists: ClusterLists) -> None:
     for kind, controllers in document.controllers.items():
         objects.controllers[kind].update(controllers)
     for field, kind in _FIELDS.items():
-        held: dict[str, Any] = getattr(document, field)
-        objects.held(kind).update(held)
-    _restore_pods(document.pods, document.names, classes, objects.pods)
-
-
-def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, into: dict[str, Pod]) -> None:
-    """Add the pods of rows. Raises ValueError for a class that does not exist, IndexError for such a name."""
-    for row in rows:
+        objects.held(kind).update(getattr(document, field))
+    names = document.names
+    for row in document.pods:
         if not 0 <= row.cls < classes:
             raise ValueError("a class is missing")
         namespace, node = names[row.namespace], names[row.node]
         nominated, deleted, grace, scheduled, reason, message, unready = row.rest or _COMMON
-        into[key_of(namespace, row.name)] = Pod(
+        objects.pods[key_of(namespace, row.name)] = Pod(
             namespace,
             row.name,
             row.uid,
@@ -263,3 +273,67 @@ def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, i
             message,
             unready,
         )
+
+
+# --- changes since a base
+
+
+class ListChanges(msgspec.Struct, frozen=True):
+    """What has changed since a base, sealed. digest: of the same without its time; equal where nothing has changed."""
+
+    data: bytes
+    digest: bytes
+
+
+class ListsBase:
+    """Lists as they were at an instant, to which later ones are compared. name: of their bytes."""
+
+    def __init__(self, stored: StoredLists, data: bytes) -> None:
+        self.lists, self.read_at, self.name = stored.lists, stored.read_at, _name_of(data)
+        objects = stored.lists.builder.objects
+        self._objects = {kind: dict(objects.held(kind)) for kind in objects.kinds}
+        self._classes = objects.table.size
+
+    def changes(self, stored: StoredLists, key: bytes) -> ListChanges | None:
+        """Return what has changed; None for more than LARGEST bytes. stored: the same lists, later."""
+        objects = stored.lists.builder.objects
+        added: dict[str, list[str]] = {}
+        gone: dict[str, list[str]] = {}
+        for kind, before in self._objects.items():
+            now = objects.held(kind)
+            added[kind] = [name for name, item in now.items() if item is not (old := before.get(name)) and item != old]
+            gone[kind] = [name for name in before if name not in now]
+        with collector_paused():
+            document = _packed(stored, added, self._classes)
+            # No pass follows these lists, so their versions would only make every post a different one.
+            document.versions = {}
+            changes = _Changes(self.name, document, gone)
+            data = _sealed(msgspec.msgpack.encode(changes), key)
+            document.followed_at = 0.0
+            digest = hashlib.sha256(msgspec.msgpack.encode(changes)).digest()
+        return ListChanges(data, digest) if data is not None else None
+
+
+def _name_of(base: bytes) -> str:
+    """Return the name of a base: 32 hexadecimal digits that follow from its bytes."""
+    return hashlib.sha256(base).hexdigest()[:32]
+
+
+def joined(base: bytes, changes: bytes, key: bytes, namespace: str) -> StoredLists:
+    """Return the lists of a base after its changes. Raises NotUsable, also for changes of another base."""
+    stored = decode(base, key, namespace)
+    plain = _unsealed(changes, key)
+    with collector_paused(), _usable():
+        changed = _CHANGES.decode(plain)
+        if changed.base != _name_of(base):
+            raise NotUsable("the changes belong to another base")
+        objects = stored.lists.builder.objects
+        for kind, names in changed.gone.items():
+            for name in names:
+                objects.held(kind).pop(name, None)
+        objects.malformed.clear()
+        objects.daemonsets.clear()
+        _add(changed.added, stored.lists)
+        # A watcher reads no rule objects: a policy that obeys them does not use its posts.
+        stored.lists.builder.mark_absent(RULE_OBJECT)
+        return StoredLists(stored.lists, changed.added.read_at, changed.added.followed_at)

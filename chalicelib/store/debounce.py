@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable
 
 from chalicelib.store.table_client import ConditionFailed, Table
-from chalicelib.store.tables import SEEN, WEB, SeenRow
+from chalicelib.store.tables import DEBOUNCE, WEB, DebounceRow
 
 SIGNATURE, WAKE = "signature", "wake"
 WINDOW, PROMPT = "", "prompt"
@@ -54,13 +54,13 @@ class Debounce:
 
     def used(self, cluster: str, key: str, *, kind: str = SIGNATURE) -> bool:
         """Return whether the key is in use now. A plain read, which decides no race."""
-        return self._counts(self._table.get(SeenRow, *_row_key(kind, cluster, key)), kind)
+        return self._counts(self._table.get(DebounceRow, *_row_key(kind, cluster, key)), kind)
 
     def used_before(self, cluster: str, key: str) -> bool:
         """Return whether a release that stored signatures in the cluster's own partition has recorded this one."""
-        return self._counts(self._table.get(SeenRow, cluster, _item(SIGNATURE, key)), SIGNATURE)
+        return self._counts(self._table.get(DebounceRow, cluster, _item(SIGNATURE, key)), SIGNATURE)
 
-    def _counts(self, seen: SeenRow | None, kind: str) -> bool:
+    def _counts(self, seen: DebounceRow | None, kind: str) -> bool:
         now = self._clock()
         return seen is not None and now < seen.until <= now + _furthest(kind)
 
@@ -68,12 +68,12 @@ class Debounce:
         """Do the same as first_use without the preceding read. by: a name for this one use, with which it can be
         removed."""
         now = self._clock()
-        never_used = SeenRow.until.does_not_exist()
-        use_is_forgotten = SeenRow.until <= now
+        never_used = DebounceRow.until.does_not_exist()
+        use_is_forgotten = DebounceRow.until <= now
         if kind == WAKE:
-            it_is_rubbish = SeenRow.until > now + _furthest(kind)
+            it_is_rubbish = DebounceRow.until > now + _furthest(kind)
             use_is_forgotten = use_is_forgotten | it_is_rubbish
-        row = SeenRow(
+        row = DebounceRow(
             *_row_key(kind, cluster, key), until=now + ttl, expires_at=int(now + ttl) + TIDY_AFTER, by=by or None
         )
         try:
@@ -85,7 +85,7 @@ class Debounce:
     def forget(self, cluster: str, key: str, *, by: str, kind: str = SIGNATURE) -> None:
         """Remove a use by this writer; a use by another writer is unchanged."""
         try:
-            self._table.write(self._table.delete(*_row_key(kind, cluster, key), SeenRow.by == by))
+            self._table.write(self._table.delete(*_row_key(kind, cluster, key), DebounceRow.by == by))
         except ConditionFailed:
             return
 
@@ -98,8 +98,8 @@ def _furthest(kind: str) -> float:
 def _row_key(kind: str, cluster: str, key: str) -> tuple[str, str]:
     if kind not in (WAKE, SIGNATURE):
         return cluster, _item(kind, key)
-    return WEB, f"{SEEN}{kind}#{cluster}#{_item(kind, key).rpartition('#')[2]}"
+    return WEB, f"{DEBOUNCE}{kind}#{cluster}#{_item(kind, key).rpartition('#')[2]}"
 
 
 def _item(kind: str, key: str) -> str:
-    return f"{SEEN}{kind}#{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+    return f"{DEBOUNCE}{kind}#{hashlib.sha256(key.encode()).hexdigest()[:40]}"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from chalicelib.store.operation_rows import to_operations
+from chalicelib.store.memory_rows import to_operations
 from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write, row_of
 from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow

@@ -1,32 +1,54 @@
-"""The journal of events for operators, kept for a limited time. No decision ever depends on it.
+"""Rows on which no decision depends: the journal, counters, charts, notifications, and the comparison in mode shadow.
 
-In addition to the entries there is one ledger per cluster, in one row: counters that only grow, and which events were
-reported recently. Many executors write it concurrently. DynamoDB itself adds to the counters, so that no increment is
-lost; the rest is one value, written only if it is unchanged since the writer read it.
+The journal contains events for operators, kept for a limited time. Counters only grow; with them the table keeps which
+events were reported recently. Many executors write both concurrently. DynamoDB itself adds to the counters, so that no
+increment is lost; the rest is one value, written only if it is unchanged since the writer read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
+from chalicelib.model.gauge_ring import GaugePoint, added, packed, unpacked
 from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
 from chalicelib.store.errors import RowUnreadable, StoreError
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
-from chalicelib.store.tables import JOURNAL, LEDGER, PARTITION_KEY, SORT_KEY, JournalRow, LedgerRow
+from chalicelib.store.tables import (
+    COUNTERS,
+    GAUGES,
+    JOURNAL,
+    NOTICES,
+    PARTITION_KEY,
+    SHADOW,
+    SHADOW_ACCEPTED,
+    SORT_KEY,
+    CountersRow,
+    GaugesRow,
+    JournalRow,
+    NoticesRow,
+    RowKey,
+    ShadowRow,
+)
+
+if TYPE_CHECKING:
+    from chalicelib.shadow.records import Ledger
 
 KEPT = 14 * 86400.0  # seconds, the store's default
 UNREADABLE = "unreadable"
 """The kind of an entry whose row cannot be read."""
-COUNT = "n "  # prefix of the ledger's attributes that are counters
+COUNT = "n "  # prefix of the attributes that are counters
+_ACCEPTED = "a "  # prefix of the attributes that are accepted results
+_GAUGES_KEPT = 2 * 86400  # seconds after the last write that DynamoDB may delete the row
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
-    """counts: by name, since the cluster was first seen. told: defined in record/event_dedup.py. version: of told."""
+    """counts: by name, since the cluster was first seen. state: defined in record/event_dedup.py. version: of state."""
 
     counts: dict[str, float] = {}
     state: bytes = b""
@@ -64,9 +86,8 @@ class Journal:
             data = encode(msgspec.structs.replace(entry, facts=facts, body=""))
             pieces = pack(data)
         item = f"{_first_at(entry.at)}#{fingerprint(data)}"
-        self._table.write(
-            self._table.put(JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept)))
-        )
+        row = JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept))
+        self._table.write(self._table.put(row))
 
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
         """Return the newest entries, newest first, without expired ones. One that cannot be read has the kind
@@ -85,52 +106,56 @@ class Journal:
         """Return the entries of this instant (epoch seconds), to the microsecond. One read."""
         return tuple(map(_entry, self._table.query(cluster, f"{_first_at(at)}#")))
 
-    # --- the ledger
+    # --- counters
 
     def ledger(self, cluster: str) -> CounterTotals:
-        """Return the current ledger; an empty one where nothing was written yet. One read."""
-        raw = self._table.find(cluster, LEDGER)
-        return _ledger(raw) if raw is not None else CounterTotals()
+        """Return the current counters; none where nothing was written yet. One read."""
+        raw = self._table.find(cluster, COUNTERS)
+        return _counters(raw) if raw is not None else CounterTotals()
 
     def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals | StoreError]:
-        """Return the ledger of each of these clusters that has one, or why it cannot be read; one read for a hundred of
-        them."""
-        rows = self._table.get_many([(cluster, LEDGER) for cluster in clusters])
-        return {cluster: value_or_error(partial(_ledger, raw)) for (cluster, _), raw in rows.items()}
+        """Return the counters of each of these clusters that has some, or why they cannot be read; one read for a
+        hundred of them."""
+        rows = self._table.get_many([(cluster, COUNTERS) for cluster in clusters])
+        return {cluster: value_or_error(partial(_counters, raw)) for (cluster, _), raw in rows.items()}
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
         """Add to counters; concurrent calls are safe. Use only names from a fixed vocabulary, because each is stored
         permanently. A write whose response was lost may be counted twice."""
-        self._table.write(self._table.update(cluster, LEDGER, _adding(counts)))
+        self._table.write(self._table.update(cluster, COUNTERS, _additions(counts)))
 
-    def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
-        """Add to counters and replace `told`, in one write; return False, with nothing written, if `told` has changed.
+    def tell(self, cluster: str, counts: Mapping[str, float], state: bytes, *, expected: str) -> bool:
+        """Add to counters and replace the state, in one write; return False, with nothing written, if it has changed.
 
         expected: the version that was read. Returns True if a first attempt succeeded and only its response was lost.
         """
-        version = fingerprint(told)
-        still_is_as_read = LedgerRow.version == expected if expected else LedgerRow.version.does_not_exist()
-        write = [*_adding(counts), LedgerRow.told.set(told), LedgerRow.version.set(version)]
+        version = fingerprint(state)
+        still_is_as_read = CountersRow.version == expected if expected else CountersRow.version.does_not_exist()
+        actions = [*_additions(counts), CountersRow.told.set(state), CountersRow.version.set(version)]
         try:
-            self._table.write(self._table.update(cluster, LEDGER, write, still_is_as_read))
+            self._table.write(self._table.update(cluster, COUNTERS, actions, still_is_as_read))
         except ConditionFailed as refused:
-            return _ledger(refused.old).version == version
+            return _counters(refused.old).version == version
         return True
 
 
-def _adding(counts: Mapping[str, float]) -> list[Action]:
+def _additions(counts: Mapping[str, float]) -> list[Action]:
     # As a path of one segment, because a dot may be part of a name.
     return [Path([COUNT + name]).add(counts[name]) for name in sorted(counts)]
 
 
-def _ledger(raw: Raw) -> CounterTotals:
-    row = row_of(LedgerRow, raw)
-    counts = {
-        name.removeprefix(COUNT): float(value["N"])
+def _numbers(raw: Raw, prefix: str) -> dict[str, float]:
+    """Return the numbers in the attributes that begin with the prefix, by the rest of their name."""
+    return {
+        name.removeprefix(prefix): float(value["N"])
         for name, value in raw.items()
-        if name.startswith(COUNT) and "N" in value
+        if name.startswith(prefix) and "N" in value
     }
-    return CounterTotals(counts, row.told or b"", row.version or "")
+
+
+def _counters(raw: Raw) -> CounterTotals:
+    row = row_of(CountersRow, raw)
+    return CounterTotals(_numbers(raw, COUNT), row.told or b"", row.version or "")
 
 
 def _entry(raw: Raw) -> JournalEntry:
@@ -148,3 +173,115 @@ def _entry(raw: Raw) -> JournalEntry:
 def _first_at(at: float) -> str:
     """Return a key that sorts before the items of all entries of this instant and after those of earlier ones."""
     return f"{JOURNAL}{round(at * 1e6):020d}"
+
+
+class GaugeRings:
+    """A cluster's numbers of the last 24 hours (model/gauge_ring.py). A pass writes the row every five minutes: one
+    read and one write."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def add(self, cluster: str, at: float, nodes: int, pending: int) -> None:
+        """Store the point of this instant (epoch seconds). Passes of a cluster follow each other, so a lost point is
+        the worst that two writers can cause. Raises StoreError."""
+        blob = packed(added(self.load(cluster), at, nodes, pending))
+        self._table.write(self._table.put(GaugesRow(cluster, GAUGES, blob=blob, expires_at=int(at) + _GAUGES_KEPT)))
+
+    def load(self, cluster: str) -> tuple[GaugePoint, ...]:
+        """Return the points, oldest first. Raises StoreError."""
+        row = self._table.get(GaugesRow, cluster, GAUGES, consistent=False)
+        return unpacked(row.blob) if row is not None else ()
+
+
+class NoticeRows:
+    """The state of a cluster's notifications (notify/notices.py), among them the messages that are to be sent; opaque
+    here.
+
+    The tick alone writes the row. A write is based on the version that was read, so of two ticks at the same time one
+    writes, and the other one leaves the cluster to it.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def load(self, cluster: str) -> tuple[bytes, str]:
+        """Return the content, b"" where there is none, and its version. Raises StoreError."""
+        row = self._table.get(NoticesRow, cluster, NOTICES)
+        if row is None or row.blob is None:
+            return b"", ""
+        with readable(cluster, NOTICES):
+            return unpack((row.blob,)), row.version or ""
+
+    def save(self, cluster: str, data: bytes, expected: str) -> str:
+        """Replace the content that has the version `expected`, and return the new version; "" where another tick was
+        faster. Raises StoreError."""
+        version = fingerprint(data)
+        as_read = NoticesRow.version == expected if expected else NoticesRow.version.does_not_exist()
+        change: list[Action] = [NoticesRow.blob.set(pack(data)[0]), NoticesRow.version.set(version)]
+        try:
+            self._table.write(self._table.update(cluster, NOTICES, change, as_read))
+        except ConditionFailed as refused:
+            return version if refused.old.get("version", {}).get("S") == version else ""
+        return version
+
+
+class ShadowRows:
+    """The comparison of a cluster in mode shadow with the autoscaler that acts in it: one row of the passes, and one
+    row of the operators, so that an operator neither waits for a pass nor loses to one. Methods raise StoreError.
+
+    The comparison's types are imported by its methods, because only clusters in mode shadow need them.
+    """
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def load(self, cluster: str) -> Ledger | None:
+        """Return the comparison; None where there is none, or none that can be read: it then begins anew. One read."""
+        from chalicelib.shadow.records import Ledger
+
+        try:
+            row = self._table.get(ShadowRow, cluster, SHADOW)
+            if row is None or (row.expires_at or 0) <= self._clock():
+                return None
+            with readable(cluster, SHADOW):
+                return decode(unpack((row.blob,)), Ledger)
+        except RowUnreadable:
+            return None
+
+    def save(self, cluster: str, ledger: Ledger, token: int) -> None:
+        """Replace the comparison, unless a later holder of the lease has written it. token: the lease's. One write."""
+        blob = next(pieces[0] for pieces in map(pack, map(encode, _smaller(ledger))) if len(pieces) == 1)
+        row = ShadowRow(cluster, SHADOW, blob=blob, token=token, expires_at=self._expiry(self._clock()))
+        try:
+            self._table.write(self._table.put(row, ShadowRow.token.does_not_exist() | (ShadowRow.token <= token)))
+        except ConditionFailed:
+            return
+
+    def accept(self, cluster: str, name: str, at: float) -> None:
+        """Record that an operator has looked at a result (its id), or at all results of a node until now."""
+        actions = [Path([_ACCEPTED + name]).set(at), RowKey.expires_at.set(self._expiry(at))]
+        self._table.write(self._table.update(cluster, SHADOW_ACCEPTED, actions))
+
+    def accepted(self, cluster: str) -> dict[str, float]:
+        """Return node or id -> when it was accepted."""
+        raws = self._table.get_many([(cluster, SHADOW_ACCEPTED)])
+        return _numbers(raws.get((cluster, SHADOW_ACCEPTED), {}), _ACCEPTED)
+
+    @staticmethod
+    def _expiry(now: float) -> int:
+        from chalicelib.shadow.records import KEPT as KEPT_RESULTS
+
+        return int(now + KEPT_RESULTS)
+
+
+def _smaller(ledger: Ledger) -> Iterator[Ledger]:
+    """Yield the comparison, and smaller ones for a cluster whose row would be too large; the last one always fits."""
+    replace = msgspec.structs.replace
+    yield ledger
+    yield replace(ledger, matches=ledger.matches[-200:])
+    short = replace(ledger, matches=(), seen=replace(ledger.seen, soft={}, refusals={}))
+    yield short
+    empty = type(ledger)(ledger.first, replace(short.seen, nodes={}, targets={}))
+    yield replace(empty, days=ledger.days)
+    yield replace(empty, first=ledger.seen.at)

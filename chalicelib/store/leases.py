@@ -1,8 +1,8 @@
-"""A lease per cluster that admits one reconcile at a time, and a fencing token that invalidates an overtaken one.
+"""The lease's row, one per cluster: who may reconcile, when the last pass was, and what passes leave for the next one.
 
-A lease alone does not protect: its holder may be suspended past the end and continue unaware. Every take-over therefore
-increments the token, and every save checks the token in its own transaction (memory.py). The token is never reset, not
-even when the lease is released.
+A lease admits one reconcile at a time. A lease alone does not protect: its holder may be suspended past the end and
+continue unaware. Every take-over therefore increments the fencing token, and every save checks the token in its own
+transaction (memory.py). The token is never reset, not even when the lease is released.
 
     A acquires (token 7)          A's time is up        B acquires (token 8)
     ──┬───────────────────────────────┬──────────────────────┬───────────────────────►
@@ -12,37 +12,85 @@ even when the lease is released.
 
 Times are compared in the conditions. DynamoDB's own expiry is not used for leases, because it deletes hours late.
 
-A pass always reads this row when it begins and writes it when it ends. Data for the next pass (the digest of its
-decision, the reported events, its gauges) is therefore stored here as well and costs an idle pass neither a read nor a
-write. Only the holder writes it, under the same condition as all its other writes.
+A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message for a pass is therefore
+announced here before it is sent, and the announcement expires by itself:
 
-DynamoDB charges a write by the whole row, and this row is written three times a minute. The carried-over data is
-therefore stored here only while the row stays within one unit of 1 KB; the rest has a row of its own
-(carry_over_rows.py).
+    tick: mark_queued(until) ► True      tick: mark_queued ► False       until
+    ──┬──────────────────────────────────────┬─────────────────────────────┬──────────►
+      │ message sent                         │ not sent twice              │ lost: may be sent again
+                  │ message arrives: acquiring the lease removes the marker
+
+A pass always reads this row when it begins and writes it when it ends. Data for the next pass (its decision's digest,
+the current streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle
+pass neither a read nor a write. A pass that was overtaken has neither failed nor succeeded. All of it is optional: rows
+of earlier releases lack some of it.
+
+DynamoDB charges a write by the whole row, and this row is written three times a minute. Carried-over data that changes
+with every pass is therefore stored here while the row stays within one unit of 1 KB; the rest has a row of its own,
+which is written only when it changes. `join_carry_over` separates the two parts. Where both rows have a value, this row
+takes precedence: a release before the other row writes everything into this one. A process that dies between the two
+writes leaves an older value in force, which costs the counts of one pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
+from pynamodb.attributes import Attribute
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
+from chalicelib.model.gauge_ring import GaugePoint, unpacked
 from chalicelib.model.pass_footprint import PassMemory
-from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
 from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreError
-from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import ConditionFailed, Table, Write, row_of
-from chalicelib.store.tables import LEASE, LeaseRow
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, readable, row_of, value_or_error
+from chalicelib.store.tables import CARRY_OVER, GAUGES, LEASE, CarryOverRow, GaugesRow, LeaseRow
+
+LONGEST_TEXT = 300
+"""Characters of an error's message that are kept."""
+LARGEST_IN_LEASE_ROW = 512
+"""Bytes of carried-over data in the lease's row. Its keys and its other attributes are 400 bytes at most while passes
+succeed."""
+_JOINED = b"\x02"  # no other encoding of the data begins with it
+_DIGITS = 2
+_FAILURE: tuple[Attribute[Any], ...] = (
+    LeaseRow.failing_since,
+    LeaseRow.error_at,
+    LeaseRow.error_class,
+    LeaseRow.error_text,
+    LeaseRow.failures,
+)
+
+
+class PassFailure(msgspec.Struct, frozen=True):
+    """Consecutive failed passes. cls, message: of the last one. since, at: when the first and the last of them began
+    (epoch seconds). count: their number."""
+
+    cls: str
+    message: str
+    since: float
+    at: float
+    count: int = 1
+
+    @classmethod
+    def after(cls, old_failure: PassFailure | None, error: str, message: str, at: float) -> PassFailure:
+        """Return the streak after one more failed pass. old_failure: the streak so far, None where the last pass
+        succeeded. error: the class."""
+        text = " ".join(message.split())[:LONGEST_TEXT]
+        if old_failure is None:
+            return cls(error, text, at, at)
+        return cls(error, text, old_failure.since, at, old_failure.count + 1)
 
 
 class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
-    decision: the digest of the last decision that is in the journal. left: what the last pass carried over, opaque
-    here. failure: of the passes before; None where the last one succeeded. apart: the content of the row of
-    carry_over_rows.py, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
+    decision: the digest of the last decision that is in the journal. carry_over: of the last pass, opaque here.
+    failure: of the passes before; None where the last one succeeded. separate: the content of the row for large
+    carried-over data, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
     """
 
     cluster: str
@@ -50,9 +98,9 @@ class Lease(msgspec.Struct, frozen=True):
     token: int
     until: float
     decision: str = ""
-    left: bytes = b""
+    carry_over: bytes = b""
     failure: PassFailure | None = None
-    apart: bytes | None = None
+    separate: bytes | None = None
     memory: PassMemory = PassMemory()
 
 
@@ -66,45 +114,42 @@ class Leases:
         """Acquire the lease for ttl seconds; raises LeaseHeld.
 
         owner must be new for every attempt (an invocation's request id), because it identifies a write whose response
-        was lost. The same write removes the queued marker (scan_state.py): its message has arrived, and later changes
-        need a new one.
+        was lost. The same write removes the queued marker: its message has arrived, and later changes need a new one.
         """
         now = self._clock()
         # The lease is free: never acquired, or released.
         nobody_has_it = LeaseRow.owner.does_not_exist()
         # The holder did not renew in time: it died, or is suspended.
         time_is_up = LeaseRow.until < now
-        take = self._table.update(
-            cluster,
-            LEASE,
-            [
-                LeaseRow.owner.set(owner),
-                LeaseRow.until.set(now + ttl),
-                LeaseRow.token.add(1),
-                LeaseRow.queued_until.remove(),
-                pass_footprint.begins(),
-            ],
-            nobody_has_it | time_is_up,
-        )
+        actions = [
+            LeaseRow.owner.set(owner),
+            LeaseRow.until.set(now + ttl),
+            LeaseRow.token.add(1),
+            LeaseRow.queued_until.remove(),
+            LeaseRow.unended.add(1),
+        ]
         try:
-            row = row_of(LeaseRow, self._table.write(take))
+            write = self._table.update(cluster, LEASE, actions, nobody_has_it | time_is_up)
+            row = row_of(LeaseRow, self._table.write(write))
         except ConditionFailed as refused:
             row = row_of(LeaseRow, refused.old)
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # The owner is this attempt: the first try succeeded and only its response was lost.
-        inside = row.left or b""
-        apart = carry_over_rows.read(self._table, cluster) if carry_over_rows.needs_both(inside) else None
+        inside, separate = row.left or b"", None
+        if not inside or inside.startswith(_JOINED):
+            separate_row = self._table.get(CarryOverRow, cluster, CARRY_OVER)
+            separate = (separate_row.left or b"") if separate_row is not None else b""
         return Lease(
             cluster,
             owner,
             int(row.token),
             float(row.until or 0.0),
             row.decision or "",
-            carry_over_rows.whole(inside, apart or b""),
-            failure_streak.read(row),
-            apart,
-            pass_footprint.read(row),
+            _whole_carry_over(inside, separate or b""),
+            _failure(row),
+            separate,
+            _memory(row),
         )
 
     def release(
@@ -113,7 +158,7 @@ class Leases:
         *,
         passed_at: float | None = None,
         decision: str | None = None,
-        left: bytes | None = None,
+        carry_over: bytes | None = None,
         succeeded: bool = False,
         failure: PassFailure | None = None,
         memory: PassMemory | None = None,
@@ -121,45 +166,58 @@ class Leases:
     ) -> bool:
         """Release the lease; return False, with nothing written, if it was taken over in the meantime.
 
-        passed_at: the instant of the pass that was completed under it, stored with the same write (scan_state.py).
-        decision, left: carried over to the next pass; None: keep the stored values. succeeded: the pass made a
-        decision; failure: the pass failed, with these details; neither: keep the stored state. memory: the memory use
-        of passes as known now; None: keep the stored values. ended: False where another function is to make the pass,
-        which then still counts as begun.
+        passed_at: the instant of the pass that was completed under it. decision, carry_over: for the next pass; None:
+        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details;
+        neither: keep the stored state. memory: the memory use of passes as known now; None: keep the stored values.
+        ended: False where another function is to make the pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if ended:
-            actions.extend(pass_footprint.ends(lease.memory, memory))
+            actions += _end_of_pass(lease.memory, memory)
         if passed_at is not None:
             actions.append(LeaseRow.last_pass.set(passed_at))
         if decision is not None and decision != lease.decision:
             actions.append(LeaseRow.decision.set(decision))
-        if left is not None and left != lease.left:
-            actions += self._leave(lease, left)
+        if carry_over is not None and carry_over != lease.carry_over:
+            actions += self._store_carry_over(lease, carry_over)
         if succeeded and passed_at is not None:
             actions.append(LeaseRow.last_success.set(passed_at))
         if succeeded and lease.failure is not None:
-            actions.extend(failure_streak.clears())
+            actions.extend(attribute.remove() for attribute in _FAILURE)
         if failure is not None:
-            actions.extend(failure_streak.writes(failure))
+            values = (failure.since, failure.at, failure.cls, failure.message, failure.count)
+            actions.extend(attribute.set(value) for attribute, value in zip(_FAILURE, values, strict=True))
         try:
             self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
         except ConditionFailed:
             return False
         return True
 
-    def _leave(self, lease: Lease, left: bytes) -> list[Action]:
-        """Write the separate row if its content has changed; return the actions for this row."""
-        inside, apart = carry_over_rows.stored(left)
-        if apart is not None and apart != lease.apart:
+    def _store_carry_over(self, lease: Lease, carry_over: bytes) -> list[Action]:
+        """Write the separate row if its content has changed; return the actions for the lease's row."""
+        parts = split_carry_over(carry_over)
+        if parts is not None:
+            inside, separate = _JOINED + parts[0], parts[1]
+        elif len(carry_over) <= LARGEST_IN_LEASE_ROW:
+            return [LeaseRow.left.set(carry_over)] if carry_over else self._without_carry_over(lease)
+        else:
+            inside, separate = b"", carry_over
+        if separate != lease.separate:
+            an_earlier_pass_wrote_it = CarryOverRow.token.does_not_exist() | (CarryOverRow.token <= lease.token)
+            row = CarryOverRow(lease.cluster, CARRY_OVER, left=separate, token=lease.token)
             try:
-                carry_over_rows.write(self._table, lease.cluster, apart, lease.token)
+                self._table.write(self._table.put(row, an_earlier_pass_wrote_it))
+            except ConditionFailed:
+                pass  # a later holder of the lease has written it
             except StoreError:
                 return []  # no decision depends on carried-over data, and the lease must be released in any case
-        if inside:
-            return [LeaseRow.left.set(inside)]
-        # A lease whose data came from the separate row alone has none in this row.
-        return [] if lease.apart is not None and carry_over_rows.parts(lease.left) is None else [LeaseRow.left.remove()]
+        return [LeaseRow.left.set(inside)] if inside else self._without_carry_over(lease)
+
+    @staticmethod
+    def _without_carry_over(lease: Lease) -> list[Action]:
+        """A lease whose data came from the separate row alone has none in this row."""
+        only_separate = lease.separate is not None and split_carry_over(lease.carry_over) is None
+        return [] if only_separate else [LeaseRow.left.remove()]
 
 
 def fence(table: Table, lease: Lease) -> Write:
@@ -181,3 +239,163 @@ def _is_in_force(lease: Lease) -> Condition:
     owner_has_it = LeaseRow.owner == lease.owner
     both: Condition = token_is_the_newest & owner_has_it
     return both
+
+
+def _failure(row: LeaseRow) -> PassFailure | None:
+    if not row.failing_since:
+        return None
+    since, at = float(row.failing_since), float(row.error_at or row.failing_since)
+    return PassFailure(row.error_class or "", row.error_text or "", since, at, int(row.failures or 1))
+
+
+def _memory(row: LeaseRow) -> PassMemory:
+    return PassMemory(int(row.peak or 0), int(row.size or 0), int(row.unended or 0), float(row.large_until or 0.0))
+
+
+def _end_of_pass(old_memory: PassMemory, new_memory: PassMemory | None) -> list[Action]:
+    """Return the actions for a pass that has ended with this memory use; None: unchanged."""
+    actions: list[Action] = [LeaseRow.unended.remove()]
+    for name in ("peak", "size", "large_until") if new_memory is not None else ():
+        attribute, new = getattr(LeaseRow, name), getattr(new_memory, name)
+        if new != getattr(old_memory, name):
+            actions.append(attribute.set(new) if new else attribute.remove())
+    return actions
+
+
+# --- carried-over data
+
+
+def join_carry_over(often: bytes, seldom: bytes) -> bytes:
+    """Join two parts into one value. often: data that changes with every pass, LARGEST_IN_LEASE_ROW bytes at most
+    without the prefix; seldom: the rest."""
+    return _JOINED + len(often).to_bytes(_DIGITS, "big") + often + seldom
+
+
+def split_carry_over(carry_over: bytes) -> tuple[bytes, bytes] | None:
+    """Return the two parts of a value that `join_carry_over` made; None for any other."""
+    if not carry_over.startswith(_JOINED):
+        return None
+    start = len(_JOINED) + _DIGITS
+    end = start + int.from_bytes(carry_over[len(_JOINED) : start], "big")
+    return carry_over[start:end], carry_over[end:]
+
+
+def _whole_carry_over(inside: bytes, separate: bytes) -> bytes:
+    """Return the whole value from the content of the two rows."""
+    if inside.startswith(_JOINED):
+        return join_carry_over(inside.removeprefix(_JOINED), separate)
+    return inside or separate
+
+
+# --- when passes were
+
+
+class ScanState(msgspec.Struct, frozen=True):
+    """A cluster's scan state. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
+    last_success: of one that made a decision, 0.0 also where only an earlier version has made passes. memory: memory
+    use of passes."""
+
+    last_pass: float = 0.0
+    queued_until: float = 0.0
+    lease_until: float = 0.0
+    last_success: float = 0.0
+    failure: PassFailure | None = None
+    memory: PassMemory = PassMemory()
+
+
+class LastPass(msgspec.Struct, frozen=True):
+    """The last pass for display. last_pass: its instant (epoch seconds, 0.0: none yet). carry_over: the bytes of
+    record/carry_over.py, empty where it has none. state: all of the scan state. points: of the charts, where they were
+    requested."""
+
+    last_pass: float = 0.0
+    carry_over: bytes = b""
+    state: ScanState = ScanState()
+    points: tuple[GaugePoint, ...] = ()
+
+
+class ScanStates:
+    """Markers of queued messages and instants of passes."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def due(self, cluster: str) -> ScanState:
+        """Return a cluster's state, which says whether a pass is due."""
+        raw = self._table.find(cluster, LEASE)
+        return _scan_state(raw) if raw is not None else ScanState()
+
+    def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState | StoreError]:
+        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        states: dict[str, ScanState | StoreError] = {cluster: ScanState() for cluster in clusters}
+        return states | {cluster: value_or_error(partial(_scan_state, raw)) for (cluster, _), raw in raws.items()}
+
+    def passed_by(self, clusters: Sequence[str]) -> dict[str, LastPass | StoreError]:
+        """Return the last pass of each of these clusters, or why it cannot be read; one read for fifty of them. Those
+        without a pass are omitted."""
+        raws = self._table.get_many([(cluster, item) for cluster in clusters for item in (LEASE, CARRY_OVER)])
+        return {
+            cluster: value_or_error(partial(_last_pass, raws, cluster))
+            for cluster in clusters
+            if (cluster, LEASE) in raws
+        }
+
+    def last(self, cluster: str) -> LastPass | None:
+        """Return the last pass of one cluster, None where there is none. Raises StoreError."""
+        raws = self._table.get_many([(cluster, item) for item in (LEASE, CARRY_OVER)])
+        return _last_pass(raws, cluster) if (cluster, LEASE) in raws else None
+
+    def shown(self, cluster: str) -> LastPass:
+        """Return the last pass of one cluster with the points of its charts, in one read."""
+        raws = self._table.get_many([(cluster, LEASE), (cluster, CARRY_OVER), (cluster, GAUGES)])
+        return _last_pass(raws, cluster) if (cluster, LEASE) in raws else LastPass()
+
+    def mark_queued(self, cluster: str, until: float) -> bool:
+        """Announce a message. True: send it. False: one is under way already, until its own marker expires."""
+        none_is_announced = LeaseRow.queued_until.does_not_exist()
+        # Announced, but overdue: the message is lost.
+        the_announced_is_lost = LeaseRow.queued_until < self._clock()
+        condition, marker = none_is_announced | the_announced_is_lost, LeaseRow.queued_until.set(until)
+        try:
+            self._table.write(self._table.update(cluster, LEASE, [marker], condition))
+        except ConditionFailed:
+            return False
+        return True
+
+    def clear_queued(self, cluster: str, marker: float | None = None) -> None:
+        """Remove an announcement, e.g. when sending failed. marker: only if it is the one made with that `until`."""
+        it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
+        try:
+            self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
+        except ConditionFailed:
+            return
+
+    def passed(self, cluster: str, at: float) -> None:
+        """Record a pass that was made without releasing a lease; `Leases.release` records it itself."""
+        self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))
+
+
+def _scan_state(raw: Raw) -> ScanState:
+    row = row_of(LeaseRow, raw)
+    with readable(row.cluster, row.item):
+        return ScanState(
+            row.last_pass or 0.0,
+            row.queued_until or 0.0,
+            row.until or 0.0,
+            row.last_success or 0.0,
+            _failure(row),
+            _memory(row),
+        )
+
+
+def _last_pass(raws: Mapping[tuple[str, str], Raw], cluster: str) -> LastPass:
+    lease, separate_row, points = (raws.get((cluster, item)) for item in (LEASE, CARRY_OVER, GAUGES))
+    state, row = _scan_state(lease or {}), row_of(LeaseRow, lease or {})
+    separate = row_of(CarryOverRow, separate_row).left or b"" if separate_row is not None else b""
+    return LastPass(
+        state.last_pass,
+        _whole_carry_over(row.left or b"", separate),
+        state,
+        unpacked(row_of(GaugesRow, points).blob) if points is not None else (),
+    )

@@ -1,4 +1,10 @@
-"""Rows of memory: converts changes to writes, and rows back to a Memory.
+"""The rows of memory: the difference of two memories as changes of rows, changes as writes, and rows as a Memory.
+
+Unchanged rows are not written. Each change names the version of the row that the planner read, so a row that another
+writer changed in the meantime is not overwritten. Absence is a version, too (""): empty values are not stored.
+
+Timers of nodes are one compressed value for the whole cluster (5,000 nodes are about 13 KB), split into pieces only
+beyond 300 KB: a pass that confirms every timer still writes one row.
 
 Reading tolerates rows that another release wrote: unknown fields are ignored, and the row's version is then set to the
 fingerprint of what remains (`adopt`). Without that, a save would never match it again.
@@ -6,64 +12,138 @@ fingerprint of what remains (`adopt`). Without that, a save would never match it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
 from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.operation import Operation, OperationSpec, OperationStatus
 from chalicelib.model.scaling_rules import RuleObject
-from chalicelib.store.codec import canonical, decode, fingerprint, unpack
+from chalicelib.store.codec import canonical, decode, encode, fingerprint, pack, unpack
 from chalicelib.store.errors import StoreError
-from chalicelib.store.memory_diff import ABSENT, ANY, Change, ChangedTimes
-from chalicelib.store.operation_rows import to_operations
-from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write, row_of
+from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write, readable, row_of
 from chalicelib.store.tables import (
-    BRAKE,
+    BREAKER,
+    BREAKER_OVERRIDE,
+    ENDED,
     GROUPS,
     HEAD,
     NODES,
     OPEN,
-    RELEASE,
     RULE_OBJECTS,
     RULES,
     TEMPLATES,
     UNREGISTERED,
     BlobRow,
+    BreakerOverrideRow,
     HeadRow,
     MemoryRow,
-    ReleaseRow,
+    OperationRow,
 )
 
-_KINDS: tuple[tuple[str, str, Any], ...] = (  # prefix, field of Memory, type of the value
+ABSENT = ""
+ANY = "*"  # any version; only for further pieces of a value whose first piece is checked
+KEPT = 14 * 86400.0  # seconds that an ended operation is kept
+
+# Prefix of the rows, field of Memory, type of the value. One row for each key:
+_BY_KEY: tuple[tuple[str, str, Any], ...] = (
     (GROUPS, "groups", GroupMemory),
     (TEMPLATES, "templates", LearntTemplate),
 )
-_BLOBS: tuple[tuple[str, str, Any], ...] = (
+# One compressed value, in pieces:
+_COMPRESSED: tuple[tuple[str, str, Any], ...] = (
     (NODES, "nodes", dict[str, NodeMemory]),
     (UNREGISTERED, "unregistered", dict[str, float]),
     (RULES, "rules", dict[str, RuleMemory]),
     (RULE_OBJECTS, "rule_objects", dict[str, RuleObject]),
 )
-
-
 _MOST_PIECES = 1000
 """Pieces of one value; their numbers in the keys have three digits."""
 
 
-class Adoption(NamedTuple):
-    """Rows whose stored version is not the fingerprint of what this release reads in them."""
+class ChangedTimes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cluster-wide instants of Memory, which executors write, too."""
 
-    items: tuple[str, ...]
-    stored: str
-    read: str
+    last_scale_up: float = 0.0
+    last_scale_down: float = 0.0
+    last_scale_down_failure: float = 0.0
+    first_seen: float = 0.0
+
+    @classmethod
+    def of(cls, memory: Memory) -> ChangedTimes:
+        """Return the instants of a whole memory."""
+        return cls(*(getattr(memory, name) for name in cls.__struct_fields__))
 
 
-class IncompleteRows(StoreError):
-    """Pieces of two different values were read because of a concurrent write. Read again. Never leaves the store."""
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row to be written, or deleted if version is ABSENT. expected: the version it replaces."""
 
-    published_name = "Torn"
+    item: str
+    expected: str
+    version: str
+    text: str = ""
+    blob: bytes = b""
+    parts: int = 0
+
+
+# --- the difference
+
+
+def version_of(value: Any, kind: Any) -> str:
+    """Return the version of the row that holds this value; None: of the missing row."""
+    return ABSENT if value is None else fingerprint(canonical(value, kind))
+
+
+def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
+    """Return the changes from one memory to the other. Operations are excluded, because executors write them;
+    released_until is excluded, because an operator sets it (memory.py)."""
+    found: list[Change] = []
+    old_times, new_times = ChangedTimes.of(old_memory), ChangedTimes.of(new_memory)
+    if old_times != new_times:
+        found.append(times_change(old_times, new_times))
+    if old_memory.breaker != new_memory.breaker:
+        old, new = (None if state == BreakerState() else state for state in (old_memory.breaker, new_memory.breaker))
+        found.append(row_change(BREAKER, old, new, BreakerState))
+    for prefix, field, kind in _BY_KEY:
+        before, after = getattr(old_memory, field), getattr(new_memory, field)
+        changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+        found.extend(row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed)
+    for prefix, field, kind in _COMPRESSED:
+        found.extend(_piece_changes(prefix, getattr(old_memory, field), getattr(new_memory, field), kind))
+    return tuple(found)
+
+
+def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
+    """Return the change of one JSON row; None means no row."""
+    data = b"" if after is None else canonical(after, kind)
+    return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
+
+
+def times_change(old_times: ChangedTimes, new_times: ChangedTimes) -> Change:
+    """Return the change of the cluster-wide instants; where none is known, no row is stored."""
+    old, new = (None if times == ChangedTimes() else times for times in (old_times, new_times))
+    return row_change(HEAD, old, new, ChangedTimes)
+
+
+def _piece_changes(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:
+    if before == after:
+        return
+    expected = version_of(before, kind) if before else ABSENT
+    old_count = len(pack(canonical(before, kind))) if before else 0
+    data = canonical(after, kind) if after else b""
+    pieces, version = (pack(data), fingerprint(data)) if data else ((), ABSENT)
+    for at in range(max(len(pieces), old_count)):
+        checked = expected if at == 0 else ANY
+        if at < len(pieces):
+            yield Change(f"{prefix}{at:03d}", checked, version, blob=pieces[at], parts=len(pieces))
+        else:
+            yield Change(f"{prefix}{at:03d}", checked, ABSENT)
+
+
+# --- writes
 
 
 def is_version(version: str) -> Condition | None:
@@ -72,8 +152,8 @@ def is_version(version: str) -> Condition | None:
     if version == ANY:
         return None
     nothing_is_stored = MemoryRow.version.does_not_exist()
-    it_is_what_was_seen = MemoryRow.version == version
-    return nothing_is_stored if version == ABSENT else it_is_what_was_seen
+    it_is_what_was_read = MemoryRow.version == version
+    return nothing_is_stored if version == ABSENT else it_is_what_was_read
 
 
 def change_write(table: Table, cluster: str, change: Change) -> Write:
@@ -99,65 +179,77 @@ def head_actions(change: Change) -> list[Action]:
     return [HeadRow.text.set(change.text), HeadRow.version.set(change.version)]
 
 
+# --- reading
+
+
+class Adoption(NamedTuple):
+    """Rows whose stored version is not the fingerprint of what this release reads in them."""
+
+    items: tuple[str, ...]
+    stored: str
+    read: str
+
+
+class IncompleteRows(StoreError):
+    """Pieces of two different values were read because of a concurrent write. Read again. Never leaves the store."""
+
+    published_name = "Torn"
+
+
 def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     """Return a Memory from its rows, and the rows to adopt. Raises IncompleteRows."""
     by_item = {raw["item"]["S"]: raw for raw in rows}
     adoptions: list[Adoption] = []
+
+    def adopted(items: tuple[str, ...], stored: str, data: bytes | str, kind: Any) -> Any:
+        value = decode(data, kind)
+        read = fingerprint(canonical(value, kind))
+        if read != stored:
+            adoptions.append(Adoption(items, stored, read))
+        return value
+
+    def one_row(item: str, kind: Any) -> Any:
+        row = row_of(MemoryRow, by_item[item])
+        return adopted((row.item,), row.version or "", row.text or "", kind)
+
     values: dict[str, Any] = {}
-    for prefix, field, kind in _KINDS:
-        values[field] = {
-            item.removeprefix(prefix): _value(raw, kind, adoptions)
-            for item, raw in by_item.items()
-            if item.startswith(prefix)
-        }
-    for prefix, field, kind in _BLOBS:
-        values[field] = _joined(prefix, by_item, kind, adoptions)
+    for prefix, field, kind in _BY_KEY:
+        values[field] = {item.removeprefix(prefix): one_row(item, kind) for item in by_item if item.startswith(prefix)}
+    for prefix, field, kind in _COMPRESSED:
+        pieces = _pieces(prefix, by_item)
+        blobs, items = tuple(piece.blob for piece in pieces), tuple(piece.item for piece in pieces)
+        values[field] = adopted(items, pieces[0].version, unpack(blobs), kind) if pieces else {}
     values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
-    if BRAKE in by_item:
-        values["breaker"] = _value(by_item[BRAKE], BreakerState, adoptions)
-    if RELEASE in by_item:
-        values["released_until"] = row_of(ReleaseRow, by_item[RELEASE]).until or 0.0
-    times = _value(by_item[HEAD], ChangedTimes, adoptions) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
-    values.update({name: getattr(times, name) for name in ChangedTimes.__struct_fields__})
-    return Memory(**values), tuple(adoptions)
+    if BREAKER in by_item:
+        values["breaker"] = one_row(BREAKER, BreakerState)
+    if BREAKER_OVERRIDE in by_item:
+        values["released_until"] = row_of(BreakerOverrideRow, by_item[BREAKER_OVERRIDE]).until or 0.0
+    times = one_row(HEAD, ChangedTimes) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
+    return Memory(**values, **msgspec.structs.asdict(times)), tuple(adoptions)
 
 
-def _value(raw: Raw, kind: Any, adoptions: list[Adoption]) -> Any:
-    row = row_of(MemoryRow, raw)
-    value = decode(row.text or "", kind)
-    _note(adoptions, (row.item,), row.version or "", value, kind)
-    return value
-
-
-def _joined(prefix: str, by_item: dict[str, Raw], kind: Any, adoptions: list[Adoption]) -> Any:
+def _pieces(prefix: str, by_item: Mapping[str, Raw]) -> list[BlobRow]:
+    """Return the pieces of one value, [] where it is not stored. Raises IncompleteRows."""
     first = by_item.get(f"{prefix}000")
     if first is None:
-        return {}
+        return []
     row = row_of(BlobRow, first)
     if row.parts > _MOST_PIECES:
         raise ValueError(f"{row.parts} pieces of one value")
-    items = tuple(f"{prefix}{at:03d}" for at in range(int(row.parts)))
+    items = [f"{prefix}{at:03d}" for at in range(int(row.parts))]
     if any(item not in by_item for item in items):
         raise IncompleteRows
     pieces = [row_of(BlobRow, by_item[item]) for item in items]
     if any(piece.version != row.version for piece in pieces):
         raise IncompleteRows
-    value = decode(unpack(tuple(piece.blob for piece in pieces)), kind)
-    _note(adoptions, items, row.version, value, kind)
-    return value
-
-
-def _note(adoptions: list[Adoption], items: tuple[str, ...], stored: str, value: Any, kind: Any) -> None:
-    read = fingerprint(canonical(value, kind))
-    if read != stored:
-        adoptions.append(Adoption(items, stored, read))
+    return pieces
 
 
 def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
     """Give rows that another release wrote the version that this release computes; the content stays unchanged."""
     it_is_still_that_one = MemoryRow.version == adoption.stored
     adopt_it: list[Action] = [MemoryRow.version.set(adoption.read)]
-    # Large saves depend on versions, so this is counted like executors' writes (memory_patches.py).
+    # Large saves depend on versions, so this is counted like executors' writes (memory.py).
     gate_is_open = HeadRow.pending.does_not_exist()
     count: list[Action] = [HeadRow.patches.add(1)]
     if adoption.items == (HEAD,):
@@ -169,3 +261,39 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
         table.transact(writes)
     except TransactionCancelled:
         return  # rewritten concurrently, so there is nothing to adopt
+
+
+# --- operations: the immutable definition is one text, the progress is in attributes
+
+
+def to_row(operation: Operation) -> OperationRow:
+    """Return the row; under the open key while it is open, under the other key once it has ended."""
+    spec, status = operation.spec, operation.status
+    item = (OPEN if operation.is_open else ENDED) + spec.id
+    row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
+    if not operation.is_open:
+        row.expires_at = int(status.updated_at + KEPT)
+    return row
+
+
+def to_operation(raw: Raw | OperationRow) -> Operation:
+    """Return the operation in a row. Raises RowUnreadable."""
+    row = row_of(OperationRow, raw) if isinstance(raw, dict) else raw
+    with readable(row.cluster, row.item):
+        progress = {name: getattr(row, name) for name in OperationStatus.__struct_fields__}
+        progress |= {"data": decode(row.data, dict[str, str]), "attempt": int(row.attempt)}
+        return Operation(decode(row.text, OperationSpec), msgspec.convert(progress, OperationStatus))
+
+
+def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:
+    """Return several operations, the oldest first."""
+    return tuple(sorted(map(to_operation, rows), key=lambda operation: (operation.spec.created_at, operation.spec.id)))
+
+
+def status_actions(status: OperationStatus, *, leave: tuple[str, ...] = ()) -> list[Action]:
+    """Return its progress as an update; leave: attributes that stay unchanged."""
+    return [getattr(OperationRow, name).set(value) for name, value in _attributes(status).items() if name not in leave]
+
+
+def _attributes(status: OperationStatus) -> dict[str, Any]:
+    return msgspec.structs.asdict(status) | {"state": status.state.value, "data": encode(status.data).decode()}

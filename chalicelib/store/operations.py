@@ -26,11 +26,11 @@ from chalicelib.store.errors import (
     StaleWrite,
     StoreError,
 )
-from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
-from chalicelib.store.operation_rows import status_actions, to_operation, to_operations, to_row
+from chalicelib.store.memory import GroupPatch, MemoryPatch, Patches
+from chalicelib.store.memory_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
 from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write, value_or_error
-from chalicelib.store.tables import OPEN, OVER, OperationRow
+from chalicelib.store.tables import ENDED, OPEN, OperationRow
 
 ENDS = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONED})
 AFTER_RUNNING = ENDS | {OperationState.WAITING}
@@ -53,7 +53,7 @@ class Operations:
         retention time."""
         for _ in range(TRIES):
             # In this order: an operation only goes from open to over, so it cannot be missed.
-            for prefix in (OPEN, OVER):
+            for prefix in (OPEN, ENDED):
                 row = self._table.get(OperationRow, cluster, prefix + operation)
                 if row is not None:
                     return to_operation(row)

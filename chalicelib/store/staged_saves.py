@@ -16,6 +16,7 @@ that does not include the decided save cannot overtake it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -26,11 +27,18 @@ from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.store.codec import fingerprint, pack, unpack
 from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError
 from chalicelib.store.leases import Lease, fence
-from chalicelib.store.memory_diff import ABSENT, ANY, Change
-from chalicelib.store.memory_rows import change_row, change_write, head_actions, is_version
-from chalicelib.store.operation_rows import to_row
-from chalicelib.store.table_client import ITEMS_PER_READ, Raw, Table, TransactionCancelled, Write, readable, row_of
-from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
+from chalicelib.store.memory_rows import ABSENT, ANY, Change, change_row, change_write, head_actions, is_version, to_row
+from chalicelib.store.table_client import (
+    ITEMS_PER_READ,
+    Raw,
+    Table,
+    TransactionCancelled,
+    Write,
+    readable,
+    row_of,
+    value_or_error,
+)
+from chalicelib.store.tables import ENDED, HEAD, MEMORY, OPEN, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
 STAGED_FOR = 86400  # seconds after which undecided parts may be deleted
@@ -71,9 +79,9 @@ class Staging:
         for _ in range(TRIES):
             if prefix != MEMORY:
                 before = self._table.get(HeadRow, cluster, HEAD)
-                rows = tuple(self._table.query(cluster, prefix))
+                rows = self._rows(cluster, prefix)
             else:
-                rows = tuple(self._table.query(cluster, prefix))  # the head sorts first
+                rows = self._rows(cluster, prefix)  # the head sorts first
                 before = row_of(HeadRow, rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
             after = self._table.get(HeadRow, cluster, HEAD)
             if is_closed(before) or is_closed(after):
@@ -87,37 +95,33 @@ class Staging:
         memory, and nothing is written."""
         for _ in range(TRIES):
             before = self._table.get(HeadRow, cluster, HEAD)
-            rows = tuple(self._table.query(cluster, prefix))
+            rows = self._rows(cluster, prefix)
             pending = before.pending if before is not None else None
             staged = self._read(cluster, pending, int(before.parts or 0)) if before is not None and pending else NOTHING
-            over = self._over(cluster, staged) if staged else frozenset()
+            ended = self._ended(cluster, staged) if staged is not None else frozenset()
             after = self._table.get(HeadRow, cluster, HEAD)
             if staged is not None and _gate(before) == _gate(after):
-                return overlaid(rows, staged, over, prefix)
+                return overlaid(rows, staged, ended, prefix)
         raise RowUnreadable(f"{cluster}: large saves follow each other faster than they can be read")
 
     def look_at_each(self, clusters: Sequence[str], prefix: str) -> dict[str, tuple[Raw, ...] | StoreError]:
         """Return the same for each of many clusters, or why it cannot be read. The gates of all are read together, so
         that a cluster takes one request in place of three."""
-        found: dict[str, tuple[Raw, ...] | StoreError] = {}
-        for lot in (clusters[at : at + ITEMS_PER_READ] for at in range(0, len(clusters), ITEMS_PER_READ)):
-            before = self._gates(lot)
-            rows: dict[str, tuple[Raw, ...] | StoreError] = {}
-            for cluster in lot:
-                try:
-                    rows[cluster] = tuple(self._table.query(cluster, prefix))
-                except StoreError as error:
-                    rows[cluster] = error
-            after = self._gates(lot)
-            found |= rows
-            for cluster in lot:
+        rows: dict[str, tuple[Raw, ...] | StoreError] = {}
+        for start in range(0, len(clusters), ITEMS_PER_READ):
+            batch = clusters[start : start + ITEMS_PER_READ]
+            before = self._gates(batch)
+            for cluster in batch:
+                rows[cluster] = value_or_error(partial(self._rows, cluster, prefix))
+            after = self._gates(batch)
+            for cluster in batch:
                 gate = before.get(cluster)
                 if gate is None or gate != after.get(cluster) or gate.pending:
-                    try:
-                        found[cluster] = self.look(cluster, prefix)
-                    except StoreError as error:
-                        found[cluster] = error
-        return found
+                    rows[cluster] = value_or_error(partial(self.look, cluster, prefix))
+        return rows
+
+    def _rows(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
+        return tuple(self._table.query(cluster, prefix))
 
     def _gates(self, clusters: Sequence[str]) -> dict[str, _Gate]:
         """Return the state of each cluster's gate, without those that cannot be read."""
@@ -133,10 +137,10 @@ class Staging:
                 del gates[cluster]
         return gates
 
-    def _over(self, cluster: str, staged: Staged) -> frozenset[str]:
+    def _ended(self, cluster: str, staged: Staged) -> frozenset[str]:
         """Return operations of a save that have already ended."""
-        found = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
-        return frozenset(item.removeprefix(OVER) for _, item in found)
+        rows = self._table.get_many([(cluster, ENDED + operation.id) for operation in staged.operations])
+        return frozenset(item.removeprefix(ENDED) for _, item in rows)
 
     # --- saving
 
@@ -145,27 +149,24 @@ class Staging:
         cluster: str,
         changes: Sequence[Change],
         operations: Sequence[Operation],
-        seen: dict[str, str],
+        versions: dict[str, str],
         lease: Lease,
         now: float,
     ) -> None:
-        """Write all of it or nothing. seen: version by row, of every row that the decision depends on.
+        """Write all of it or nothing. versions: by row, of every row that the decision depends on.
 
         Raises LeaseLost, StaleWrite.
         """
         head = self._table.get(HeadRow, cluster, HEAD)
         if is_closed(head):
             raise StaleWrite(cluster, (HEAD,))
-        self._compare(cluster, seen)
+        current = self._versions(cluster)
+        changed = tuple(item for item, version in versions.items() if version not in (ANY, current.get(item, ABSENT)))
+        if changed:
+            raise StaleWrite(cluster, changed)
         save, pieces = self._stage(cluster, changes, operations, lease, now)
         self._decide(cluster, head, save, pieces, changes, lease)
         self.carry_out(cluster)
-
-    def _compare(self, cluster: str, seen: dict[str, str]) -> None:
-        versions = self._versions(cluster)
-        moved = tuple(item for item, version in seen.items() if version not in (ANY, versions.get(item, ABSENT)))
-        if moved:
-            raise StaleWrite(cluster, moved)
 
     def _stage(
         self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], lease: Lease, now: float
@@ -176,19 +177,10 @@ class Staging:
         if len(pieces) > MOST_PARTS:
             raise StoreError(f"{cluster}: a save of {len(data)} bytes is too large")
         save = f"{lease.token:010d}-{fingerprint(data)}"
+        parts, expires_at = len(pieces), int(now) + STAGED_FOR
         for at, piece in enumerate(pieces):
-            self._table.write(
-                self._table.put(
-                    BlobRow(
-                        cluster,
-                        _part(save, at),
-                        blob=piece,
-                        version=save,
-                        parts=len(pieces),
-                        expires_at=int(now) + STAGED_FOR,
-                    )
-                )
-            )
+            row = BlobRow(cluster, _part(save, at), blob=piece, version=save, parts=parts, expires_at=expires_at)
+            self._table.write(self._table.put(row))
         return save, len(pieces)
 
     def _decide(
@@ -207,17 +199,12 @@ class Staging:
                 unchanged = is_version(change.expected)
                 condition = condition & unchanged if unchanged is not None else condition
         part_is_there = BlobRow.version == save
+        writes = [fence(self._table, lease), self._table.update(cluster, HEAD, actions, condition)]
+        for at in range(pieces):
+            keep: list[Action] = [BlobRow.expires_at.remove()]
+            writes.append(self._table.update(cluster, _part(save, at), keep, part_is_there))
         try:
-            self._table.transact(
-                [
-                    fence(self._table, lease),
-                    self._table.update(cluster, HEAD, actions, condition),
-                    *(
-                        self._table.update(cluster, _part(save, at), [BlobRow.expires_at.remove()], part_is_there)
-                        for at in range(pieces)
-                    ),
-                ]
-            )
+            self._table.transact(writes)
         except TransactionCancelled as cancelled:
             if 0 in cancelled.refused:
                 raise LeaseLost(cluster, lease.token) from None
@@ -228,16 +215,21 @@ class Staging:
     def carry_out(self, cluster: str) -> bool:
         """Apply a save that is decided; False if there is none. Any process may call it, concurrently and
         repeatedly."""
-        for tried in range(TRIES):
+        for attempt in range(TRIES):
             head = self._table.get(HeadRow, cluster, HEAD)
             if head is None or not head.pending:
-                return tried > 0
-            staged = self._read(cluster, head.pending, int(head.parts or 0))
+                return attempt > 0
+            save, parts = head.pending, int(head.parts or 0)
+            staged = self._read(cluster, save, parts)
             if staged is None:
                 continue  # another process has just finished it
             try:
-                self._apply(cluster, head.pending, staged)
-                self._open(cluster, head.pending, int(head.parts or 0))
+                self._apply(cluster, save, staged)
+                it_is_still_pending = HeadRow.pending == save
+                open_gate: list[Action] = [HeadRow.pending.remove(), HeadRow.parts.remove()]
+                opening = self._table.update(cluster, HEAD, open_gate, it_is_still_pending)
+                deletions = (self._table.delete(cluster, _part(save, at)) for at in range(parts))
+                self._table.transact([opening, *deletions])
             except TransactionCancelled:
                 continue  # another process applied a part of it; check again what is left
             return True
@@ -247,10 +239,10 @@ class Staging:
         if parts > MOST_PARTS:
             raise RowUnreadable(f"{cluster}: a save of {parts} parts")
         keys = [(cluster, _part(save, at)) for at in range(parts)]
-        found = self._table.get_many(keys)
-        if len(found) < parts:
+        rows = self._table.get_many(keys)
+        if len(rows) < parts:
             return None
-        blobs = tuple(row_of(BlobRow, found[key]).blob for key in keys)
+        blobs = tuple(row_of(BlobRow, rows[key]).blob for key in keys)
         with readable(cluster, _part(save, 0)):
             return msgspec.msgpack.decode(unpack(blobs), type=Staged)
 
@@ -260,53 +252,42 @@ class Staging:
         it_is_still_pending = HeadRow.pending == save
         gate = self._table.check(cluster, HEAD, it_is_still_pending)
         batch = [gate]
-        for group in self._left(cluster, staged):
-            if not self._table.fits([*batch, *group]):
+        for writes in self._missing_writes(cluster, staged):
+            if not self._table.fits([*batch, *writes]):
                 self._table.transact(batch)
                 batch = [gate]
-            batch += group
+            batch += writes
         if len(batch) > 1:
             self._table.transact(batch)
 
-    def _left(self, cluster: str, staged: Staged) -> Iterator[list[Write]]:
+    def _missing_writes(self, cluster: str, staged: Staged) -> Iterator[list[Write]]:
         rows = self._versions(cluster)
         for change in staged.changes:
             version = rows.get(change.item, ABSENT)
             # A row with neither the old nor the new version was written, and then changed by a later writer.
             if version != change.version and change.expected in (ANY, version):
                 yield [change_write(self._table, cluster, change)]
-        over = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
+        ended = self._ended(cluster, staged)
         for operation in staged.operations:
-            if OPEN + operation.id not in rows and (cluster, OVER + operation.id) not in over:
-                yield create(self._table, from_document(operation), check_over=True)
+            if OPEN + operation.id not in rows and operation.id not in ended:
+                yield create(self._table, from_document(operation), check_ended=True)
 
     def _versions(self, cluster: str) -> dict[str, str]:
         """Return every row of memory and its version."""
         return {raw["item"]["S"]: raw.get("version", {}).get("S", ABSENT) for raw in self._table.query(cluster, MEMORY)}
 
-    def _open(self, cluster: str, save: str, parts: int) -> None:
-        it_is_still_pending = HeadRow.pending == save
-        self._table.transact(
-            [
-                self._table.update(
-                    cluster, HEAD, [HeadRow.pending.remove(), HeadRow.parts.remove()], it_is_still_pending
-                ),
-                *(self._table.delete(cluster, _part(save, at)) for at in range(parts)),
-            ]
-        )
 
-
-def create(table: Table, operation: Operation, *, check_over: bool) -> list[Write]:
-    """Return writes that make an operation visible; check_over: refuse if it has ended in the meantime."""
+def create(table: Table, operation: Operation, *, check_ended: bool) -> list[Write]:
+    """Return writes that make an operation visible; check_ended: refuse if it has ended in the meantime."""
     it_does_not_exist = OperationRow.text.does_not_exist()
     writes = [table.put(to_row(operation), it_does_not_exist)]
-    if check_over:
-        writes.append(table.check(operation.spec.cluster, OVER + operation.spec.id, it_does_not_exist))
+    if check_ended:
+        writes.append(table.check(operation.spec.cluster, ENDED + operation.spec.id, it_does_not_exist))
     return writes
 
 
-def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: str) -> tuple[Raw, ...]:
-    """Return the rows as carry_out would leave them, in the order of their keys. over: operations that have ended."""
+def overlaid(rows: Sequence[Raw], staged: Staged, ended: frozenset[str], prefix: str) -> tuple[Raw, ...]:
+    """Return the rows as carry_out would leave them, in the order of their keys. ended: operations that have ended."""
     if not staged.changes and not staged.operations:
         return tuple(rows)
     by_item = {raw["item"]["S"]: raw for raw in rows}
@@ -320,7 +301,7 @@ def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: 
             by_item[change.item] = change_row("", change).serialize()
     for operation in staged.operations:
         item = OPEN + operation.id
-        if item.startswith(prefix) and item not in by_item and operation.id not in over:
+        if item.startswith(prefix) and item not in by_item and operation.id not in ended:
             by_item[item] = to_row(from_document(operation)).serialize()
     return tuple(by_item[item] for item in sorted(by_item))
 

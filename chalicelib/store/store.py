@@ -5,33 +5,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chalicelib import __version__
-from chalicelib.store.breaker_override import BreakerOverrides
-from chalicelib.store.cache import SharedCache
 from chalicelib.store.debounce import Debounce
-from chalicelib.store.gauge_rings import GaugeRings
 from chalicelib.store.group_ownership import GroupOwnership
-from chalicelib.store.journal import KEPT, Journal
-from chalicelib.store.leases import Leases
-from chalicelib.store.memory import MemoryStore
+from chalicelib.store.journal import KEPT, GaugeRings, Journal, NoticeRows, ShadowRows
+from chalicelib.store.leases import Leases, ScanStates
+from chalicelib.store.memory import BreakerOverrides, MemoryStore, Retries
 from chalicelib.store.operations import Operations
-from chalicelib.store.pauses import Pauses
-from chalicelib.store.policies import Policies
-from chalicelib.store.policy_migration import Moving
-from chalicelib.store.rate_limits import RateLimits
-from chalicelib.store.scan_state import ScanStates
+from chalicelib.store.policies import DeploymentSettings, Pauses, Policies, PolicyMigration
 from chalicelib.store.schema_version import Schemas
 from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import Table
 from chalicelib.store.tables import policy_table_of
-
-if TYPE_CHECKING:
-    from chalicelib.store.deployment_settings import DeploymentSettings
-    from chalicelib.store.notice_rows import NoticeRows
-    from chalicelib.store.retries import Retries
-    from chalicelib.store.shadow_rows import ShadowRows
+from chalicelib.store.vendor_calls import RateLimits, SharedCache
 
 
 class Store:
@@ -42,7 +30,7 @@ class Store:
     chance: how retries wait, and their jitter. client: a botocore client to be used instead of a new one. wrap: wraps
     that client, for injecting faults. journal_kept: seconds.
 
-    Methods raise StoreError (errors.py); storing a policy may also raise BadInput. paces and shelf never raise.
+    Methods raise StoreError (errors.py); storing a policy may also raise BadInput. rate_limits and cache never raise.
     """
 
     def __init__(
@@ -79,7 +67,7 @@ class Store:
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.policy_table, clock)
         self.pauses = Pauses(self.policy_table, clock)
-        self.moving = Moving(self.table, self.policy_table)
+        self.moving = PolicyMigration(self.table, self.policy_table)
         self.breaker_overrides = BreakerOverrides(self.table)
         self.group_ownership = GroupOwnership(
             self.table, clock, staging, lambda name: self.policies.current(name) is not None
@@ -94,29 +82,17 @@ class Store:
         self._clock = clock
 
     def deployment_settings(self) -> DeploymentSettings:
-        """Return the access to what the deployment has published about itself. Its module is imported here, because
-        functions have these settings in their environment."""
-        from chalicelib.store.deployment_settings import DeploymentSettings
-
+        """Return the access to what the deployment has published about itself."""
         return DeploymentSettings(self.policy_table, self._clock, __version__)
 
     def notices(self) -> NoticeRows:
-        """Return the access to the state of notifications. Its module is imported here, because only deployments with
-        notifications need it."""
-        from chalicelib.store.notice_rows import NoticeRows
-
+        """Return the access to the state of notifications."""
         return NoticeRows(self.table)
 
     def retries(self) -> Retries:
-        """Return the access to waits that an operator ends. Its module is imported here, because only a command needs
-        it."""
-        from chalicelib.store.retries import Retries
-
+        """Return the access to waits that an operator ends."""
         return Retries(self.table, self._staging, self._clock)
 
     def shadow(self) -> ShadowRows:
-        """Return the access to comparisons with another autoscaler. Its module is imported here, because only clusters
-        in mode shadow need it."""
-        from chalicelib.store.shadow_rows import ShadowRows
-
+        """Return the access to comparisons with another autoscaler."""
         return ShadowRows(self.table, self._clock)

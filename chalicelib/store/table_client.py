@@ -106,6 +106,12 @@ class Write(NamedTuple):
     arguments: dict[str, Any]
 
     @property
+    def item(self) -> str:
+        """Return the item of the row."""
+        key: str = (self.arguments.get("Key") or self.arguments["Item"])[SORT_KEY]["S"]
+        return key
+
+    @property
     def size(self) -> int:
         """Return its approximate size in bytes."""
         return 500 + sum(len(part) for value in self.arguments.get("Item", {}).values() for part in value.values())

@@ -11,14 +11,14 @@ The state table:
     cluster (partition)   item (sort)                  row
     <cluster>             lease                        LeaseRow: the reconciling owner, fencing token, queued marker,
                                                        last pass and its carried-over data
-                          left                         LeftRow: carried-over data of the last pass, where it is large
-                          ledger                       LedgerRow: counters, and recently reported events
+                          left                         CarryOverRow: the carried-over data, where it is large
+                          ledger                       CountersRow: counters, and recently reported events
                           memory                       HeadRow: cluster-wide instants; the gate for large saves
                           memory#brake                 MemoryRow: recent removals, for the circuit breaker
                           memory#group#<id>            MemoryRow: one node group
                           memory#nodes#<n>             BlobRow: timers of all nodes, compressed
                           memory#operation#<id>        OperationRow: one that is still open
-                          memory#release               ReleaseRow: an operator's override; no save writes or checks it
+                          memory#release               BreakerOverrideRow: of an operator; no save writes or checks it
                           memory#rule-objects#<n>      BlobRow: HorizontalNodeAutoscalers as last read without mistakes
                           memory#rules#<n>             BlobRow: the last actions of rules
                           memory#template#<id>         MemoryRow: one learned template
@@ -30,13 +30,13 @@ The state table:
                           shadow#accepted              RowKey: results that an operator accepted, one attribute each
                           gauges                       GaugesRow: nodes and waiting pods of the last 24 hours
                           notices                      NoticesRow: the state of notifications, and unsent messages
-                          seen#<kind>#<digest>         SeenRow: an event that counts once
-    !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
+                          seen#<kind>#<digest>         DebounceRow: an event that counts once
+    !web                  seen#<kind>#<cluster>#<digest>  DebounceRow: wake-ups and signatures; the only rows that the
                                                        function behind the HTTP API may write
     !claims               <provider>#<group>           ClaimRow: the one cluster that owns a node group
-    !paces                <account and API>            PaceRow: the call budget of a vendor account
+    !paces                <account and API>            RateLimitRow: the call budget of a vendor account
     !schema               schema                       SchemaRow: the schema of all rows, and the release that wrote it
-    !shelf                <what it is>                 ShelfRow: a vendor response that seldom changes, compressed
+    !shelf                <what it is>                 CacheRow: a vendor response that seldom changes, compressed
 
 The policy table:
 
@@ -46,7 +46,7 @@ The policy table:
     !pauses               <cluster>                    PauseRow: what an operator has paused
     !deployment           settings                     SettingsRow: what the functions permit policies to name
 
-Releases before the policy table kept PolicyRows in the state table under the same keys (policy_migration.py).
+Releases before the policy table kept PolicyRows in the state table under the same keys (policies.py).
 
 All items that a pass needs begin with `memory`: one strongly consistent query reads them, and the head comes first. A
 cluster's name cannot begin with `!`, so the common partitions never collide with a cluster's own.
@@ -62,23 +62,18 @@ from pynamodb.models import Model
 
 PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
-POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
+POLICIES, CLAIMS, RATE_LIMITS, CACHE = "!policies", "!claims", "!paces", "!shelf"
 WEBHOOKS, WEB = "!webhooks", "!web"
 PAUSES = "!pauses"
 DEPLOYMENT_PARTITION, SETTINGS_ITEM = "!deployment", "settings"
 SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
-GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
-    "memory#group#",
-    "memory#nodes#",
-    "memory#operation#",
-    "memory#template#",
-    "memory#unregistered#",
-)
+GROUPS, NODES, TEMPLATES, UNREGISTERED = "memory#group#", "memory#nodes#", "memory#template#", "memory#unregistered#"
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
-BRAKE, RELEASE = "memory#brake", "memory#release"
-OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
-LEDGER, LEFT = "ledger", "left"
+BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
+OPEN, ENDED = "memory#operation#", "operation#"  # operations
+STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"
+COUNTERS, CARRY_OVER = "ledger", "left"
 GAUGES, NOTICES = "gauges", "notices"
 SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
 
@@ -135,8 +130,8 @@ class LeaseRow(RowKey):
     """One per cluster. token only ever grows; releasing the lease removes owner and until, never the token.
 
     decision: digest of the last decision in the journal. left: data of the last pass, defined in record/carry_over.py.
-    last_success: when the last pass that made a decision began. failing_since and the four attributes after it:
-    failure_streak.py. peak and the three attributes after it: pass_footprint.py.
+    last_success: when the last pass that made a decision began. failing_since and the four attributes after it: the
+    streak of failed passes. peak and the three attributes after it: memory use (model/pass_footprint.py).
     """
 
     owner = UnicodeAttribute(null=True)
@@ -158,14 +153,14 @@ class LeaseRow(RowKey):
     large_until = InstantAttribute(null=True)
 
 
-class LeftRow(RowKey):
-    """One per cluster at most (carry_over_rows.py). token: of the lease under which it was written."""
+class CarryOverRow(RowKey):
+    """One per cluster at most (leases.py). token: of the lease under which it was written."""
 
     left = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
 
 
-class LedgerRow(RowKey):
+class CountersRow(RowKey):
     """One per cluster; its counters are attributes of their own (journal.py). version: the fingerprint of told."""
 
     told = BinaryAttribute(null=True, legacy_encoding=False)
@@ -192,8 +187,8 @@ class HeadRow(MemoryRow):
     generation = NumberAttribute(null=True)
 
 
-class ReleaseRow(RowKey):
-    """The circuit breaker is overridden until that instant (plan/scale_down/circuit_breaker.py)."""
+class BreakerOverrideRow(RowKey):
+    """The circuit breaker is overridden until that instant."""
 
     until = InstantAttribute()
 
@@ -232,20 +227,20 @@ class JournalRow(RowKey):
 
 
 class ShadowRow(RowKey):
-    """One per cluster in mode shadow (shadow_rows.py). token: of the lease under which it was written."""
+    """One per cluster in mode shadow (journal.py). token: of the lease under which it was written."""
 
     blob = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
 
 
 class GaugesRow(RowKey):
-    """The ring of points of one cluster (gauge_rings.py)."""
+    """The ring of points of one cluster (journal.py)."""
 
     blob = BinaryAttribute(legacy_encoding=False)
 
 
 class NoticesRow(RowKey):
-    """The state of a cluster's notifications, compressed (notice_rows.py). version: the fingerprint of its content."""
+    """The state of a cluster's notifications, compressed (journal.py). version: the fingerprint of its content."""
 
     blob = BinaryAttribute(null=True, legacy_encoding=False)
     version = UnicodeAttribute(null=True)
@@ -264,21 +259,21 @@ class PolicyRow(RowKey):
 
 class WebhookRow(RowKey):
     """The data that the webhook reads before it has authenticated the caller. secret: the name of the webhook's secret,
-    "" where the policy has none; missing: the policy's text contains it. version: the policy's."""
+    "" where the policy has none; no attribute where only the policy's text contains it. version: the policy's."""
 
     version = NumberAttribute()
     secret = UnicodeAttribute(null=True)
 
 
 class PauseRow(RowKey):
-    """The pauses of one cluster, as JSON (pauses.py). version: the fingerprint of text."""
+    """The pauses of one cluster, as JSON (policies.py). version: the fingerprint of text."""
 
     text = UnicodeAttribute()
     version = UnicodeAttribute()
 
 
 class SettingsRow(RowKey):
-    """The settings of the functions that decide which policies are permitted, as JSON (deployment_settings.py), and the
+    """The settings of the functions that decide which policies are permitted, as JSON (policies.py), and the
     release that published them."""
 
     text = UnicodeAttribute()
@@ -288,22 +283,22 @@ class SettingsRow(RowKey):
 
 class ClaimRow(RowKey):
     """owner: the cluster that owns the node group. named: 1 where its policy or the vendor names the group, 0 where it
-    only discovered it; missing in rows of earlier releases."""
+    only discovered it; rows of earlier releases do not say."""
 
     owner = UnicodeAttribute()
     since = InstantAttribute()
     named = NumberAttribute(null=True)
 
 
-class SeenRow(RowKey):
+class DebounceRow(RowKey):
     """An event that counts once until that instant. by: the writer, which may remove it."""
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
 
 
-class PaceRow(RowKey):
-    """A budget of calls. arrival: when it is full again (rate_limits.py). held_until: end of a pause that the vendor
+class RateLimitRow(RowKey):
+    """A budget of calls. arrival: when it is full again (vendor_calls.py). held_until: end of a pause that the vendor
     requested."""
 
     arrival = InstantAttribute(null=True)
@@ -318,7 +313,7 @@ class SchemaRow(RowKey):
     since = InstantAttribute(null=True)
 
 
-class ShelfRow(RowKey):
+class CacheRow(RowKey):
     """A value that is cached from `since` until `until`."""
 
     blob = BinaryAttribute(null=True, legacy_encoding=False)

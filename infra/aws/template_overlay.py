@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
-from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
+from chalicelib.dispatch.senders import RECONCILE_LARGE
+from chalicelib.dispatch.senders import VARIABLE as LARGE
 from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY
 from chalicelib.model.watcher_post import WATCHED
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources

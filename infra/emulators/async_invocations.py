@@ -12,7 +12,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.senders import NotSent
 from infra.emulators.iam import IamRequest, arn
 
 RETRIES, WAIT = 2, 60
@@ -23,7 +23,7 @@ Keep = Callable[[str, bytes], None]
 
 
 class AsyncLambda:
-    """A client of Lambda with what dispatch/async_invoke.py uses. functions: names that exist."""
+    """A client of Lambda with what dispatch/senders.py uses. functions: names that exist."""
 
     def __init__(self, functions: frozenset[str], keep: Keep) -> None:
         self._functions, self._keep = functions, keep

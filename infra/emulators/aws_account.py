@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chalicelib.aws.secrets_manager import SecretsManagerReader
-from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
-from chalicelib.dispatch.sqs import Sender
+from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, Sender
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.kube.transport import Dial, open_connection

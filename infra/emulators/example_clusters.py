@@ -25,7 +25,7 @@ from chalicelib.record import carry_over, journal
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.metrics import key
 from chalicelib.store import JournalEntry, Store
-from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.leases import PassFailure
 from infra.emulators.memory_table import MemoryAccount
 
 NOW = 1_795_000_000.0
@@ -95,7 +95,7 @@ def decided(
         lease,
         passed_at=passed_at,
         decision=journal.decision(plan),
-        left=left,
+        carry_over=left,
         succeeded=failure is None,
         failure=failure,
     )

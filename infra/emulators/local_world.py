@@ -23,8 +23,8 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
-from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.messages import RECONCILE
+from chalicelib.dispatch.senders import RECONCILE_LARGE
 from chalicelib.kube.transport import open_connection
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation

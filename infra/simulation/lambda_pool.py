@@ -14,7 +14,7 @@ import msgspec
 IDLE_FOR = 420.0
 """Seconds until Lambda ends an idle process. AWS does not document it; five to ten minutes are common."""
 KEPT_FOR = 600.0
-"""Seconds for which lists are followed (chalicelib/snapshot/kept_lists.py)."""
+"""Seconds for which lists are followed (chalicelib/snapshot/live_cluster.py)."""
 FRESH_FOR = 75.0
 """Seconds after which a process asks for the lists of others (chalicelib/snapshot/live_cluster.py)."""
 

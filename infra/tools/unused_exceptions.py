@@ -34,8 +34,8 @@ EXCEPTIONS = (
         "http.server uses these by name",
     ),
     UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
-    UnusedException("chalicelib/kube/tls.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
-    UnusedException("chalicelib/net/bounded_sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
+    UnusedException("chalicelib/kube/transport.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
+    UnusedException("chalicelib/net/sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
     UnusedException(
         "chalicelib/net/http_session.py",
         ("_new_conn", "ConnectionCls", "pool_classes_by_scheme", "cert_verify", "conn", "trust_env",

@@ -14,14 +14,12 @@ from collections.abc import Callable, Set
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
-from chalicelib.kube.list_watch import QUIET
+from chalicelib.kube.watch import QUIET
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.watcher_post import WatcherPost, parts_of
-from chalicelib.snapshot.kept_lists import KeptLists
-from chalicelib.snapshot.list_deltas import ListsBase
-from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
-from chalicelib.snapshot.stored_lists import LARGEST, StoredLists, encode
+from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
+from chalicelib.snapshot.stored_lists import LARGEST, ListsBase, StoredLists, encode
 from infra.watcher.sender import NotPosted
 from infra.watcher.settings import WatcherSettings
 

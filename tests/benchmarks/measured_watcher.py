@@ -17,8 +17,7 @@ from pathlib import Path
 from chalicelib.kube.connect import connect
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.watcher_post import WatcherPost
-from chalicelib.snapshot.list_archive import list_place
-from chalicelib.snapshot.watched_lists import WatchedLists, watcher_key
+from chalicelib.snapshot.list_archive import WatchedLists, list_place, watcher_key
 from infra.watcher.settings import WatcherSettings
 from infra.watcher.watcher import ClusterWatcher
 

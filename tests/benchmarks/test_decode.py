@@ -10,9 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.model.pod import Pod
-from chalicelib.snapshot.class_table import ClassTable
-from chalicelib.snapshot.object_decoders import LISTINGS
-from chalicelib.snapshot.pod_fold import PodFold
+from chalicelib.snapshot.class_table import ClassTable, PodFold
+from chalicelib.snapshot.snapshot_builder import LISTINGS
 from tests.benchmarks.served_cluster import Pods
 
 COUNT, PAGE, ROUNDS = 20_000, 1_500, 5  # a page has about 8 MB, as those of a pass

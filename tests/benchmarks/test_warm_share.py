@@ -14,7 +14,7 @@ import pytest
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.snapshot.cluster_lists import ClusterLists
-from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.live_cluster import KeptLists
 from infra.emulators.controllers.clock import ManualClock
 
 MINUTES = 24 * 60

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import decode_act
+from chalicelib.dispatch.senders import NotSent
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation

@@ -13,8 +13,8 @@ from chalice.test import Client, HTTPResponse
 
 from app import app
 from chalicelib.aws.secrets_manager import SecretsManagerReader
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
+from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import Runtime, SecretCache, build

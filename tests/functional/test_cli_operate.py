@@ -98,7 +98,7 @@ def decided(store: Store, decided_at: float = NOW - 600) -> None:
         store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group="web", facts={"n": at}))
     lease = store.leases.acquire(NAME, "pass", 60)
     left = carry_over.write(CarryOver(decided=decided_at))
-    store.leases.release(lease, passed_at=NOW - 20, left=left)
+    store.leases.release(lease, passed_at=NOW - 20, carry_over=left)
 
 
 def _moved(plan: Any, at: float) -> Any:

@@ -14,7 +14,7 @@ from moto import mock_aws
 from chalicelib.command.main import main
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.store import Store
-from chalicelib.store.deployment_settings import DeploymentSettings
+from chalicelib.store.policies import DeploymentSettings
 from infra.emulators.aws import create_table, environment
 from tests.scenario.policies import document
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.command.doctor.other_autoscalers import at_work, check_status, check_traces
-from chalicelib.kube.configmaps import OWN_MANAGER
+from chalicelib.kube.objects import OWN_MANAGER
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import format_time

@@ -22,7 +22,7 @@ from chalicelib.model.policy import KubernetesAccess, Policy, in_mode
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.run import load_state, notify
 from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted, signature
-from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 

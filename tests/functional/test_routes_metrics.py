@@ -29,7 +29,7 @@ def recorder(desk: AppClient) -> Recorder:
 def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
     """Records one pass as the reconcile function does, under its lease."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
-    before = carry_over.read(lease.left)
+    before = carry_over.read(lease.carry_over)
     if error:
         after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
     else:
@@ -38,7 +38,7 @@ def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | Non
             plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision, seconds={"main": 0.5}
         )
         after, decision = reported.left, reported.decision
-    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=carry_over.write(after))
+    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, carry_over=carry_over.write(after))
 
 
 def bought(desk: AppClient, name: str, nodes: int) -> None:
@@ -126,7 +126,7 @@ def test_unreadable_policy_or_row_hides_no_other_metric(desk: AppClient) -> None
         a_pass(desk, name)
     desk.store_text(unreadable, "kind: Cluster")
     lease = desk.store.leases.acquire(torn, "x", 60)
-    desk.store.leases.release(lease, left=b"rubbish")
+    desk.store.leases.release(lease, carry_over=b"rubbish")
     answer = desk.get("/metrics")
     assert samples(answer, unreadable)["nodes_count ready"] == samples(answer, well)["nodes_count ready"] == 3
     assert samples(answer, torn) == OWN

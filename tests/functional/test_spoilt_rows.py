@@ -24,8 +24,8 @@ from chalicelib.policy.load import digest, load
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime.runtime import build
 from chalicelib.store import Store
-from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import UNREADABLE
+from chalicelib.store.leases import PassFailure
 from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, policy_table_of
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.example_clusters import NOW, decided, quiet_plan

@@ -22,8 +22,8 @@ from chalicelib.model.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.runtime.runtime import install
 from chalicelib.snapshot.cluster_lists import LONGEST
+from chalicelib.snapshot.list_archive import SILENT_FOR, STOPPED_AFTER
 from chalicelib.snapshot.live_cluster import read_live_cluster
-from chalicelib.snapshot.watched_lists import SILENT_FOR, STOPPED_AFTER
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

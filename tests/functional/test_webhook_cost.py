@@ -13,7 +13,7 @@ import pytest
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import install
 from chalicelib.runtime.webhook_signature import sign_body
-from chalicelib.store.tables import SeenRow
+from chalicelib.store.tables import DebounceRow
 from tests.functional.app_client import BEARER, HMAC, AppClient, sample
 
 BODY = sample("core-v1-failed-scheduling")
@@ -186,7 +186,7 @@ def test_request_processed_by_an_older_release_is_rejected_after_the_upgrade(col
     assert older.first_use(name, headers["X-Outscaler-Signature"], 600, kind="marker")
     [row] = list(cold.store.table.query(name, "seen#marker#"))
     item = row["item"]["S"].replace("seen#marker#", "seen#signature#")
-    cold.store.table.write(cold.store.table.put(SeenRow(name, item, until=cold.clock() + 600)))
+    cold.store.table.write(cold.store.table.put(DebounceRow(name, item, until=cold.clock() + 600)))
     assert cold.post(name, BODY, headers).status_code == 401
     assert cold.outbox.sent == []
 
@@ -195,5 +195,5 @@ def test_debounce_row_that_ends_later_than_any_window_is_ignored(cold: AppClient
     name = _cluster(cold)
     assert cold.post(name, BODY).json_body["woken"]
     [row] = list(cold.store.table.query("!web", f"seen#wake#{name}#"))
-    cold.store.table.write(cold.store.table.put(SeenRow("!web", row["item"]["S"], until=cold.clock() + 1e6)))
+    cold.store.table.write(cold.store.table.put(DebounceRow("!web", row["item"]["S"], until=cold.clock() + 1e6)))
     assert cold.post(name, BODY + b" ").json_body["woken"]

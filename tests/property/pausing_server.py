@@ -17,7 +17,7 @@ from typing import Any, cast
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import NotFound
 from chalicelib.kube.list_page import TypedList, TypedPage, typed_page
-from chalicelib.kube.list_watch import WatchPace
+from chalicelib.kube.watch import WatchPace
 from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
 from chalicelib.snapshot.list_changes import Changes, WatchMeans, follow
 

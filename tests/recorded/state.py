@@ -24,8 +24,8 @@ from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.record import carry_over
 from chalicelib.store import Store
-from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import JournalEntry
+from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 from tests.recorded.filling import Filler, converted, words_of
@@ -91,7 +91,7 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
         passed_at=NOW,
         decision="0123456789abcdef",
         succeeded=False,
-        left=carry_over.write(converted(given["left"], carry_over.CarryOver)),
+        carry_over=carry_over.write(converted(given["left"], carry_over.CarryOver)),
         failure=PassFailure("Throttled", "the vendor is busy", NOW - 60.0, NOW, 3),
         memory=PassMemory(300, 512, 2, NOW + 3600.0),
     )

@@ -91,7 +91,7 @@ def test_recorded_journal_counters_and_policies_are_read_as_given() -> None:
 def test_what_a_recorded_pass_left_is_read_as_given() -> None:
     _, store, _ = loaded()
     lease = store.leases.acquire(state.CLUSTER, "pass-4", 60.0)
-    assert carry_over.read(lease.left) == converted(GIVEN["left"], carry_over.CarryOver)
+    assert carry_over.read(lease.carry_over) == converted(GIVEN["left"], carry_over.CarryOver)
     assert lease.decision == "0123456789abcdef"
     assert msgspec.to_builtins(lease.failure) == {
         "cls": "Throttled",

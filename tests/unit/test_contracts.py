@@ -25,7 +25,7 @@ from tests.source_trees import ROOT, circles, import_graph, imported_names, modu
 PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     "Each package imports only the packages below it": (
         ("policy/load", "chalicelib.plan.planner"),
-        ("kube/pods", "chalicelib.providers.errors"),
+        ("kube/objects", "chalicelib.providers.errors"),
         ("model/group", "chalicelib.schedules.cron"),
     ),
     "Inside plan: the planner above the decisions, the decisions above the simulation": (

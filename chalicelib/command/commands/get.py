@@ -28,7 +28,7 @@ from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
 from chalicelib.schedules.apply import apply_schedules
 from chalicelib.store.errors import StoreError
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory

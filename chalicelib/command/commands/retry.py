@@ -24,7 +24,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
-    from chalicelib.dispatch.sqs import SqsSender
+    from chalicelib.dispatch.senders import SqsSender
     from chalicelib.store import Store
 
 _TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
@@ -121,8 +121,8 @@ def _not_waiting(args: argparse.Namespace, waiting: Iterable[str], problem: str)
 
 def _wake(args: argparse.Namespace) -> bool:
     """Request a pass, and the operation's step; False where the queues are not known or not reachable."""
-    from chalicelib.dispatch.errors import NotSent
     from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
+    from chalicelib.dispatch.senders import NotSent
 
     sender = _sender(args)
     if sender is None:
@@ -142,7 +142,7 @@ def _wake(args: argparse.Namespace) -> bool:
 
 
 def _sender(args: argparse.Namespace) -> SqsSender | None:
-    from chalicelib.dispatch.sqs import SqsSender
+    from chalicelib.dispatch.senders import SqsSender
 
     found = _TABLE.match(table_name(args))
     if found is not None:

@@ -17,7 +17,7 @@ from chalicelib.command.doctor.context import DoctorContext
 from chalicelib.command.doctor.finding import Finding, Severity
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.timestamps import format_time, parse_time
-from chalicelib.net.forbidden_addresses import address_of
+from chalicelib.net.addresses import address_of
 from chalicelib.net.safe_yaml import parsed
 
 DAY = 86400.0

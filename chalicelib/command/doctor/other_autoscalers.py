@@ -15,7 +15,7 @@ import msgspec
 from chalicelib.command.doctor.context import DoctorContext
 from chalicelib.command.doctor.finding import Finding, Severity
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.kube import configmaps
+from chalicelib.kube import objects
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
@@ -219,16 +219,16 @@ def check_status(context: DoctorContext) -> Sequence[Finding]:
     """DR08: a status ConfigMap that another program writes as well. DR07 where that program alone writes it now."""
     options = context.policy.options
     try:
-        found = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
+        found = objects.get_config_map(context.observer, options.namespace, options.status_config_map_name)
     except NotFound:
         return ()
     managers = found.writers(KEY)
-    others = sorted(each for each in managers if each != configmaps.OWN_MANAGER and "kubectl" not in each)
+    others = sorted(each for each in managers if each != objects.OWN_MANAGER and "kubectl" not in each)
     updated = _go_time(found.annotation(ANNOTATION))
     if not others or updated is None or context.clock() - updated > FRESH_STATUS:
         return ()
     name = f"{options.namespace}/{options.status_config_map_name}"
-    if configmaps.OWN_MANAGER not in managers:
+    if objects.OWN_MANAGER not in managers:
         return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
     return (
         Finding(

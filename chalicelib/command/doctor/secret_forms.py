@@ -16,7 +16,7 @@ from chalicelib.providers.cherryservers.definition_reader import from_gcfg
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from chalicelib.runtime.webhook_signature import read_keys
-from chalicelib.snapshot.watched_lists import watcher_key
+from chalicelib.snapshot.list_archive import watcher_key
 from collections.abc import Callable
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -16,9 +16,9 @@ import msgspec
 from chalicelib.model.errors import MALFORMED
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.providers.clusterapi.annotations import BOUND_ANNOTATIONS
-from chalicelib.snapshot import api_types, storage_api_types, unreadable_objects
-from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS
-from chalicelib.snapshot.object_decoders import wire_type
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS, unreadable_object
+from chalicelib.snapshot.snapshot_builder import wire_type
 from chalicelib.snapshot.storage import VOLUME_FIELDS
 
 Fields = Mapping[str, Any]
@@ -39,7 +39,7 @@ def kept(kind: str, raw: bytes) -> tuple[tuple[str, str], bytes]:
         reduced = _reduced(body, _fields(kind))
         encoded = msgspec.json.encode(reduced)
     except MALFORMED:
-        left = unreadable_objects.of(raw)
+        left = unreadable_object(raw)
         body = {"metadata": {"namespace": left.namespace, "name": left.name}, "spec": {"nodeName": left.node}}
         encoded = msgspec.json.encode(body)
     meta = body.get("metadata") if isinstance(body, dict) else None
@@ -77,8 +77,8 @@ def _fields(kind: str) -> Fields:
         fields["spec"] = _pod_spec()
         conditions, statuses = _of_type(api_types.PodCondition), _of_type(api_types.ContainerStatus)
         fields["status"] = {**fields["status"], "conditions": conditions, "containerStatuses": statuses}
-    elif wire is storage_api_types.ApiConfigMap:
-        fields["data"] = _of_type(storage_api_types.Priorities)
+    elif wire is api_types.ApiConfigMap:
+        fields["data"] = _of_type(api_types.Priorities)
     notes = fields["metadata"]["annotations"]
     if notes is None:  # the type names none
         notes = _whole(NODE_ANNOTATIONS if kind == "Node" else ())
@@ -97,7 +97,7 @@ class _Volume(dict[str, Any]):
         return True
 
     def __missing__(self, key: str) -> Fields:
-        return {**_whole(VOLUME_FIELDS), **(_of_type(storage_api_types.Ephemeral) or {})}
+        return {**_whole(VOLUME_FIELDS), **(_of_type(api_types.Ephemeral) or {})}
 
 
 def _whole(names: Iterable[str]) -> Fields:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
+from chalicelib.dispatch.senders import RECONCILE_LARGE
 from chalicelib.model.resource_names import queue_name, secret_prefix, state_table_of
 from chalicelib.model.watcher_post import WATCHED
 from chalicelib.store.tables import policy_table_of

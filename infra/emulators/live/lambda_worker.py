@@ -74,8 +74,7 @@ def main(function: str, handler: str) -> int:
 def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable[[Any, Any], Any]:
     """Return the handler, after installing a runtime from the environment with the shared clock. The order matters: the
     handler's module requests the runtime while it is imported."""
-    from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
-    from chalicelib.dispatch.sqs import SqsSender
+    from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, SqsSender
     from chalicelib.runtime.runtime import from_environment, install
 
     clock = clock_from(os.environ[CLOCK])

@@ -11,7 +11,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from chalicelib.store.cache import SharedCache
+from chalicelib.store.vendor_calls import SharedCache
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import PROJECT, CceCloud
 from infra.emulators.huaweicloud.dispatcher import CceDispatcher

@@ -13,9 +13,18 @@ import yaml
 from chalicelib.kube import errors
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
-from chalicelib.kube.events import post_event
-from chalicelib.kube.nodes import add_taint, get_node, remove_taint
-from chalicelib.kube.pods import Accepted, Blocked, PodGone, evict, get_pod, pods_on_node
+from chalicelib.kube.objects import (
+    Accepted,
+    Blocked,
+    PodGone,
+    add_taint,
+    evict,
+    get_node,
+    get_pod,
+    pods_on_node,
+    post_event,
+    remove_taint,
+)
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.snapshot.live_cluster import read_live_cluster

@@ -13,8 +13,7 @@ from chalicelib.kube.errors import NotFound, Unavailable
 from chalicelib.kube.list_page import TypedList, TypedPage, typed_page
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.kept_lists import KeptLists
-from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from tests.property.cluster_history import UNTIL_ENDED
 from tests.reference_data import SHARED, needs_shared
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.store import Store
-from chalicelib.store.rate_limits import RateLimits
+from chalicelib.store.vendor_calls import RateLimits
 from infra.emulators.memory_table import MemoryAccount
 
 

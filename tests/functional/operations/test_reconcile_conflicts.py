@@ -8,8 +8,8 @@ import logging
 import msgspec
 import pytest
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.dispatch.senders import NotSent
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.reconciler.reconciler import handle

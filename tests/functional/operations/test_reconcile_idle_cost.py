@@ -93,5 +93,5 @@ def test_row_written_by_a_quiet_pass_is_small(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     lease = stage.store.leases.acquire(stage.name, "looking", 60.0)
-    assert 0 < len(lease.left) < 3000
+    assert 0 < len(lease.carry_over) < 3000
     assert lease.decision

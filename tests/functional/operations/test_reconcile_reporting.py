@@ -26,7 +26,7 @@ def remains(stage: OperationHarness) -> CarryOver:
     """The reporting state that the last pass stored."""
     passed = stage.store.scan_states.last(stage.name)
     assert passed is not None
-    return carry_over.read(passed.left)
+    return carry_over.read(passed.carry_over)
 
 
 def test_pass_that_cannot_read_the_cluster_is_counted_and_keeps_the_last_gauges(

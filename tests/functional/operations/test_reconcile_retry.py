@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.dispatch.senders import NotSent
 from chalicelib.handlers.lambda_entry import each_record
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.errors import BadInput

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
-from chalicelib.dispatch.async_invoke import LargeFunction
-from chalicelib.dispatch.errors import NotInvoked, NotSent
+from chalicelib.dispatch.senders import LargeFunction, NotInvoked, NotSent
 from infra.emulators.async_invocations import AsyncLambda
 from tests.cases import each_row
 

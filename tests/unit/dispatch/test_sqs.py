@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.dispatch.errors import NotSent
-from chalicelib.dispatch.sqs import SqsSender, whole_delay
+from chalicelib.dispatch.senders import NotSent, SqsSender, whole_delay
 from chalicelib.model.errors import BadInput
 from infra.emulators.aws import LocalAws, Queue
 from tests.cases import each_row

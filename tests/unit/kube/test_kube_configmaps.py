@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.kube import configmaps, errors
+from chalicelib.kube import errors, objects
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
@@ -15,7 +15,7 @@ FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data"
 
 def test_kube_configmap_is_read() -> None:
     with HttpScript([Reply(200, FOUND)]) as server:
-        found = configmaps.get(client(server), "kube-system", "s/x")
+        found = objects.get_config_map(client(server), "kube-system", "s/x")
     assert (found.uid, found.text("status"), found.text("none")) == ("u1", "old", "")
     assert (server.requests[0].method, server.requests[0].path) == (
         "GET",
@@ -25,14 +25,14 @@ def test_kube_configmap_is_read() -> None:
 
 def test_kube_configmap_without_data_has_no_text() -> None:
     with HttpScript([Reply(200, {"metadata": {}})]) as server:
-        assert configmaps.get(client(server), "n", "s").text("status") == ""
+        assert objects.get_config_map(client(server), "n", "s").text("status") == ""
 
 
 def test_kube_configmap_patch_names_our_keys_and_the_version_read() -> None:
     with HttpScript([Reply(200, FOUND), Reply(200, FOUND)]) as server:
         cluster = client(server)
-        found = configmaps.get(cluster, "n", "s")
-        configmaps.patch(cluster, "n", "s", found, {"status": "new"}, {"k": "v"})
+        found = objects.get_config_map(cluster, "n", "s")
+        objects.patch_config_map(cluster, "n", "s", found, {"status": "new"}, {"k": "v"})
     sent = server.requests[1]
     assert (sent.method, sent.headers["content-type"]) == ("PATCH", "application/merge-patch+json")
     assert sent.json() == {"metadata": {"resourceVersion": "41", "annotations": {"k": "v"}}, "data": {"status": "new"}}
@@ -52,9 +52,9 @@ def test_kube_configmap_failure_is_a_cluster_error_and_write_is_not_retried(
 ) -> None:
     with HttpScript([Reply(200, FOUND), reply]) as server:
         cluster = client(server)
-        found = configmaps.get(cluster, "n", "s")
+        found = objects.get_config_map(cluster, "n", "s")
         with pytest.raises(error):
-            configmaps.patch(cluster, "n", "s", found, {"status": "new"}, {})
+            objects.patch_config_map(cluster, "n", "s", found, {"status": "new"}, {})
     assert len(server.requests) == 2
 
 
@@ -71,5 +71,5 @@ def test_kube_configmap_failure_is_a_cluster_error_and_write_is_not_retried(
 def test_a_writer_of_a_key_is_who_owns_it(fields: dict[str, object] | None, writes: bool) -> None:
     managed = {"manager": "other", "fieldsV1": fields} if fields is not None else {"manager": "other"}
     body = msgspec.json.encode({"metadata": {"managedFields": [managed]}})
-    found = msgspec.json.decode(body, type=configmaps.ConfigMap)
+    found = msgspec.json.decode(body, type=objects.ConfigMap)
     assert found.writers("status") == (frozenset({"other"}) if writes else frozenset())

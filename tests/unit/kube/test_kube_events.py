@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.events import post_event
+from chalicelib.kube.objects import post_event
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client, status

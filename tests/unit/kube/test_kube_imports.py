@@ -14,11 +14,8 @@ HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
     "module",
     [
         "kube.client",
-        "kube.configmaps",
         "kube.connect",
-        "kube.nodes",
-        "kube.pods",
-        "kube.events",
+        "kube.objects",
         "aws.secrets_manager",
     ],
 )

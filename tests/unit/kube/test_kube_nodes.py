@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.nodes import add_taint, get_node, remove_soft_taint, remove_taint
+from chalicelib.kube.objects import add_taint, get_node, remove_soft_taint, remove_taint
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import Waits, client, status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.pods import Accepted, Blocked, EvictResult, PodGone, evict, get_pod, pods_on_node
+from chalicelib.kube.objects import Accepted, Blocked, EvictResult, PodGone, evict, get_pod, pods_on_node
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.cases import each_row
 from tests.unit.kube.support import client, status

@@ -9,8 +9,7 @@ from typing import cast
 import pytest
 
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.list_watch import ListWatch, WatchPace, wait_for
-from chalicelib.kube.watch import Watch
+from chalicelib.kube.watch import ListWatch, Watch, WatchPace, wait_for
 from infra.emulators.controllers.clock import ManualClock
 
 CHANGE = b'{"type":"ADDED","object":{"metadata":{"name":"one","resourceVersion":"2"}}}\n'

@@ -20,8 +20,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.notify.conditions import ClusterFacts, conditions, workload
 from chalicelib.record.metrics import key
-from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import PassFailure, ScanState
 from tests.operations import new_operation
 
 NOW = 1_795_000_000.0

@@ -20,7 +20,7 @@ from chalicelib.policy.load import digest
 from chalicelib.record.journal import of_plan
 from chalicelib.record.metrics import key
 from chalicelib.store import JournalEntry, Store
-from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.leases import PassFailure
 from infra.emulators.aws_faults import AwsFaults, busy
 from infra.emulators.example_clusters import NOW, as_many, busy_plan, decided, example, quiet_plan
 from infra.emulators.memory_table import MemoryAccount

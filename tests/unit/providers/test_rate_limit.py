@@ -11,7 +11,7 @@ from tests.cases import each_row
 
 
 class Bucket(UnlimitedRateLimiter):
-    """One bucket as store/rate_limits.py keeps it, on a clock that only sleeping advances."""
+    """One bucket as store/vendor_calls.py keeps it, on a clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now, self.arrival = 0.0, 0.0

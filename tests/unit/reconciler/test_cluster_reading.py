@@ -16,8 +16,8 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.reconciler.cluster_reading import connected, observe, share_lists
 from chalicelib.runtime.runtime import Runtime, build
-from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_archive import ListArchive
+from chalicelib.snapshot.live_cluster import KeptLists
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.kube.configmaps import ConfigMap
 from chalicelib.kube.errors import ClusterError, Conflict, NotFound
+from chalicelib.kube.objects import ConfigMap
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate, UnschedulablePods

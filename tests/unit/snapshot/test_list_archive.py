@@ -17,10 +17,9 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
 from chalicelib.snapshot.listed_resources import RESOURCES
-from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

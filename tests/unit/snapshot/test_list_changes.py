@@ -16,8 +16,7 @@ from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.kept_lists import CONNECTED_FOR, KeptLists
-from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from chalicelib.snapshot.live_cluster import CONNECTED_FOR, KeptLists, ReadResult, read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

@@ -86,7 +86,7 @@ def test_page_that_is_too_large_is_read_in_smaller_ones(bound: str) -> None:
     with HttpScript(paged(MANY * 10, 400)) as server:
         config = msgspec.json.encode(_kubeconfig(server.url)).decode()
         kube = connect(access, lambda _: config, clock=lambda: 0.0, sleep=lambda _: None, jitter=lambda: 0.5)
-        kube._patience = bounds
+        kube._bounds = bounds
         found = read(kube, bounds)
     assert sum(len(names) for _, names in found) == MANY * 10
     assert max(len(names) for _, names in found) < 150

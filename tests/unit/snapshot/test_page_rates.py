@@ -6,11 +6,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from chalicelib.net.private_addresses import are_private
-from chalicelib.snapshot.kept_lists import KeptLists
-from chalicelib.snapshot.list_reader import FIRST
-from chalicelib.snapshot.live_cluster import read_live_cluster
-from chalicelib.snapshot.page_rates import FASTER, PROBE, PageRates
+from chalicelib.net.addresses import are_private
+from chalicelib.snapshot.list_reader import FASTER, FIRST, PROBE, PageRates
+from chalicelib.snapshot.live_cluster import KeptLists, read_live_cluster
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.property.cluster_history import NOW, UNTIL_ENDED, client_of

@@ -16,10 +16,10 @@ from chalicelib.snapshot.storage import NAMESPACE
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 # (group, resource, verb) -> the call that needs it. The table of snapshot/live.py has the reads of complete kinds.
 CALLS = {
-    ("", "nodes", "get"): "nodes.get_node",
-    ("", "nodes", "patch"): "nodes.add_taint, nodes.remove_taint",
-    ("", "pods", "get"): "pods.get_pod",
-    ("", "pods/eviction", "create"): "pods.evict",
+    ("", "nodes", "get"): "get_node",
+    ("", "nodes", "patch"): "add_taint, remove_taint",
+    ("", "pods", "get"): "get_pod",
+    ("", "pods/eviction", "create"): "evict",
     ("", "events", "create"): "events.post_event",
     **{
         (group, f"{kind.lower()}s", "get"): "handlers.rechecking"
@@ -59,7 +59,7 @@ def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
     rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in own["rules"]}
     [(priorities, _)] = (item for item in rules.items() if item[1] == ["get"])
     assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
-    # configmaps.get and configmaps.patch
+    # get_config_map and patch_config_map
     assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"]}
     assert namespace == Options().namespace
 

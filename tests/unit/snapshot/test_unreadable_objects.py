@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.snapshot import MissingData
-from chalicelib.snapshot import unreadable_objects
+from chalicelib.snapshot.node_decoding import unreadable_object
 from chalicelib.snapshot.node_groups import read_node_groups
 from tests.cases import each_row
 from tests.property import hostile_objects, hostile_tenants
@@ -74,7 +74,7 @@ def test_unreadable_pod_blocks_its_node(spec: Any) -> None:
     ],
 )
 def test_unreadable_object_names_its_node_if_the_node_name_is_legible(raw: bytes, node: str) -> None:
-    assert unreadable_objects.of(raw).node == node
+    assert unreadable_object(raw).node == node
 
 
 class _Failing:

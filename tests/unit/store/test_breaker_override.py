@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.memory import BreakerState, GroupMemory, Memory
 from chalicelib.store.errors import StoreUnavailable
-from chalicelib.store.tables import RELEASE, ReleaseRow
+from chalicelib.store.tables import BREAKER_OVERRIDE, BreakerOverrideRow
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, RequestCounter, StoreFixture, full_memory
 
@@ -78,13 +78,18 @@ def test_breaker_override_with_a_lost_answer_can_be_repeated(bench: StoreFixture
 def test_breaker_override_row_of_another_release_can_be_read(bench: StoreFixture) -> None:
     bench.client.put_item(
         TableName=bench.table,
-        Item={"cluster": {"S": bench.cluster}, "item": {"S": RELEASE}, "until": {"N": "12.5"}, "by": {"S": "somebody"}},
+        Item={
+            "cluster": {"S": bench.cluster},
+            "item": {"S": BREAKER_OVERRIDE},
+            "until": {"N": "12.5"},
+            "by": {"S": "somebody"},
+        },
     )
     assert bench.load().released_until == 12.5
 
 
 def test_breaker_override_row_expires_long_after_its_end(bench: StoreFixture) -> None:
     bench.store.breaker_overrides.release(bench.cluster, START + 60)
-    row = bench.store.table.get(ReleaseRow, bench.cluster, RELEASE)
+    row = bench.store.table.get(BreakerOverrideRow, bench.cluster, BREAKER_OVERRIDE)
     assert row is not None
     assert row.expires_at > START + 3600

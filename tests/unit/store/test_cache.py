@@ -9,7 +9,7 @@ import random
 import pytest
 
 from chalicelib.providers.services import Cache
-from chalicelib.store.tables import SHELF, ShelfRow
+from chalicelib.store.tables import CACHE, CacheRow
 from infra.emulators.aws_faults import busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
 from tests.unit.store.support import START, RequestCounter, StoreFixture
@@ -30,7 +30,7 @@ def test_cache_value_is_stored_compressed_in_one_row(bench: StoreFixture) -> Non
         bench.store.cache.put(bench.cluster, TYPES, DAY)
         bench.store.cache.get(bench.cluster)
     assert (counter.items_written, counter.items_read) == (1, 1)
-    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    row = bench.store.table.get(CacheRow, CACHE, bench.cluster)
     assert row is not None
     assert len(row.blob) < len(TYPES) / 10
 
@@ -41,7 +41,7 @@ def test_cache_expiry_is_checked_and_not_left_to_dynamodb(bench: StoreFixture) -
     assert bench.store.cache.get(bench.cluster) == TYPES
     bench.clock.advance(0.1)
     assert bench.store.cache.get(bench.cluster) is None
-    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    row = bench.store.table.get(CacheRow, CACHE, bench.cluster)
     assert row is not None
     assert START + 100 < row.expires_at < START + 100 + 2 * 3600
 
@@ -73,7 +73,7 @@ def test_cache_value_too_large_for_a_row_is_not_stored(bench: StoreFixture) -> N
 @pytest.mark.parametrize("damage", ["cut", "rubbish", "missing"])
 def test_cache_unreadable_row_counts_as_missing(bench: StoreFixture, damage: str) -> None:
     bench.store.cache.put(bench.cluster, TYPES, DAY)
-    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    row = bench.store.table.get(CacheRow, CACHE, bench.cluster)
     assert row is not None
     row.blob = {"cut": row.blob[:-20], "rubbish": b"<html>", "missing": None}[damage]
     bench.store.table.write(bench.store.table.put(row))

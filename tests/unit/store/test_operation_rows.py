@@ -12,7 +12,7 @@ from chalicelib.command.memory_file import read, write
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationSpec, OperationStatus
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
-from chalicelib.store.operation_rows import to_operation, to_row
+from chalicelib.store.memory_rows import to_operation, to_row
 from chalicelib.store.staged_saves import Staged
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from chalicelib.providers.services import RateLimit, RateLimiter
 from chalicelib.store import Store
-from chalicelib.store.rate_limits import DIFFERENCE, LONGEST_HOLD
-from chalicelib.store.tables import PACES, PaceRow
+from chalicelib.store.tables import RATE_LIMITS, RateLimitRow
+from chalicelib.store.vendor_calls import DIFFERENCE, LONGEST_HOLD
 from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
@@ -164,7 +164,7 @@ def test_rate_limit_counts_a_concurrent_booking_between_two_writes(bench: StoreF
 def test_rate_limit_row_expires_once_unused(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.store.rate_limits.take(pace, 10)
-    row = bench.store.table.get(PaceRow, PACES, pace.key)
+    row = bench.store.table.get(RateLimitRow, RATE_LIMITS, pace.key)
     assert row is not None
     assert START + 5 < row.expires_at < START + 5 + 2 * 3600
 

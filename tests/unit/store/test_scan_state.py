@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.store.scan_state import ScanState
-from chalicelib.store.tables import SEEN, WEB
+from chalicelib.store.leases import ScanState
+from chalicelib.store.tables import DEBOUNCE, WEB
 from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
 
@@ -89,7 +89,7 @@ def test_webhook_signature_can_be_used_once(bench: StoreFixture) -> None:
 
 def test_webhook_used_signature_row_expires_and_does_not_show_the_signature(bench: StoreFixture) -> None:
     bench.store.debounce.first_use(bench.cluster, "sig-secret", 600)
-    (row,) = bench.store.table.query(WEB, f"{SEEN}signature#{bench.cluster}#")
-    assert list(bench.store.table.query(bench.cluster, SEEN)) == []
+    (row,) = bench.store.table.query(WEB, f"{DEBOUNCE}signature#{bench.cluster}#")
+    assert list(bench.store.table.query(bench.cluster, DEBOUNCE)) == []
     assert int(row["expires_at"]["N"]) >= START + 600
     assert "sig-secret" not in str(row)

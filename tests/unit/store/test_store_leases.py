@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
 from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreUnavailable
-from chalicelib.store.scan_state import Passed
+from chalicelib.store.leases import LastPass
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, all_at_once
 
@@ -96,11 +96,11 @@ def test_lease_lost_answer_is_reported_as_such(bench: StoreFixture) -> None:
 
 def test_lease_passes_carry_over_to_the_next_holder_at_no_cost(bench: StoreFixture) -> None:
     lease = bench.lease("a")
-    assert (lease.decision, lease.left) == ("", b"")
+    assert (lease.decision, lease.carry_over) == ("", b"")
     with RequestCounter(bench) as counter:
-        bench.store.leases.release(lease, passed_at=START, decision="d1", left=b"\x00left")
+        bench.store.leases.release(lease, passed_at=START, decision="d1", carry_over=b"\x00left")
         lease = bench.fresh().leases.acquire(bench.cluster, "b", 60.0)
-    assert (lease.decision, lease.left, counter.items_written) == ("d1", b"\x00left", 2)
+    assert (lease.decision, lease.carry_over, counter.items_written) == ("d1", b"\x00left", 2)
     assert not READS & {name for name, _ in counter.requests}
     bench.store.leases.release(lease)
     assert bench.lease("c").decision == "d1", "who leaves nothing leaves what there is"
@@ -110,17 +110,17 @@ def test_lease_overtaken_pass_leaves_no_carry_over(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
-    assert not bench.store.leases.release(zombie, passed_at=bench.clock(), decision="old", left=b"old")
-    bench.store.leases.release(newer, decision="new", left=b"new")
-    assert bench.lease("next").left == b"new"
+    assert not bench.store.leases.release(zombie, passed_at=bench.clock(), decision="old", carry_over=b"old")
+    bench.store.leases.release(newer, decision="new", carry_over=b"new")
+    assert bench.lease("next").carry_over == b"new"
 
 
 def test_lease_carry_over_is_visible_to_readers(bench: StoreFixture) -> None:
     other = bench.cluster + "-other"
-    bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
+    bench.store.leases.release(bench.lease(), passed_at=START, carry_over=b"left")
     bench.store.leases.acquire(other, "x", 60)
     found = bench.store.scan_states.passed_by([bench.cluster, other, "nobody"])
-    assert {name: (each.last_pass, each.left) for name, each in found.items() if isinstance(each, Passed)} == {
+    assert {name: (each.last_pass, each.carry_over) for name, each in found.items() if isinstance(each, LastPass)} == {
         bench.cluster: (START, b"left"),
         other: (0.0, b""),
     }

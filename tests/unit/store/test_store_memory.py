@@ -12,8 +12,8 @@ from chalicelib.model.node import Condition, Node
 from chalicelib.model.policy import Options
 from chalicelib.plan.state.node_templates import learn
 from chalicelib.store.errors import LeaseLost, StaleWrite
-from chalicelib.store.memory_diff import ChangedTimes
-from chalicelib.store.tables import BRAKE, GROUPS, HEAD, HeadRow, MemoryRow
+from chalicelib.store.memory_rows import ChangedTimes
+from chalicelib.store.tables import BREAKER, GROUPS, HEAD, HeadRow, MemoryRow
 from tests.unit.store.support import START, RequestCounter, StoreFixture, full_memory
 
 replace = msgspec.structs.replace
@@ -189,7 +189,7 @@ def test_memory_breaker_state_is_written_on_change_and_deleted_when_over(bench: 
     bench.store.leases.release(lease)
     bench.save(taken, Memory())
     assert bench.load() == Memory()
-    assert list(bench.store.table.query(bench.cluster, BRAKE)) == []
+    assert list(bench.store.table.query(bench.cluster, BREAKER)) == []
 
 
 def test_memory_breaker_state_changed_by_others_makes_the_plan_stale(bench: StoreFixture) -> None:
@@ -202,13 +202,13 @@ def test_memory_breaker_state_changed_by_others_makes_the_plan_stale(bench: Stor
         bench.store.memory.save(
             bench.cluster, old, replace(old, breaker=BreakerState(tripped_at=START, wanted=9)), (), lease
         )
-    assert stale.value.items == (BRAKE,)
+    assert stale.value.items == (BREAKER,)
 
 
 def test_memory_breaker_state_of_another_release_can_be_read_and_overwritten(bench: StoreFixture) -> None:
     table = bench.store.table
     text = '{"taken":[[5.0,1,2]],"why":"x"}'
-    table.write(table.put(MemoryRow(bench.cluster, BRAKE, text=text, version="other")))
+    table.write(table.put(MemoryRow(bench.cluster, BREAKER, text=text, version="other")))
     before = bench.load()
     assert before.breaker == BreakerState(((5.0, 1, 2),))
     after = replace(before, breaker=BreakerState(((6.0, 1, 2),)))

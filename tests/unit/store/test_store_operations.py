@@ -14,9 +14,9 @@ from chalicelib.store.errors import (
     StaleWrite,
     StoreUnavailable,
 )
-from chalicelib.store.operation_rows import KEPT
+from chalicelib.store.memory_rows import KEPT
 from chalicelib.store.operations import CLOCKS
-from chalicelib.store.tables import OVER
+from chalicelib.store.tables import ENDED
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
@@ -161,7 +161,7 @@ def test_operation_that_ended_is_not_listed_but_can_be_read(bench: StoreFixture,
 def test_operation_that_ended_expires_eventually(bench: StoreFixture) -> None:
     operation = claimed(bench)
     bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-1")
-    (row,) = bench.store.table.query(bench.cluster, OVER)
+    (row,) = bench.store.table.query(bench.cluster, ENDED)
     assert row["expires_at"] == {"N": str(int(START + KEPT))}
 
 

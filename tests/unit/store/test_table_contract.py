@@ -17,7 +17,7 @@ from pynamodb.expressions.update import Action
 
 from chalicelib.store.errors import StoreError, StoreUnavailable
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, TransactionCancelled
-from chalicelib.store.tables import LeaseRow, OperationRow, PaceRow
+from chalicelib.store.tables import LeaseRow, OperationRow, RateLimitRow
 from tests.unit.store.support import all_at_once, moto_is_lax, table_class
 
 KEYS = {"cluster", "item"}
@@ -247,7 +247,7 @@ def test_table_update_actions_all_read_the_row_before_the_update(seam: Seam) -> 
 )
 def test_sums_are_exact_in_decimal_digits(seam: Seam, amounts: tuple[float, float], total: float) -> None:
     for amount in amounts:
-        made = seam.update(PaceRow.arrival.add(amount))
+        made = seam.update(RateLimitRow.arrival.add(amount))
     assert float(made["arrival"]["N"]) == total
 
 

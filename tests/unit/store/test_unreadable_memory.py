@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.store.errors import StoreError
-from chalicelib.store.tables import BRAKE, GROUPS, NODES, BlobRow, MemoryRow
+from chalicelib.store.tables import BREAKER, GROUPS, NODES, BlobRow, MemoryRow
 from tests.unit.store.support import StoreFixture
 
 
@@ -14,7 +14,7 @@ from tests.unit.store.support import StoreFixture
     "row",
     [
         lambda cluster: MemoryRow(cluster, f"{GROUPS}g", text='{"size_wrong":[1]}', version="v"),
-        lambda cluster: MemoryRow(cluster, BRAKE, text="{", version="v"),
+        lambda cluster: MemoryRow(cluster, BREAKER, text="{", version="v"),
         lambda cluster: BlobRow(cluster, f"{NODES}000", blob=b"rubbish", version="v", parts=1),
     ],
 )

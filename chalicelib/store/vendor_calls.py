@@ -1,8 +1,7 @@
-"""Rate limits of vendor accounts, as one budget that all functions share.
+"""What all functions share about calls to vendors: the rate limits of accounts, and cached responses.
 
-The budget is in the table and not in a queue's concurrency, because one account serves many clusters and is called by
-both halves of the program. Passes read there (queue `reconcile`), executors read and write there (a queue per
-provider). No queue sees all of these calls, so none can count them. The table does.
+An account's budget is in the table and not in a queue's concurrency, because one account serves many clusters and both
+passes and executors call it: no queue sees all of these calls, so none can count them.
 
 A budget is a token bucket stored as one number, the arrival (GCRA's theoretical arrival time): the instant at which the
 bucket is full again. Each call moves it 1/rate later, and it may be at most burst/rate ahead of the clock.
@@ -23,19 +22,23 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 from pynamodb.expressions.condition import Condition
+from pynamodb.expressions.update import Action
 
+from chalicelib.store.codec import PIECE
 from chalicelib.store.errors import StoreError
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, row_of
-from chalicelib.store.tables import PACES, PaceRow
+from chalicelib.store.tables import CACHE, RATE_LIMITS, CacheRow, RateLimitRow
 
 DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 LONGEST_HOLD = 3600.0
-TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete an unused budget
+TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete an unused budget, or a cached value
+LARGEST = 8 * 2**20  # bytes of a cached value before compression; larger than any table of instance types
 _SLOWEST = 1e-5  # calls per second; a lower rate is a mistake
 _SHORTEST_WAIT = 0.001
 _TRIES = 4  # writes per booking: two under contention, more only if every one is outrun
@@ -82,70 +85,62 @@ class RateLimits:
         now = self._clock()
         until = now + min(seconds, LONGEST_HOLD)
         ahead = rate.burst / rate.rate if rate.rate >= _SLOWEST else 0.0
-        actions = [PaceRow.held_until.set(until), PaceRow.expires_at.set(int(until + ahead) + TIDY_AFTER)]
+        actions = [RateLimitRow.held_until.set(until), RateLimitRow.expires_at.set(int(until + ahead) + TIDY_AFTER)]
         with suppress(StoreError):  # including ConditionFailed: a longer pause is in force
-            self._table.write(self._table.update(PACES, _item(rate), actions, _is_not_held(until, now)))
+            self._table.write(self._table.update(RATE_LIMITS, _item(rate.key), actions, _is_not_held(until, now)))
 
 
 class _Booking:
     """One attempt to book calls, at one instant."""
 
     def __init__(self, table: Table, rate: RateSettings, calls: int, now: float) -> None:
-        self._table, self._item, self._now = table, _item(rate), now
+        self._table, self._item, self._now = table, _item(rate.key), now
         self._cost = _in_microseconds(calls / rate.rate)
         self._full = max(self._cost, _in_microseconds(rate.burst / rate.rate))  # how far ahead calls may be booked
 
     def run(self) -> float:
         """See RateLimits.take. Raises StoreError."""
-        write = self._of_an_idle_one()
+        idle = RateLimitRow.arrival.does_not_exist() | (RateLimitRow.arrival <= self._now)
+        book_idle = self._update(RateLimitRow.arrival.set(self._now + self._cost), idle & self._is_free())
+        enough_is_left = RateLimitRow.arrival <= self._now + self._full - self._cost
+        in_use = (RateLimitRow.arrival > self._now) & enough_is_left
+        book_in_use = self._update(RateLimitRow.arrival.add(self._cost), in_use & self._is_free())
+        write = book_idle
         for _ in range(_TRIES):
             try:
                 self._table.write(write)
             except ConditionFailed as refused:
-                held, arrival = _instants(refused.old)
-                if self._now < held <= self._now + LONGEST_HOLD + DIFFERENCE:
-                    return held - self._now
+                held_until, arrival = _instants(refused.old)
+                if self._now < held_until <= self._now + LONGEST_HOLD + DIFFERENCE:
+                    return held_until - self._now
                 if arrival > self._now + self._full + DIFFERENCE:
-                    return self._emptied(arrival)
+                    # No correct clock wrote this: it is replaced by an empty bucket of this clock.
+                    it_is_still_there = RateLimitRow.arrival == arrival
+                    with suppress(ConditionFailed):  # another writer has corrected it
+                        full = RateLimitRow.arrival.set(self._now + self._full)
+                        self._table.write(self._update(full, it_is_still_there))
+                    return self._cost
                 wait = arrival + self._cost - self._full - self._now
                 if wait > 0:
                     return max(wait, _SHORTEST_WAIT)
-                write = self._of_one_in_use() if arrival > self._now else self._of_an_idle_one()
+                write = book_in_use if arrival > self._now else book_idle
             else:
                 return 0.0
         return self._cost  # other writers were faster each time: their calls count
 
-    def _of_an_idle_one(self) -> Write:
-        nobody_draws = PaceRow.arrival.does_not_exist() | (PaceRow.arrival <= self._now)
-        actions = [PaceRow.arrival.set(self._now + self._cost), PaceRow.expires_at.set(self._tidy_at())]
-        return self._table.update(PACES, self._item, actions, nobody_draws & self._is_free())
-
-    def _of_one_in_use(self) -> Write:
-        somebody_draws = PaceRow.arrival > self._now
-        enough_is_left = PaceRow.arrival <= self._now + self._full - self._cost
-        actions = [PaceRow.arrival.add(self._cost), PaceRow.expires_at.set(self._tidy_at())]
-        return self._table.update(PACES, self._item, actions, somebody_draws & enough_is_left & self._is_free())
-
-    def _emptied(self, arrival: float) -> float:
-        """Return the wait after replacing a row that no correct clock wrote by an empty bucket of this clock."""
-        it_is_still_there = PaceRow.arrival == arrival
-        actions = [PaceRow.arrival.set(self._now + self._full), PaceRow.expires_at.set(self._tidy_at())]
-        with suppress(ConditionFailed):  # another writer has corrected it
-            self._table.write(self._table.update(PACES, self._item, actions, it_is_still_there))
-        return self._cost
+    def _update(self, arrival: Action, condition: Condition) -> Write:
+        tidy_at = RateLimitRow.expires_at.set(int(self._now + self._full) + TIDY_AFTER)
+        return self._table.update(RATE_LIMITS, self._item, [arrival, tidy_at], condition)
 
     def _is_free(self) -> Condition:
         return _is_not_held(self._now, self._now)
 
-    def _tidy_at(self) -> int:
-        return int(self._now + self._full) + TIDY_AFTER
-
 
 def _is_not_held(until: float, now: float) -> Condition:
     """Return the condition that no pause lasts beyond that instant, except an impossibly long one."""
-    no_pause = PaceRow.held_until.does_not_exist()
-    it_is_over = PaceRow.held_until <= until
-    it_is_rubbish = PaceRow.held_until > now + LONGEST_HOLD + DIFFERENCE
+    no_pause = RateLimitRow.held_until.does_not_exist()
+    it_is_over = RateLimitRow.held_until <= until
+    it_is_rubbish = RateLimitRow.held_until > now + LONGEST_HOLD + DIFFERENCE
     free: Condition = no_pause | it_is_over | it_is_rubbish
     return free
 
@@ -154,7 +149,7 @@ def _instants(old: Raw) -> tuple[float, float]:
     """Return held_until and arrival of the row that was found, 0.0 for missing values."""
     if not old:
         return 0.0, 0.0
-    row = row_of(PaceRow, old)
+    row = row_of(RateLimitRow, old)
     return row.held_until or 0.0, row.arrival or 0.0
 
 
@@ -163,8 +158,48 @@ def _in_microseconds(seconds: float) -> float:
     return math.ceil(seconds * 1e6) / 1e6
 
 
-def _item(rate: RateSettings) -> str:
+def _item(key: str) -> str:
     """Return the key as it is, so that the table is readable; a digest where it is too long."""
-    if len(rate.key.encode()) <= _LONGEST_KEY:
-        return rate.key
-    return hashlib.sha256(rate.key.encode()).hexdigest()
+    return key if len(key.encode()) <= _LONGEST_KEY else hashlib.sha256(key.encode()).hexdigest()
+
+
+class SharedCache:
+    """Implements the Cache of providers/services.py on the table, for vendor data that is expensive to read and seldom
+    changes, such as the table of instance types; one row per key, compressed.
+
+    Every pass may be a new process, so without this cache each would request hundreds of instance types again. The data
+    is public and can be requested again at any time: no decision depends on whether it was found. No method raises,
+    therefore, and an unreadable row counts as missing.
+    """
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def get(self, key: str) -> bytes | None:
+        """Return the stored value if it has not expired; None otherwise, also where the table does not respond."""
+        try:
+            row = self._table.get(CacheRow, CACHE, _item(key))
+        except StoreError:
+            return None
+        if row is None or row.blob is None or not row.since - DIFFERENCE <= self._clock() < row.until:
+            return None
+        unpacker = zlib.decompressobj()
+        try:
+            value = unpacker.decompress(row.blob, LARGEST + 1)
+        except zlib.error:
+            return None
+        return value if unpacker.eof and len(value) <= LARGEST else None
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        """Store a value for this many seconds. A value too large for a row (compressed, 300,000 bytes) is not
+        stored."""
+        if not 0 < seconds < math.inf or len(value) > LARGEST:
+            return
+        blob = zlib.compress(value, 6)
+        if len(blob) > PIECE:
+            return
+        now = self._clock()
+        until = now + seconds
+        row = CacheRow(CACHE, _item(key), blob=blob, since=now, until=until, expires_at=int(until) + TIDY_AFTER)
+        with suppress(StoreError):
+            self._table.write(self._table.put(row))

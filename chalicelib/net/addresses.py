@@ -1,4 +1,4 @@
-"""Defines the hosts that no client may connect to, whatever a kubeconfig or a policy says.
+"""Hosts that no client may connect to, whatever a kubeconfig or a policy says, and those of private networks.
 
 A machine's metadata service gives credentials to any program on that machine. It is reached by link-local addresses and
 by a few fixed ones, and every address has many spellings. The check therefore applies to the address itself: the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+from collections.abc import Callable, Iterable
 
 _NETWORKS = tuple(
     ipaddress.ip_network(text)
@@ -77,3 +78,21 @@ def _inner(address: ipaddress.IPv6Address) -> Address:
     if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):  # NAT64; IPv4-compatible
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address
+
+
+def addresses_of(name: str) -> frozenset[str]:
+    """Return the addresses of a name. Raises OSError, ValueError."""
+    return frozenset(str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
+
+
+def are_private(host: str, resolve: Callable[[str], Iterable[str]] = addresses_of) -> bool:
+    """Return whether a host is a private address (RFC 1918, RFC 4193, loopback), or a name with no others: traffic
+    to it leaves no cloud."""
+    address = address_of(host)
+    if address is not None:
+        return address.is_private
+    try:
+        addresses = [ipaddress.ip_address(text.partition("%")[0]) for text in resolve(host)]
+    except (OSError, ValueError):
+        return False
+    return bool(addresses) and all(address.is_private for address in addresses)
