@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from chalicelib.aws import session
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import PublishedSettings, published_in
-from chalicelib.model.resource_names import prefix_for, state_table_of
+from chalicelib.model.resource_names import prefix_for, queue_name, state_table_of
 
 
 class FoundDeployment(msgspec.Struct, frozen=True):
@@ -120,3 +122,105 @@ def _outputs(client: Any, stack: str) -> dict[str, str]:
             return {}
         raise
     return {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", ())}
+
+
+UNKNOWN = "unknown"
+
+
+def caller() -> str:
+    """Return the ARN of the caller, UNKNOWN where AWS does not say it within seconds: no act of an operator waits for
+    its own record. Every identity may ask for its own name."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client = session.client(
+            "sts", connect_timeout=2, read_timeout=3, retries={"mode": "standard", "total_max_attempts": 2}
+        )
+        return str(client.get_caller_identity()["Arn"])[:2048]
+    except (BotoCoreError, ClientError, KeyError):
+        return UNKNOWN
+
+
+_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
+
+
+def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[str]:
+    """Enable the mappings of these providers; return a line for each provider whose queue may not be polled yet.
+
+    table: the state table, whose name identifies the deployment. Any other name belongs to a CloudFormation stack,
+    whose template enables the mappings; then nothing is done.
+    """
+    found = _TABLE.match(table)
+    if found is None:
+        return []
+    problems = []
+    for provider in sorted(providers):
+        problem = _switch_on(queue_name(found["prefix"], f"act_{provider}"), client)
+        if problem:
+            problems.append(
+                f"{provider}: {problem}; its operations wait in their queue until make deploy "
+                f"STAGE={found['prefix'].removeprefix('outscaler-')} has run again"
+            )
+    return problems
+
+
+def _switch_on(function: str, client: Any | None) -> str:
+    """Return "" where the function's queue is polled. The function has the same name as its queue."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client = client or _client()
+        mappings = client.list_event_source_mappings(FunctionName=function)["EventSourceMappings"]
+        if not mappings:
+            return f"function {function} has no queue"
+        for mapping in mappings:
+            if mapping.get("State") in ("Disabled", "Disabling"):
+                client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "ClientError")
+        return f"function {function} cannot be enabled ({code})"
+    except BotoCoreError as error:
+        return f"function {function} cannot be enabled ({type(error).__name__})"
+    return ""
+
+
+def _client() -> Any:
+    return session.client(
+        "lambda", connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3}
+    )
+
+
+_LARGEST = 100_000  # bytes of an answer
+_SECONDS = 15
+
+
+class ApiFailure(OutscalerError):
+    """The API did not answer, or refused the request."""
+
+
+def post(url: str) -> bytes:
+    """Return the body of the answer to an empty POST. url: HTTPS. A host of API Gateway names its region; a custom
+    domain needs a configured one. Raises ApiFailure, BadInput."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.exceptions import BotoCoreError
+    from botocore.httpsession import URLLib3Session
+
+    host = urlsplit(url).hostname or ""
+    labels = host.split(".")
+    named = labels[2] if len(labels) > 3 and labels[1] == "execute-api" else ""
+    where = named or session.configured_region()
+    credentials = session.credentials()
+    if credentials is None:
+        raise BadInput("AWS credentials", "are missing", "set AWS_PROFILE or the variables of a role")
+    if not where:
+        raise BadInput(url, "does not name its region", "set AWS_REGION")
+    request = AWSRequest("POST", url, {"Content-Type": "application/json"}, b"{}")
+    try:
+        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", where).add_auth(request)
+        answer = URLLib3Session(timeout=_SECONDS).send(request.prepare())
+    except BotoCoreError as error:
+        raise ApiFailure(f"{host}: no answer ({type(error).__name__})") from None
+    if answer.status_code != 200:
+        raise ApiFailure(f"{host} answers {answer.status_code}: {answer.content[:200].decode('utf-8', 'replace')}")
+    return bytes(answer.content[:_LARGEST])

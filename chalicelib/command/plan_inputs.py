@@ -6,21 +6,23 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from chalicelib.command import memory_file, whatif
+from chalicelib.command import whatif
 from chalicelib.command.deployment_settings import on_this_machine, settings_here
-from chalicelib.command.group_bounds import with_bounds
 from chalicelib.command.live_cluster import live
-from chalicelib.command.output import warn
+from chalicelib.command.output import progress, warn
 from chalicelib.command.policy_files import read_document
-from chalicelib.command.progress import progress
+from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
@@ -110,7 +112,7 @@ def read(args: argparse.Namespace) -> PlanInputs:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
     now = _now(args)
     policy = _policy(args, now)
-    memory = memory_file.read(args.memory) if args.memory is not None else Memory()
+    memory = read_memory(args.memory) if args.memory is not None else Memory()
     unneeded_for = _duration(args.assume_unneeded_for)
     started = time.perf_counter()
     with progress("reading the cluster"):
@@ -218,3 +220,100 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         if args.node_groups is None:  # the providers have applied the policy's bounds already
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
+
+
+_KIND = "outscaler/memory"
+_MOST_BYTES = 2**28
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Memory))
+
+
+class _Operations(msgspec.Struct, frozen=True):
+    """The operations of an encoded Memory."""
+
+    operations: tuple[OperationDocument, ...] = ()
+
+
+def write_memory(path: Path, memory: Memory) -> None:
+    """Write the memory with its kind; raises OSError."""
+    # Only for encoding: the type of the field is Operation.
+    flat = msgspec.structs.replace(memory, operations=tuple(map(to_document, memory.operations)))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n")
+
+
+def read_memory(path: Path) -> Memory:
+    """Read a saved memory, or a bare Memory object without other keys. Raises BadInput, OSError."""
+    data = content(path, _MOST_BYTES)
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if "kind" not in fields:
+            return _bare(data, fields, "kind is missing")
+        if msgspec.json.decode(fields["kind"]) != _KIND or set(fields) != {"kind", "memory"}:
+            raise msgspec.ValidationError(f"kind and memory must be all it has, and kind must be {_KIND}")
+        inner = msgspec.json.decode(fields["memory"], type=dict[str, msgspec.Raw])
+        return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
+    except RecursionError:
+        raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an overlong number
+        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+
+
+def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
+    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError, ValueError
+    for a number beyond the bounds of stored data."""
+    unknown = sorted(set(fields) - _KNOWN)
+    if unknown or not fields:
+        raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
+    operations = msgspec.json.decode(data, type=_Operations).operations
+    others = msgspec.json.encode({name: value for name, value in fields.items() if name != "operations"})
+    memory = msgspec.json.decode(others, type=Memory)
+    if mistake := next(unbounded_numbers(memory, "memory"), ""):
+        raise ValueError(mistake)
+    return msgspec.structs.replace(memory, operations=tuple(map(from_document, operations)))
+
+
+_NAMED = 10
+
+
+def with_bounds(
+    snapshot: Snapshot, wanted: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
+) -> Snapshot:
+    """Return the snapshot with the bounds and priorities of the policy; values that the policy omits stay as saved.
+
+    place: the policy's file. warn: called for each group that the snapshot does not have. Raises BadInput for bounds
+    that contradict the saved ones.
+    """
+    by_id = {group.id: group for group in wanted}
+    saved = {group.id for group in snapshot.groups}
+    known = saved.union(*(group.aliases for group in snapshot.groups))
+    for name in by_id:
+        if name not in known:
+            warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {_those_there(sorted(saved))}")
+    groups = tuple(_bounded(group, _entry_of(group, by_id), place) for group in snapshot.groups)
+    return msgspec.structs.replace(snapshot, groups=groups)
+
+
+def _entry_of(group: NodeGroup, by_id: Mapping[str, GroupPolicy]) -> GroupPolicy | None:
+    """Find the entry by the group's id, otherwise by one of its other names."""
+    return next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
+
+
+def _bounded(group: NodeGroup, policy: GroupPolicy | None, place: str) -> NodeGroup:
+    if policy is None:
+        return group
+    least = group.min if policy.min is None else policy.min
+    most = group.max if policy.max is None else policy.max
+    if most < least:
+        side, other = ("max", "min") if policy.max is None else ("min", "max")
+        problem = (
+            f"max {most} of the snapshot is below min {least}"
+            if side == "max"
+            else f"{other} {most} is below min {least} of the snapshot"
+        )
+        raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
+    return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)
+
+
+def _those_there(names: list[str]) -> str:
+    if not names:
+        return "it has none"
+    return f"its groups are {', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''}"

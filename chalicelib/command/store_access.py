@@ -6,16 +6,19 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.name_lookup import unknown
+from chalicelib.command.arguments import unknown
+from chalicelib.command.deployments import caller
+from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import state_table
+from chalicelib.record.journal import DecisionUnreadable, LastDecision, last_decision
 
 if TYPE_CHECKING:
-    from chalicelib.command.login_profile import Login
+    from chalicelib.command.deployment_settings import Login
     from chalicelib.store import Store, StoredPolicy
 
 
@@ -78,7 +81,7 @@ def _kept(args: argparse.Namespace) -> Login | None:
     """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
     if args.table or state_table(os.environ):
         return None
-    from chalicelib.command.login_profile import load_login
+    from chalicelib.command.deployment_settings import load_login
 
     return load_login()
 
@@ -143,7 +146,7 @@ def check_group(
 
 def seen_groups(store: Store, cluster: str) -> frozenset[str]:
     """Return the ids of the node groups that passes have seen; none before the first pass."""
-    from chalicelib.command.stored_decision import load_decision
+    from chalicelib.command.store_access import load_decision
 
     decision, _ = load_decision(store, cluster)
     planned = {each.group for each in decision.plan.groups} if decision is not None else set()
@@ -158,3 +161,54 @@ def _named_in_policy(store: Store, cluster: str) -> list[str]:
     except BadInput:
         return []
     return [each.id for each in policy.node_groups]
+
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+
+def load_decision(store: Store, cluster: str) -> tuple[LastDecision | None, str]:
+    """Return the last decision and "", or None and why there is none that can be shown. Raises StoreError."""
+    passed = store.scan_states.last(cluster)
+    if passed is None:
+        return None, f"{cluster}: no pass has been made yet"
+    try:
+        found = last_decision(cluster, passed, store.journal)
+    except DecisionUnreadable as error:
+        return None, str(error)
+    return found, "" if found else f"{cluster}: the journal has no decision"
+
+
+def required_decision(store: Store, cluster: str) -> LastDecision:
+    """Return the last decision. Raises BadInput where there is none."""
+    found, problem = load_decision(store, cluster)
+    if found is None:
+        raise BadInput(cluster, problem.removeprefix(f"{cluster}: "), "outscaler plan --kubeconfig FILE plans now")
+    return found
+
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+Facts = Mapping[str, str | int | float | bool]
+
+
+def note(
+    store: Store, cluster: str, kind: str, facts: Facts, *, group: str = "", operation: str = "", at: float = 0.0
+) -> None:
+    """Append one line. facts: see JournalEntry; `by` is added unless it is given. at: epoch seconds; now, if not given.
+    The act is done already, so a journal that cannot be written is a warning."""
+    from chalicelib.store import JournalEntry
+    from chalicelib.store.errors import StoreError
+
+    entry = JournalEntry(
+        at=at or time.time(),
+        kind=kind,
+        group=group,
+        operation=operation,
+        facts={"by": facts.get("by") or caller(), **facts},
+    )
+    try:
+        store.journal.append(cluster, entry)
+    except StoreError as error:
+        warn(f"{cluster}: done ({kind}), but the journal could not be written: {error}")

@@ -23,9 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest
-from chalicelib.page.render import security_headers
+from chalicelib.page.render import Links, security_headers
 
 LOOPBACK = "127.0.0.1"
 COOKIE = "outscaler"

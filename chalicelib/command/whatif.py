@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.command.name_lookup import named, namespaced
+from chalicelib.command.arguments import named, namespaced
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory

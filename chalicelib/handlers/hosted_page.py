@@ -99,8 +99,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
 
 def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
     """Return the page that asks whether a link replaces the session. The link is not used yet."""
-    from chalicelib.page.links import Links
     from chalicelib.page.pages import page_of
+    from chalicelib.page.render import Links
 
     values = {
         "title": "Another session is open",
@@ -129,8 +129,8 @@ def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime
     grant = _grant(cookies, runtime)
     if grant is None:
         return _refused(base, runtime)
-    from chalicelib.page.links import Links
     from chalicelib.page.pages import PageRequest, respond
+    from chalicelib.page.render import Links
 
     refuse_newer_schema(runtime)
     permitted = None if grant.clusters is None else frozenset(grant.clusters)
@@ -161,8 +161,8 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
     try:
         return work()
     except OutscalerError as error:
-        from chalicelib.page.links import Links
         from chalicelib.page.pages import failed
+        from chalicelib.page.render import Links
 
         logger.error("page failed", **failure(error))
         line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
@@ -170,8 +170,8 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
 
 
 def _refused(base: str, runtime: Runtime) -> PageAnswer:
-    from chalicelib.page.links import Links
     from chalicelib.page.pages import failed
+    from chalicelib.page.render import Links
 
     if not runtime.page_key:
         return failed(Links(base), runtime.clock(), 404, "There is no such page.")

@@ -21,8 +21,8 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.cluster_health import LATE_AFTER
 from chalicelib.record.metrics import Values, key
+from chalicelib.record.views import LATE_AFTER
 from chalicelib.store.scan_state import ScanState
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL

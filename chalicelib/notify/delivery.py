@@ -6,17 +6,23 @@ tick have one limit of time, and what is left is tried again with growing waits.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
-from chalicelib.aws.sns import Publisher
+from chalicelib.aws.sns import Publisher, TopicPublisher
 from chalicelib.model.errors import OutscalerError, published_name
-from chalicelib.model.notification import Notifications
-from chalicelib.notify.forms import chat_message, cloud_event, topic_attributes
-from chalicelib.notify.notices import NoticeMessage
-from chalicelib.notify.webhook import NotAccepted
+from chalicelib.model.notification import NOTICE_TYPES, Notifications
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.resource_names import state_table
+from chalicelib.model.timestamps import format_time
+from chalicelib.notify.notices import CLOSED, OPEN, NoticeMessage
+from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted
+from chalicelib.policy.secret_names import NOTIFICATIONS, ClusterSecrets
 
 ATTEMPTS = 12
 """Attempts until a message is dead: with BACKOFF, about a day and a half."""
@@ -96,3 +102,140 @@ _SENDERS: dict[str, Callable[[NoticeMessage, Notifications, Channels, float], No
     "chatTopic": _chat,
     "webhook": _webhook,
 }
+
+
+TYPE_PREFIX = "dev.outscaler."
+SCHEMA = "https://github.com/outscaler/outscaler/blob/main/docs/notifications.md#cloudevents"
+RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+_TEXT = 500  # characters of a foreign text
+
+
+def cloud_event(message: NoticeMessage, cluster: str, stack: str) -> dict[str, Any]:
+    """Return the event in CloudEvents' JSON format. stack: the deployment's name. A repetition has the same id, and
+    consumers deduplicate by source and id."""
+    condition = message.condition
+    data = {
+        "cluster": cluster,
+        "group": condition.group,
+        "node": condition.node,
+        "pods": list(condition.pods[:5]),
+        "code": _plain(condition.code),
+        "class": _plain(condition.cls),
+        "message": _plain(condition.message),
+        "since": format_time(message.since),
+        "plan": condition.plan,
+        "operation": condition.operation,
+        "command": condition.command,
+        "url": runbook_url(condition.type),
+    }
+    return {
+        "specversion": "1.0",
+        "id": message.id,
+        "source": f"//outscaler/{quote(stack, safe='')}/clusters/{quote(cluster, safe='')}",
+        "type": f"{TYPE_PREFIX}{condition.type}",
+        "subject": _subject(message),
+        "time": format_time(message.at),
+        "datacontenttype": "application/json",
+        "dataschema": SCHEMA,
+        "severity": condition.severity.value,
+        "state": message.state,
+        "dedupkey": dedup_key(message, cluster),
+        "data": {name: value for name, value in data.items() if value},
+    }
+
+
+def topic_attributes(message: NoticeMessage, cluster: str) -> dict[str, str]:
+    """Return the message attributes of SNS, for filter policies."""
+    return {
+        "cluster": cluster,
+        "type": message.condition.type,
+        "severity": message.condition.severity.value,
+        "state": message.state,
+    }
+
+
+def chat_message(message: NoticeMessage, cluster: str) -> dict[str, Any]:
+    """Return the form that Amazon Q Developer in chat applications shows; it ignores every other one. The thread joins
+    the end of a condition to its beginning."""
+    condition = message.condition
+    word = {OPEN: condition.severity.value.upper(), CLOSED: "RESOLVED"}.get(message.state, message.state.upper())
+    return {
+        "version": "1.0",
+        "source": "custom",
+        "id": message.id,
+        "content": {
+            "textType": "client-markdown",
+            "title": f"{word}: {condition.type} in {cluster}"[:250],
+            "description": f"{_markdown(condition.message)}\nsince {format_time(message.since)}",
+            "nextSteps": [condition.command, runbook_url(condition.type)] if condition.command else [],
+        },
+        "metadata": {
+            "threadId": dedup_key(message, cluster),
+            "summary": f"{condition.type}: {_markdown(condition.message)}"[:250],
+            "eventType": condition.type,
+        },
+    }
+
+
+def dedup_key(message: NoticeMessage, cluster: str) -> str:
+    """Return the key that the beginning, the reminders and the end of a condition have in common."""
+    return f"{cluster}/{_plain(message.condition.key)}"
+
+
+def runbook_url(kind: str) -> str:
+    """Return the section of the runbook about a type; test messages have none of their own."""
+    return f"{RUNBOOK}#{f'notification-{kind}'.replace('.', '') if kind in NOTICE_TYPES else 'notifications'}"
+
+
+def _subject(message: NoticeMessage) -> str:
+    condition = message.condition
+    named = (("groups", condition.group), ("nodes", condition.node), ("operations", condition.operation))
+    return "/".join(f"{kind}/{quote(name, safe='')}" for kind, name in named if name) or "cluster"
+
+
+def _plain(text: str) -> str:
+    """Return a foreign text without control characters, bounded."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text[:_TEXT])
+
+
+def _markdown(text: str) -> str:
+    """Return a foreign text that chat clients show as it is: no links, mentions or formatting."""
+    return "".join(f"\\{each}" if each in "\\`*_{}[]()<>#+|~@!" else each for each in _plain(text))
+
+
+_TABLE = re.compile(r"(?P<stack>.+)-state\Z")
+
+
+class NoticeRuntime(Protocol):
+    """The fields of the Runtime that are used here."""
+
+    @property
+    def read_secret(self) -> Callable[[str], str]:
+        """The text of a secret."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What policies may name."""
+
+    @property
+    def topics(self) -> Publisher | None:
+        """What publishes to topics; None: SNS."""
+
+
+def channels_of(runtime: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
+    """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
+    name = stack or stack_of(state_table(os.environ))
+    topics = runtime.topics or TopicPublisher()
+    address = poster or WebhookSender(permitted(runtime.deployment.loopback))
+
+    def made(cluster: str) -> Channels:
+        secrets = ClusterSecrets(runtime.read_secret, cluster, (NOTIFICATIONS,), runtime.deployment)
+        return Channels(cluster, name, topics, address, secrets)
+
+    return made
+
+
+def stack_of(table: str) -> str:
+    """Return the deployment's name in the source of events: its table's, without `-state`."""
+    found = _TABLE.match(table)
+    return found["stack"] if found is not None else table or "outscaler"

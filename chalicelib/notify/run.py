@@ -21,7 +21,7 @@ from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.policy.secret_names import named_by
 from chalicelib.record import carry_over
-from chalicelib.record.last_decision import DecisionUnreadable, last_decision
+from chalicelib.record.journal import DecisionUnreadable, last_decision
 from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
 from chalicelib.store import Store

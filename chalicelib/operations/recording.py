@@ -20,11 +20,10 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
-from chalicelib.record.cluster_writer import ClusterWriter
-from chalicelib.record.gauges import is_braked
-from chalicelib.record.journal import failing, recovered
+from chalicelib.record.journal import failing_entry, recovered_entry
+from chalicelib.record.metric_values import is_braked
 from chalicelib.record.operation_events import OperationStep
-from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
+from chalicelib.record.recorder import ClusterWriter, Recorder, record_failure, record_outcome, record_plan, record_step
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store import failure_streak
@@ -71,7 +70,7 @@ class PassRecorder:
         if self._failure_before is not None:
             with _contained("recovery not published", plan.cluster):
                 now = self._rt.clock()
-                self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
+                self._rt.store.journal.append(plan.cluster, recovered_entry(self._failure_before, self._begun, now))
         with _contained("pass not published", plan.cluster):
             told = record_plan(
                 plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
@@ -108,7 +107,7 @@ class PassRecorder:
         self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
             with _contained("failure not published", self._policy.name):
-                self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
+                self._rt.store.journal.append(self._policy.name, failing_entry(self.failure, self._rt.clock()))
 
     def _recorder(self, kube: KubeClient | None) -> Recorder:
         board = None if kube is None else ClusterWriter(lambda: kube)

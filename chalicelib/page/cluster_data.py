@@ -12,13 +12,15 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
-from chalicelib.model.pause import Pause
+from chalicelib.model.pause import Pause, PausedPart, whole
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
-from chalicelib.record.journal import PLAN
-from chalicelib.record.last_decision import DecisionUnreadable, LastDecision, last_decision
+from chalicelib.record.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
+from chalicelib.record.metrics import key
 from chalicelib.record.redaction import without_secrets
+from chalicelib.record.views import LATE_AFTER
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
@@ -148,3 +150,41 @@ def _summary(
 def _failure_text(passed: Passed) -> str:
     failure = passed.state.failure
     return f"{failure.cls}: {failure.message}" if failure is not None else ""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """word, shape: shown together. tone: a class of the style sheet. detail: one line. rank: the worst is first."""
+
+    word: str
+    shape: str
+    tone: str
+    detail: str
+    rank: int
+
+
+def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
+    """Return the first status that applies, the worst first."""
+    state, pause = summary.passed.state, whole(summary.pauses)
+    interval = summary.policy.scan_interval if summary.policy is not None else 0.0
+    late = bool(state.last_pass) and now - state.last_pass > interval + LATE_AFTER
+    partly = pause_text(summary.pauses[0]) if summary.pauses else ""
+    since = f", since {format_time(state.failure.since)}" if state.failure is not None else ""
+    braked = bool(state.last_pass) and summary.gauges.get(key("brake"), 0.0) > 0
+    blocked = "the circuit breaker blocks removals until they are released"
+    found: tuple[tuple[bool, ClusterStatus], ...] = (
+        (bool(summary.problem), ClusterStatus("UNREADABLE", "▲", "bad", summary.problem, 0)),
+        (not summary.plans, ClusterStatus("OFF", "■", "muted", "the policy's mode is off", 6)),
+        (late, ClusterStatus("LATE", "▲", "bad", summary.failure or "no pass is made", 1)),
+        (bool(summary.failure), ClusterStatus("FAILING", "▲", "bad", summary.failure + since, 2)),
+        (braked, ClusterStatus("BRAKE", "▲", "bad", blocked, 2)),
+        (pause is not None, ClusterStatus("PAUSED", "◐", "warn", pause_text(pause) if pause else "", 3)),
+        (not state.last_pass, ClusterStatus("WAITING", "○", "muted", "no pass has been made yet", 4)),
+    )
+    return next((each for applies, each in found if applies), ClusterStatus("OK", "●", "ok", partly, 5))
+
+
+def pause_text(pause: Pause) -> str:
+    """Return a pause as one line."""
+    what = "" if pause.part is PausedPart.ALL else f"{pause.part.value} "
+    group = f"of group {pause.group} " if pause.group else ""
+    return f"{what}{group}paused until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}"

@@ -21,8 +21,7 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page import charts, views
 from chalicelib.page.cluster_data import ClusterDetails, details, summaries
-from chalicelib.page.links import Links
-from chalicelib.page.render import render, security_headers
+from chalicelib.page.render import Links, render, security_headers
 from chalicelib.reasons.text import sentence
 from chalicelib.record.redaction import policy_without_secrets, without_secrets
 from chalicelib.runtime.active_policy import in_force_or_problem

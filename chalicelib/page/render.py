@@ -9,16 +9,18 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import re
+import unicodedata
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
-from chalicelib.page.links import Links
-from chalicelib.page.text import finalized
 
 HERE = Path(__file__).parent / "templates"
 
@@ -77,3 +79,67 @@ def ago(at: float, now: float) -> str:
         return "never"
     away = format_duration(float(round(abs(now - at))))
     return f"{away} ago" if at <= now else f"in {away}"
+
+
+LONGEST = 500
+"""Characters of one text."""
+
+_SAFE = re.compile(r"[\x20-\x7e]*\Z")
+
+
+def shown(value: object, longest: int = LONGEST) -> str:
+    r"""Return the text as it may be shown: at most `longest` characters, then an ellipsis; control, format, surrogate
+    and unassigned characters as \uXXXX."""
+    text = str(value)
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return short if _SAFE.match(short) else "".join(_visible(each) for each in short)
+
+
+def finalized(value: Any) -> Any:
+    """Return what a template prints for an expression: markup of the templates themselves stays, everything else is
+    shown as text."""
+    if isinstance(value, Markup):
+        return value
+    return "" if value is None else shown(value)
+
+
+def segment(name: str) -> str:
+    """Return a name as one segment of a path: no character of it can end the segment."""
+    return quote(name, safe="") if name not in (".", "..") else quote(name).replace(".", "%2E")
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return f"\\u{ord(character):04x}"
+    return character
+
+
+RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+"""The page that explains every reason and every status."""
+
+
+class Links(msgspec.Struct, frozen=True):
+    """base: the path before every page, "" on the loopback address. API Gateway does not keep an encoded slash in a
+    segment of a path, so below a base the name of a group is in the query."""
+
+    base: str = ""
+
+    def start(self, *, live: bool = True) -> str:
+        """Return the list of clusters. live: reloads itself."""
+        return (self.base or "/") + ("" if live else "?refresh=off")
+
+    def cluster(self, name: str, page: str = "", **query: str) -> str:
+        """Return a page of a cluster. query: empty values are left out."""
+        path = f"{self.base}/clusters/{segment(name)}" + (f"/{page}" if page else "")
+        wanted = {key: value for key, value in query.items() if value}
+        return f"{path}?{urlencode(wanted)}" if wanted else path
+
+    def group(self, name: str, group: str) -> str:
+        """Return the page of a node group."""
+        if self.base:
+            return self.cluster(name, "groups", group=group)
+        return f"{self.base}/clusters/{segment(name)}/groups/{segment(group)}"
+
+    def runbook(self, anchor: str = "reasons") -> str:
+        """Return a heading of the runbook."""
+        return f"{RUNBOOK}#{segment(anchor.lower())}"

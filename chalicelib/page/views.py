@@ -14,8 +14,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.reason import Reason
 from chalicelib.page import charts
-from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
-from chalicelib.page.status import pause_text, status_of
+from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary, pause_text, status_of
 from chalicelib.reasons.text import sentence
 from chalicelib.record.metrics import key
 from chalicelib.store.journal import JournalEntry

@@ -32,7 +32,7 @@ class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     """told: see event_dedup.py. gauges: of the last pass; counts: since the cluster was first seen (metrics.key).
     unready: nodes being removed that were not ready, with the instant of their plan. decided: the instant of the
-    last decision in the journal (record/last_decision.py), 0.0: not known. ring_at: of the last point of
+    last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of
     the charts (model/gauge_ring.py)."""
 
     told: bytes = b""

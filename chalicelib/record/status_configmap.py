@@ -36,7 +36,7 @@ Document = dict[str, Any]
 
 
 class ConfigMapApi(Protocol):
-    """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
+    """The API for the ConfigMap; record/recorder.py implements it. Methods raise ClusterError, see
     kube/configmaps.py."""
 
     def find(self, namespace: str, name: str) -> ConfigMap:

@@ -26,7 +26,7 @@ COUNT = "n "  # prefix of the ledger's attributes that are counters
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
-    """counts: by name, since the cluster was first seen. told: defined in record/event_dedup.py. version: of told."""
+    """counts: by name, since the cluster was first seen. told: defined in record/events.py. version: of told."""
 
     counts: dict[str, float] = {}
     state: bytes = b""

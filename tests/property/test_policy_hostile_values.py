@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.json_schema import json_schema
+from chalicelib.command.commands.schema import json_schema
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy

@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chalicelib.command.kubeconfig_files import kubeconfig_of
+from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.live_cluster import add_management_namespace
-from chalicelib.command.output import emit, warn
-from chalicelib.command.tables import Table
+from chalicelib.command.output import Table, emit, warn
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 

@@ -12,8 +12,8 @@ import time
 
 import msgspec
 
+from chalicelib.command.deployment_settings import Login, load_login, profile_path, remove_login, save_login
 from chalicelib.command.deployments import FoundDeployment, find_deployment
-from chalicelib.command.login_profile import Login, load_login, profile_path, remove_login, save_login
 from chalicelib.command.output import emit, warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import PublishedSettings, published

@@ -11,10 +11,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.output import emit, warn
+from chalicelib.command.output import Table, emit, warn
 from chalicelib.command.policy_files import load_document
 from chalicelib.command.store_access import add_table_argument, open_store
-from chalicelib.command.tables import Table
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy_permissions import Deployment
 

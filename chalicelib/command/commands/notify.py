@@ -13,9 +13,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.output import emit
+from chalicelib.command.output import Table, emit
 from chalicelib.command.store_access import add_table_argument, open_store, stored_policy, table_name
-from chalicelib.command.tables import Table
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.timestamps import format_time
@@ -45,9 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _test(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
-    from chalicelib.notify.channels import channels_of, stack_of
     from chalicelib.notify.conditions import NoticeCondition
-    from chalicelib.notify.delivery import attempt
+    from chalicelib.notify.delivery import attempt, channels_of, stack_of
     from chalicelib.notify.notices import ONCE, NoticeMessage
 
     settings = load(stored_policy(store, args.name).text, place=args.name)[0].notifications

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.argument_types import duration
-from chalicelib.command.breaker_view import brake_data
-from chalicelib.command.name_lookup import near
-from chalicelib.command.operator_journal import Facts, note
+from chalicelib.command.arguments import duration, near
 from chalicelib.command.output import emit
-from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.command.store_access import Facts, add_table_argument, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import as_json, breaker_view
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -63,23 +61,12 @@ def run(args: argparse.Namespace) -> int:
     memory, now = store.memory.look(args.name), time.time()
     until = now + args.lasts
     store.breaker_overrides.release(args.name, until)
-    was_on = brake_data(memory, now)["on"]
+    was_on = breaker_view(memory, now).on
     note(store, args.name, "release", {"until": format_time(until), "was_on": was_on})
-    data = {
-        "name": args.name,
-        "wasOn": was_on,
-        **brake_data(msgspec.structs.replace(memory, released_until=until), now),
-    }
-    emit(
-        args.output,
-        data,
-        lambda: [
-            (
-                f"{args.name}: the circuit breaker is released until {data['releasedUntil']}; "
-                f"it was {'tripped' if was_on else 'not tripped'}"
-            )
-        ],
-    )
+    released = breaker_view(msgspec.structs.replace(memory, released_until=until), now)
+    data = {"name": args.name, "wasOn": was_on, **as_json(released)}
+    text = f"{args.name}: the circuit breaker is released until {format_time(until)}; it was "
+    emit(args.output, data, lambda: [f"{text}{'tripped' if was_on else 'not tripped'}"])
     return 0
 
 

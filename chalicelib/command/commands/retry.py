@@ -14,14 +14,20 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.explain_stored import node_names
-from chalicelib.command.name_lookup import unknown
-from chalicelib.command.operator_journal import note
+from chalicelib.command.arguments import unknown
 from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy, table_name
-from chalicelib.command.stored_decision import load_decision
+from chalicelib.command.store_access import (
+    add_table_argument,
+    check_group,
+    load_decision,
+    note,
+    open_store,
+    stored_policy,
+    table_name,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import node_names
 
 if TYPE_CHECKING:
     from chalicelib.dispatch.sqs import SqsSender

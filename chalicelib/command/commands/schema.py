@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
+
+from chalicelib.policy.document import ROOT
+from chalicelib.policy.schema import section_form
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema, as JSON unless yaml is requested. Always returns 0."""
-    from chalicelib.command.json_schema import json_schema
+    from chalicelib.command.commands.schema import json_schema
     from chalicelib.command.output import emit
 
     if args.output == "table":
@@ -22,3 +26,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         emit(args.output, json_schema(), list)
     return 0
+
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema as data for JSON."""
+    return {"$schema": DRAFT, "title": "Outscaler policy", **section_form(ROOT)}

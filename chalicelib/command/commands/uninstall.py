@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.kubeconfig_files import kubeconfig_of
-from chalicelib.command.operator_journal import note
-from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, open_store
-from chalicelib.command.tables import Block, Table
+from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.output import Block, Table, emit, warn
+from chalicelib.command.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 

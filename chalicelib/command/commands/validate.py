@@ -14,10 +14,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.command.deployment_settings import settings_here
-from chalicelib.command.output import emit, warn
+from chalicelib.command.output import Table, emit, one_line, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
-from chalicelib.command.tables import Table
-from chalicelib.command.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.command import placements, plan_output
-from chalicelib.command.tables import Table
+from chalicelib.command.output import Table
 from chalicelib.model.plan import Health, NodeVerdict, Plan, PodPlacement, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
 

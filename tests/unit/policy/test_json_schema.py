@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from chalicelib.command.json_schema import json_schema
+from chalicelib.command.commands.schema import json_schema
 from chalicelib.command.main import main
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import parse_duration
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -67,3 +69,24 @@ def near(name: str, known: Collection[str]) -> list[str]:
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+_DAY = 86400.0
+
+
+def duration(least: float, most: float, limits: str, *, days: bool = False) -> Callable[[str], float]:
+    """Return a type that reads a duration as seconds. least, most: seconds. limits: ends the message about any other
+    text. days: whole days such as 7d are permitted, too."""
+
+    def read(text: str) -> float:
+        number = text.removesuffix("d")
+        try:
+            whole = days and number != text and number.isascii() and number.isdecimal()
+            seconds = float(number) * _DAY if whole else parse_duration(text)
+        except BadInput:
+            seconds = -1.0
+        if not least <= seconds <= most:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration{limits}")
+        return seconds
+
+    return read
