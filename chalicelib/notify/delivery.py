@@ -2,6 +2,11 @@
 
 A destination that is down delays no other one, no other cluster and no pass: attempts are short, all deliveries of a
 tick have one limit of time, and what is left is tried again with growing waits.
+
+A message has two forms: a CloudEvent for programs, and the form that Amazon's chat client shows.
+
+https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html
 """
 
 from __future__ import annotations
@@ -30,6 +35,11 @@ BACKOFF = 60.0
 """Seconds after the first failed attempt; each further wait is twice as long."""
 LARGEST = 64_000
 """Bytes of one event."""
+TYPE_PREFIX = "dev.outscaler."
+SCHEMA = "https://github.com/outscaler/outscaler/blob/main/docs/notifications.md#cloudevents"
+RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+_TEXT = 500  # characters of a foreign text
+_TABLE = re.compile(r"(?P<stack>.+)-state\Z")
 
 
 class Poster(Protocol):
@@ -50,6 +60,41 @@ class Channels(msgspec.Struct, frozen=True):
     read_secret: Callable[[str], str]
 
 
+class NoticeRuntime(Protocol):
+    """The fields of the Runtime that are used here."""
+
+    @property
+    def read_secret(self) -> Callable[[str], str]:
+        """The text of a secret."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What policies may name."""
+
+    @property
+    def topics(self) -> Publisher | None:
+        """What publishes to topics; None: SNS."""
+
+
+def channels_of(runtime: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
+    """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
+    name = stack or stack_of(state_table(os.environ))
+    topics = runtime.topics or TopicPublisher()
+    address = poster or WebhookSender(permitted(runtime.deployment.loopback))
+
+    def channels(cluster: str) -> Channels:
+        secrets = ClusterSecrets(runtime.read_secret, cluster, (NOTIFICATIONS,), runtime.deployment)
+        return Channels(cluster, name, topics, address, secrets)
+
+    return channels
+
+
+def stack_of(table: str) -> str:
+    """Return the deployment's name in the source of events: its table's, without `-state`."""
+    match = _TABLE.match(table)
+    return match["stack"] if match is not None else table or "outscaler"
+
+
 def attempt(
     message: NoticeMessage, notifications: Notifications, channels: Channels, now: float
 ) -> tuple[dict[str, bool], dict[str, str]]:
@@ -58,36 +103,28 @@ def attempt(
     done: dict[str, bool] = {}
     problems: dict[str, str] = {}
     for name in message.left:
-        send = _SENDERS.get(name)
-        if send is None or name not in notifications.destinations:
-            done[name] = True
-            continue
         try:
-            send(message, notifications, channels, now)
-            done[name] = True
+            if name in notifications.destinations:
+                _send(name, message, notifications, channels, now)
         except OutscalerError as error:
-            done[name], problems[name] = False, f"{published_name(error)}: {error}"
+            problems[name] = f"{published_name(error)}: {error}"
         except Exception as error:
-            done[name], problems[name] = False, type(error).__name__
+            problems[name] = type(error).__name__
+        done[name] = name not in problems
     return done, problems
 
 
-def _topic(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
-    del now
-    event = cloud_event(message, channels.cluster, channels.stack)
-    channels.publisher.publish(notifications.topic, _text(event), topic_attributes(message, channels.cluster))
-
-
-def _chat(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
-    del now
-    channels.publisher.publish(notifications.chat_topic, _text(chat_message(message, channels.cluster)), {})
-
-
-def _webhook(message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
-    assert notifications.webhook is not None
-    body = _text(cloud_event(message, channels.cluster, channels.stack)).encode()
-    secret = channels.read_secret(notifications.webhook.secret)
-    channels.poster.post(notifications.webhook.url, secret, message.id, now, body)
+def _send(name: str, message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
+    """Send to one destination, by its key in the policy. An unknown one is passed over."""
+    cluster, webhook = channels.cluster, notifications.webhook
+    if name == "topic":
+        event = _text(cloud_event(message, cluster, channels.stack))
+        channels.publisher.publish(notifications.topic, event, topic_attributes(message, cluster))
+    elif name == "chatTopic":
+        channels.publisher.publish(notifications.chat_topic, _text(chat_message(message, cluster)), {})
+    elif name == "webhook" and webhook is not None:
+        event = _text(cloud_event(message, cluster, channels.stack))
+        channels.poster.post(webhook.url, channels.read_secret(webhook.secret), message.id, now, event.encode())
 
 
 def _text(document: Mapping[str, object]) -> str:
@@ -95,19 +132,6 @@ def _text(document: Mapping[str, object]) -> str:
     if len(text.encode()) > LARGEST:
         raise NotAccepted(f"the message has more than {LARGEST} bytes")
     return text
-
-
-_SENDERS: dict[str, Callable[[NoticeMessage, Notifications, Channels, float], None]] = {
-    "topic": _topic,
-    "chatTopic": _chat,
-    "webhook": _webhook,
-}
-
-
-TYPE_PREFIX = "dev.outscaler."
-SCHEMA = "https://github.com/outscaler/outscaler/blob/main/docs/notifications.md#cloudevents"
-RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
-_TEXT = 500  # characters of a foreign text
 
 
 def cloud_event(message: NoticeMessage, cluster: str, stack: str) -> dict[str, Any]:
@@ -204,38 +228,3 @@ def _markdown(text: str) -> str:
 
 
 _TABLE = re.compile(r"(?P<stack>.+)-state\Z")
-
-
-class NoticeRuntime(Protocol):
-    """The fields of the Runtime that are used here."""
-
-    @property
-    def read_secret(self) -> Callable[[str], str]:
-        """The text of a secret."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """What policies may name."""
-
-    @property
-    def topics(self) -> Publisher | None:
-        """What publishes to topics; None: SNS."""
-
-
-def channels_of(runtime: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
-    """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
-    name = stack or stack_of(state_table(os.environ))
-    topics = runtime.topics or TopicPublisher()
-    address = poster or WebhookSender(permitted(runtime.deployment.loopback))
-
-    def made(cluster: str) -> Channels:
-        secrets = ClusterSecrets(runtime.read_secret, cluster, (NOTIFICATIONS,), runtime.deployment)
-        return Channels(cluster, name, topics, address, secrets)
-
-    return made
-
-
-def stack_of(table: str) -> str:
-    """Return the deployment's name in the source of events: its table's, without `-state`."""
-    found = _TABLE.match(table)
-    return found["stack"] if found is not None else table or "outscaler"

@@ -14,6 +14,7 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Policy, Window
 from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
@@ -22,6 +23,7 @@ from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide,
 from chalicelib.policy.secret_names import named_by
 from chalicelib.record import carry_over
 from chalicelib.record.journal import DecisionUnreadable, last_decision
+from chalicelib.record.journal_lines import operation_of, sentence
 from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
 from chalicelib.store import Store
@@ -190,19 +192,22 @@ def _events(old_state: NoticeState, facts: ClusterFacts, store: Store) -> list[N
     return found
 
 
-_OPERATIONS = {"grow": ("scaled.up", "grew"), "remove": ("scaled.down", "lost nodes")}
+_OPERATION_TYPES = {OperationKind.SCALE_UP: "scaled.up", OperationKind.DELETE_NODES: "scaled.down"}
 
 
 def _operations(store: Store, name: str, since: float) -> Iterator[NoticeCondition]:
     for entry in reversed(store.journal.recent(name, _ENTRIES)):
-        kind = _OPERATIONS.get(str(entry.facts.get("kind", "")))
-        if entry.kind != "operation" or entry.at <= since or kind is None or entry.facts.get("state") != "succeeded":
+        operation = operation_of(entry)
+        if operation is None or entry.at <= since or not operation.succeeded:
             continue
+        if operation.kind not in _OPERATION_TYPES:
+            continue
+        kind = _OPERATION_TYPES[operation.kind]
         yield NoticeCondition(
-            kind[0],
-            f"{kind[0]}/{entry.operation}",
+            kind,
+            f"{kind}/{entry.operation}",
             NoticeSeverity.INFO,
-            f"group {entry.group} {kind[1]}",
+            sentence(entry),
             group=entry.group,
             operation=entry.operation,
             plan=entry.plan,
