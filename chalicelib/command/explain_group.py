@@ -8,9 +8,8 @@ from typing import Any
 from chalicelib.command import plan_output
 from chalicelib.command.arguments import named
 from chalicelib.command.explain_view import ExplainContext, Explanation, sentences, weakening
-from chalicelib.command.output import Table
+from chalicelib.command.output import Table, plural
 from chalicelib.command.placements import on_new, rows_of_group, some
-from chalicelib.command.plan_output import plural
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.plan import GroupVerdict, ScaleUp
@@ -83,8 +82,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
             "back-off",
             " ".join(
                 filter(
-                    None,
-                    (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message),
+                    None, (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message)
                 )
             )
             if backoff

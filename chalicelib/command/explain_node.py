@@ -13,9 +13,8 @@ from typing import Any
 
 from chalicelib.command.arguments import named
 from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, weakening
-from chalicelib.command.output import Table
+from chalicelib.command.output import Table, plural
 from chalicelib.command.placements import on_node, some
-from chalicelib.command.plan_output import plural
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation

@@ -8,9 +8,8 @@ import msgspec
 
 from chalicelib.command.arguments import namespaced
 from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
-from chalicelib.command.output import Table
+from chalicelib.command.output import Table, plural
 from chalicelib.command.placements import by_pod, competing, sureness
-from chalicelib.command.plan_output import plural
 from chalicelib.model.plan import Plan, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text

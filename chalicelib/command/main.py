@@ -48,74 +48,30 @@ class Command(msgspec.Struct, frozen=True):
 
 COMMANDS = (
     Command("plan", "plan", "the changes that would be made now, and the reasons; never writes"),
-    Command(
-        "explain",
-        "explain",
-        "the decision about one pod, node or group, and its reason; never writes",
-    ),
+    Command("explain", "explain", "the decision about one pod, node or group, and its reason; never writes"),
     Command("capture", "capture", "save a live cluster as files for plan; never writes to it"),
     Command("groups", "groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "validate", "check policy documents"),
     Command("init", "init", "write a first policy document from five answers"),
-    Command(
-        "kubeconfig",
-        "kubeconfig",
-        "a kubeconfig with the token of Outscaler's service account",
-    ),
+    Command("kubeconfig", "kubeconfig", "a kubeconfig with the token of Outscaler's service account"),
     Command("schema", "schema", "the JSON schema of a policy document, for editors"),
     Command("import", "import_policy", "convert settings and rules of CCE to a policy document"),
     Command("doctor", "doctor", "check a cluster, its vendors and secrets before anything acts"),
     Command("apply", "apply", "store a policy document; in force at the next tick"),
-    Command(
-        "migrate",
-        "migrate",
-        "copy policies that an older release has stored to the policy table",
-    ),
-    Command(
-        "get",
-        "get",
-        "clusters, a policy, operations, groups, nodes, waiting pods, the breaker",
-    ),
-    Command(
-        "login",
-        "login",
-        "keep a deployment's table and region for the commands that follow",
-    ),
-    Command(
-        "pause",
-        "pause",
-        "keep a cluster or a part of it unchanged for a time; planning goes on",
-    ),
+    Command("migrate", "migrate", "copy policies that an older release has stored to the policy table"),
+    Command("get", "get", "clusters, a policy, operations, groups, nodes, waiting pods, the breaker"),
+    Command("login", "login", "keep a deployment's table and region for the commands that follow"),
+    Command("pause", "pause", "keep a cluster or a part of it unchanged for a time; planning goes on"),
     Command("resume", "resume", "end pauses before their time"),
     Command("retry", "retry", "end a back-off or a wait now, after its cause is removed"),
     Command("release", "release", "resume removals after a review of a tripped disruption limit"),
-    Command(
-        "notify",
-        "notify",
-        "send a test notification; show open conditions and lost messages",
-    ),
+    Command("notify", "notify", "send a test notification; show open conditions and lost messages"),
     Command("history", "history", "versions of a policy, and what happened"),
     Command("ui", "ui", "the status page of all clusters, on this machine's loopback address"),
-    Command(
-        "replay",
-        "replay",
-        "make a recorded plan again, also with another policy and over days",
-    ),
-    Command(
-        "uninstall",
-        "uninstall",
-        "take Outscaler out of a cluster; shows it first, without --yes",
-    ),
-    Command(
-        "completion",
-        "completion",
-        "a script for the shell that completes commands and arguments",
-    ),
-    Command(
-        "shadow",
-        "shadow",
-        "compare a cluster in mode shadow with the autoscaler that acts there",
-    ),
+    Command("replay", "replay", "make a recorded plan again, also with another policy and over days"),
+    Command("uninstall", "uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
+    Command("completion", "completion", "a script for the shell that completes commands and arguments"),
+    Command("shadow", "shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

@@ -1,7 +1,8 @@
-"""Prints tables as columns: with colours on a terminal, plain everywhere else.
+"""Prints the result of a command: `-o table` for people, json and yaml for programs (stable keys, no other output).
 
-Columns are never truncated, because they go to files, grep and logs, too. NO_COLOR and TERM=dumb are obeyed
-(terminal_text.has_colour).
+Tables are columns, with colours on a terminal and plain everywhere else. They are never truncated, because they go to
+files, grep and logs, too. Names come from clusters and files: an escape sequence in a pod's name must not reach a
+terminal, so control characters are replaced. NO_COLOR and TERM=dumb are obeyed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from typing import Any, TextIO
 
 import msgspec
 
+FIRST = 1.0
+"""Seconds before the first line of `progress`, and between its updates."""
 _GAP = "   "
+_BOLD, _RED, _YELLOW, _GREEN, _MAGENTA, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[0m"
+_ERASE = "\r\x1b[K"
+_STYLES = (
+    (re.compile(r"(?i)error\Z|refused|failed|missed"), _RED),
+    (re.compile(r"(?i)warn(ing)?\Z|unknown\Z|only ours\Z"), _YELLOW),
+    (re.compile(r"\+[0-9]+ -> "), _GREEN),
+    (re.compile(r"-[0-9]+ -> "), _MAGENTA),
+)
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -37,23 +48,37 @@ class Table(msgspec.Struct, frozen=True):
 Block = Table | str  # a str is printed as it is
 
 
+def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
+    """Print data (dicts, lists, text, numbers, None) as json or yaml, or blocks() as text and tables."""
+    if output == "json":
+        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    elif output == "yaml":
+        import yaml
+
+        sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
+    else:
+        show(blocks())
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error, so that standard output contains only the result."""
+    sys.stderr.write(f"{as_warning(f'warning: {one_line(text)}', sys.stderr)}\n")
+
+
 def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
     """Print the blocks with an empty line between them."""
     out = out or sys.stdout
-    shown = [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
     colours = has_colour(out)
-    out.write("\n".join(_text(block, colours=colours) for block in shown))
+    texts = []
+    for block in blocks:
+        if isinstance(block, str):
+            texts.append("".join(f"{printable(line)}\n" for line in block.splitlines()))
+        elif block.rows or block.empty:
+            texts.append(_table_text(block, colours=colours))
+    out.write("\n".join(texts))
 
 
-def _text(block: Block, *, colours: bool) -> str:
-    return _paragraph(block) if isinstance(block, str) else _columns(block, colours=colours)
-
-
-def _paragraph(text: str) -> str:
-    return "".join(f"{printable(line)}\n" for line in text.splitlines())
-
-
-def _columns(table: Table, *, colours: bool) -> str:
+def _table_text(table: Table, *, colours: bool) -> str:
     """Return columns separated by three spaces; the last column is not padded."""
     title = f"{_styled(printable(table.title), _BOLD, colours=colours)}\n" if table.title else ""
     if not table.rows:
@@ -69,26 +94,13 @@ def _columns(table: Table, *, colours: bool) -> str:
 def _cells(row: Sequence[str], widths: Sequence[int], right: frozenset[int], *, colours: bool) -> Iterable[str]:
     for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
         fill = " " * (width - columns(cell))
-        shown = _styled(cell, style_of(cell), colours=colours)
-        yield fill + shown if index in right else shown + fill
-
-
-_BOLD, _RED, _YELLOW, _GREEN, _MAGENTA, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[0m"
-_STYLES = (
-    (re.compile(r"(?i)error\Z|refused|failed|missed"), _RED),
-    (re.compile(r"(?i)warn(ing)?\Z|unknown\Z|only ours\Z"), _YELLOW),
-    (re.compile(r"\+[0-9]+ -> "), _GREEN),
-    (re.compile(r"-[0-9]+ -> "), _MAGENTA),
-)
+        text = _styled(cell, style_of(cell), colours=colours)
+        yield fill + text if index in right else text + fill
 
 
 def style_of(cell: str) -> str:
     """Return the colour of a cell that says how bad something is, or how a size changes; "" for any other."""
     return next((style for pattern, style in _STYLES if pattern.match(cell)), "")
-
-
-def _styled(text: str, style: str, *, colours: bool) -> str:
-    return f"{style}{text}{_END}" if colours and style else text
 
 
 def has_colour(stream: TextIO) -> bool:
@@ -98,21 +110,24 @@ def has_colour(stream: TextIO) -> bool:
 
 def as_error(text: str, stream: TextIO) -> str:
     """Return a line in red where the stream has colours."""
-    return f"{_RED}{text}{_END}" if has_colour(stream) else text
+    return _styled(text, _RED, colours=has_colour(stream))
 
 
 def as_warning(text: str, stream: TextIO) -> str:
     """Return a line in yellow where the stream has colours."""
-    return f"{_YELLOW}{text}{_END}" if has_colour(stream) else text
+    return _styled(text, _YELLOW, colours=has_colour(stream))
+
+
+def _styled(text: str, style: str, *, colours: bool) -> str:
+    return f"{style}{text}{_END}" if colours and style else text
 
 
 def printable(text: str) -> str:
     """Replace control and format characters (escapes, newlines, direction marks) by a visible character."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in {"Cc", "Cf", "Cs"} else each for each in text
-    )
+    hidden = {"Cc", "Cf", "Cs"}
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in hidden else char for char in text)
 
 
 def one_line(text: str) -> str:
@@ -124,64 +139,41 @@ def columns(text: str) -> int:
     """Return the width in columns: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
-    return sum(_width(each) for each in text)
+    wide = sum(unicodedata.east_asian_width(char) in {"W", "F"} for char in text if not unicodedata.combining(char))
+    return wide + sum(not unicodedata.combining(char) for char in text)
 
 
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
-
-
-def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
-    """Print data (dicts, lists, text, numbers, None) as json or yaml, or blocks() as text and tables."""
-    if output == "json":
-        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    elif output == "yaml":
-        import yaml
-
-        sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
-    else:
-        show(blocks())
-
-
-def warn(text: str) -> None:
-    """Print a warning on standard error, so that standard output contains only the result."""
-    from chalicelib.command.output import as_warning, one_line
-
-    sys.stderr.write(f"{as_warning(f'warning: {one_line(text)}', sys.stderr)}\n")
-
-
-FIRST = 1.0
-"""Seconds before the first line, and between its updates."""
-_ERASE = "\r\x1b[K"
+def plural(count: int, noun: str) -> str:
+    """Return `1 node` or `2 nodes`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 @contextmanager
 def progress(
     what: str, stream: TextIO | None = None, wait: Callable[[threading.Event, float], bool] = threading.Event.wait
 ) -> Iterator[None]:
-    """Show `what … 3 s` while the block runs. wait: waits for the event, and returns whether it was set in time."""
+    """Show `what … 3 s` on a terminal while the block runs, once it has taken longer than a second; files and pipes get
+    nothing. wait: waits for the event, and returns whether it was set in time."""
     stream = stream or sys.stderr
     if not stream.isatty():
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_show, args=(one_line(what), stream, ended, wait), daemon=True)
+
+    def update() -> None:
+        seconds = 0
+        while not wait(ended, FIRST):
+            seconds += int(FIRST)
+            stream.write(f"{_ERASE}{one_line(what)} … {seconds} s")
+            stream.flush()
+        if seconds:
+            stream.write(_ERASE)
+            stream.flush()
+
+    thread = threading.Thread(target=update, daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-
-
-def _show(what: str, stream: TextIO, ended: threading.Event, wait: Callable[[threading.Event, float], bool]) -> None:
-    seconds = 0
-    while not wait(ended, FIRST):
-        seconds += int(FIRST)
-        stream.write(f"{_ERASE}{what} … {seconds} s")
-        stream.flush()
-    if seconds:
-        stream.write(_ERASE)
-        stream.flush()

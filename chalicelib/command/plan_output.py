@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.command import placements
-from chalicelib.command.output import Block, Table
+from chalicelib.command.output import Block, Table, plural
 from chalicelib.command.placements import some
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, RuleVerdict, ScaleUp
@@ -128,11 +128,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         ("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _group_rows(plan)),
         ("Placement on new nodes", ("group", "new node", "pods per node", "pods"), placements.rows_of_new(plan)),
         ("Pods that get no node", ("pods", "group", "why"), _unschedulable_rows(plan)),
-        (
-            "Pods that fit on existing or upcoming nodes",
-            ("node", "pods", "which"),
-            placements.rows_of_existing(plan),
-        ),
+        ("Pods that fit on existing or upcoming nodes", ("node", "pods", "which"), placements.rows_of_existing(plan)),
         ("Pods that compete for places", ("places", "for pods", "which"), placements.rows_of_contests(plan)),
         ("Ignored pods", ("pods", "why"), [(some(item.pods), sentence(item.reason)) for item in plan.ignored]),
         rules_table(plan.rules),
@@ -292,17 +288,12 @@ def _unremovable_rows(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def plural(count: int, noun: str) -> str:
-    """Return `1 node` or `2 nodes`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 # -- scaling rules and headroom
 
 
 def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each only where it exists. next_times:
-    see the function; without it, `next` is known of a cron rule whose reason says it."""
+    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each only where it exists.
+    next_times: see the function; without it, `next` is known of a cron rule whose reason says it."""
     data: dict[str, Any] = {
         "rule": verdict.rule,
         "pool": verdict.pool,

@@ -2,11 +2,16 @@
 
 The write is conditional on the version it replaces, so two operators cannot overwrite each other's policy unnoticed.
 Applying the same text again changes nothing and creates no version.
+
+Before a policy becomes active, the doctor examines the cluster, and its errors refuse the policy unless a person
+accepts them. The cluster is reached with --kubeconfig, otherwise with the deployment's own secrets, as far as the
+operator may read them. Where neither is possible, nothing is known, and the policy is stored with a warning.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import time
 from pathlib import Path
@@ -16,7 +21,7 @@ import msgspec
 
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.finding import Severity
 from chalicelib.command.output import emit, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.store_access import add_table_argument, note, open_store, table_name
@@ -33,144 +38,15 @@ if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
 
 
+_LONGEST_REASON = 500
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add FILE, --dry-run and --table."""
     parser.add_argument("file", metavar="FILE", help="policy document, or - for standard input")
     parser.add_argument("--dry-run", action="store_true", help="show the difference, store nothing")
     add_gate_arguments(parser)
     add_table_argument(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Store the policy. Returns 0 if it is now in force, or already was."""
-    text = read_document(args.file)
-    store, deployment = _deployed(args, text)
-    policy, warnings = load_document(text, place_of(args.file), Purpose.STORED, deployment)
-    for warning in warnings:
-        warn(warning)
-    current = store.policies.current(policy.name)
-    before = current.version if current else None
-    if current is not None and current.digest == digest(text):
-        if not args.dry_run:
-            _compile_again(store, current, policy, text)
-            _switch_on(args, policy)
-        return _say(args, policy.name, "unchanged", current.version)
-    if args.dry_run:
-        diff = _difference(current.text if current else "", text, policy.name, before)
-        return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
-    version = _store(args, store, policy, text, current, deployment)
-    return _say(args, policy.name, "changed" if current else "created", version)
-
-
-def _deployed(args: argparse.Namespace, text: str) -> tuple[Store, Deployment]:
-    """Return the deployment's tables, and what its functions permit. Where the tables cannot be read, the mistakes of
-    the document that are known without them are raised first."""
-    try:
-        store = open_store(args)
-        return store, settings_of(store).deployment
-    except Exception:
-        load_document(text, place_of(args.file), Purpose.STORED)
-        raise
-
-
-def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> int:
-    """Store a changed text of a policy as its next version and return the number, without output. args: of a command
-    of add_gate_arguments. Raises BadInput as `run` does."""
-    deployment = settings_of(store).deployment
-    policy, _ = load_document(text, place, Purpose.STORED, deployment)
-    current = store.policies.current(policy.name)
-    if current is not None and current.digest == digest(text):
-        return current.version
-    return _store(args, store, policy, text, current, deployment)
-
-
-def _store(
-    args: argparse.Namespace,
-    store: Store,
-    policy: Policy,
-    text: str,
-    stored_policy: StoredPolicy | None,
-    deployment: Deployment,
-) -> int:
-    from chalicelib.store.errors import PolicyChanged
-
-    accepted = check_before_active(args, policy, _readable(stored_policy, deployment), deployment)
-    before = stored_policy.version if stored_policy else None
-    try:
-        version = store.policies.put(
-            policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=compiled(policy, text)
-        )
-    except PolicyChanged as error:
-        raise BadInput(
-            policy.name,
-            f"another version was stored in the meantime ({error})",
-            f"review it with outscaler get policy {policy.name}, then apply again",
-        ) from None
-    facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
-    if accepted.reason:
-        facts |= {"accepted": ", ".join(accepted.findings), "reason": accepted.reason}
-    note(store, policy.name, "policy", facts)
-    _switch_on(args, policy)
-    return version
-
-
-def _readable(stored_policy: StoredPolicy | None, deployment: Deployment) -> Policy | None:
-    """Return the policy in force; None where there is none, or where the functions cannot use it."""
-    if stored_policy is None:
-        return None
-    try:
-        return load_document(stored_policy.text, stored_policy.name, Purpose.STORED, deployment)[0]
-    except BadInput:
-        return None
-
-
-def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, text: str) -> None:
-    """Store the compiled form with the version in force, if that has none of this release.
-
-    text: what the policy was read from. Its digest leaves line ends aside, so it may differ from the text that is
-    stored, which then stays without a form.
-    """
-    form = compiled(policy, text)
-    if form is None or text != stored_policy.text or form == stored_policy.compiled:
-        return
-    from chalicelib.store.errors import StoreError
-
-    try:
-        store.policies.compile_again(stored_policy, form)
-    except StoreError as error:
-        warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
-
-
-def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
-    """Enable the functions of the policy's providers, where the deployment disables unused ones."""
-    from chalicelib.command.deployments import switch_on
-
-    for problem in switch_on(table_name(args), policy.providers):
-        warn(problem)
-
-
-def _difference(old: str, new: str, name: str, before: int | None) -> str:
-    lines = difflib.unified_diff(
-        old.splitlines(), new.splitlines(), f"{name} version {before or 0}", f"{name} as given", lineterm=""
-    )
-    return "\n".join(lines)
-
-
-def _say(args: argparse.Namespace, name: str, result: str, version: int, diff: str = "") -> int:
-    data = {"name": name, "result": result, "version": version} | ({"diff": diff} if args.dry_run else {})
-    text = f"{name}: {result}, version {version}"
-    emit(args.output, data, lambda: [f"{text}\n{diff}" if diff else text])
-    return 0
-
-
-_LONGEST_REASON = 500
-
-
-class GateResult(msgspec.Struct, frozen=True):
-    """What was accepted, for the journal. findings: ids of errors; reason: empty where there were none."""
-
-    findings: tuple[str, ...] = ()
-    reason: str = ""
 
 
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
@@ -194,44 +70,152 @@ def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_before_active(
+def run(args: argparse.Namespace) -> int:
+    """Store the policy. Returns 0 if it is now in force, or already was."""
+    text = read_document(args.file)
+    try:
+        store = open_store(args)
+        deployment = settings_of(store).deployment
+    except Exception:
+        load_document(
+            text, place_of(args.file), Purpose.STORED
+        )  # mistakes that are known without the tables come first
+        raise
+    policy, warnings = load_document(text, place_of(args.file), Purpose.STORED, deployment)
+    for warning in warnings:
+        warn(warning)
+    name = policy.name
+    current = store.policies.current(name)
+    before, diff = current.version if current else 0, ""
+    if current is not None and current.digest == digest(text):
+        if not args.dry_run:
+            _compile_again(store, current, policy, text)
+            _switch_on(args, policy)
+        result, version = "unchanged", current.version
+    elif args.dry_run:
+        result, version = "would change" if current else "would create", before + 1
+        old = current.text.splitlines() if current else []
+        lines = difflib.unified_diff(
+            old, text.splitlines(), f"{name} version {before}", f"{name} as given", lineterm=""
+        )
+        diff = "\n".join(lines)
+    else:
+        version = _store(args, store, policy, text, current, deployment)
+        result = "changed" if current else "created"
+    data = {"name": name, "result": result, "version": version} | ({"diff": diff} if args.dry_run else {})
+    line = f"{name}: {result}, version {version}"
+    emit(args.output, data, lambda: [f"{line}\n{diff}" if diff else line])
+    return 0
+
+
+def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> None:
+    """Store a changed text of a policy as its next version, without output. args: of a command with the arguments of
+    add_gate_arguments. Raises BadInput as `run` does."""
+    deployment = settings_of(store).deployment
+    policy, _ = load_document(text, place, Purpose.STORED, deployment)
+    current = store.policies.current(policy.name)
+    if current is None or current.digest != digest(text):
+        _store(args, store, policy, text, current, deployment)
+
+
+def _store(
+    args: argparse.Namespace,
+    store: Store,
+    policy: Policy,
+    text: str,
+    stored_policy: StoredPolicy | None,
+    deployment: Deployment,
+) -> int:
+    """Store a version and return its number. stored_policy: the one in force."""
+    from chalicelib.store.errors import PolicyChanged
+
+    old_policy, before = None, stored_policy.version if stored_policy else None
+    if stored_policy is not None:
+        with contextlib.suppress(BadInput):  # the functions cannot use it
+            old_policy, _ = load_document(stored_policy.text, stored_policy.name, Purpose.STORED, deployment)
+    facts = _accepted(args, policy, old_policy, deployment)
+    form = compiled(policy, text)
+    try:
+        version = store.policies.put(
+            policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=form
+        )
+    except PolicyChanged as error:
+        raise BadInput(
+            policy.name,
+            f"another version was stored in the meantime ({error})",
+            f"review it with outscaler get policy {policy.name}, then apply again",
+        ) from None
+    note(store, policy.name, "policy", {"version": version, "digest": digest(text), **facts})
+    _switch_on(args, policy)
+    return version
+
+
+def _compile_again(store: Store, stored_policy: StoredPolicy, policy: Policy, text: str) -> None:
+    """Store the compiled form with the version in force, if that has none of this release.
+
+    text: what the policy was read from. Its digest leaves line ends aside, so it may differ from the text that is
+    stored, which then stays without a form.
+    """
+    from chalicelib.store.errors import StoreError
+
+    form = compiled(policy, text)
+    if form is None or text != stored_policy.text or form == stored_policy.compiled:
+        return
+    try:
+        store.policies.compile_again(stored_policy, form)
+    except StoreError as error:
+        warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
+
+
+def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
+    """Enable the functions of the policy's providers, where the deployment disables unused ones."""
+    from chalicelib.command.deployments import switch_on
+
+    for problem in switch_on(table_name(args), policy.providers):
+        warn(problem)
+
+
+# -- the doctor before mode active
+
+
+def _accepted(
     args: argparse.Namespace, policy: Policy, old_policy: Policy | None, deployment: Deployment
-) -> GateResult:
-    """Return what was accepted. deployment: what the functions permit policies to name. Raises InputErrors with the
-    doctor's errors where no reason accepts them."""
+) -> dict[str, str]:
+    """Return the ids of the doctor's errors that a person has accepted, and the reason, for the journal; {} where there
+    are no errors, or the policy does not become active. deployment: what the functions permit policies to name. Raises
+    InputErrors with the errors where no reason accepts them."""
     if not permitted(policy).act or (old_policy is not None and permitted(old_policy).act):
-        return GateResult()
+        return {}
     from chalicelib.command.doctor.registry import examine
 
-    context = _gate_context(args, policy, deployment)
-    if context is None:
-        return GateResult()
-    errors = [each for each in examine(context) if each.severity is Severity.ERROR]
+    context = _doctor_context(args, policy, deployment)
+    errors = [finding for finding in examine(context) if finding.severity is Severity.ERROR] if context else []
     if not errors:
-        return GateResult()
-    if not args.accept_findings.strip():
-        raise InputErrors(tuple(_refusal(each) for each in errors))
-    for each in errors:
-        warn(f"accepted: {each.id} {each.message}")
-    return GateResult(tuple(dict.fromkeys(each.id for each in errors)), args.accept_findings.strip()[:_LONGEST_REASON])
+        return {}
+    reason = args.accept_findings.strip()[:_LONGEST_REASON]
+    if not reason:
+        consent = "or accept it: --accept-findings REASON"
+        raise InputErrors(
+            tuple(
+                BadInput(f"mode active: {finding.id}", finding.message, f"{finding.fix}; {consent}")
+                for finding in errors
+            )
+        )
+    for finding in errors:
+        warn(f"accepted: {finding.id} {finding.message}")
+    return {"accepted": ", ".join(dict.fromkeys(finding.id for finding in errors)), "reason": reason}
 
 
-def _refusal(finding: Finding) -> BadInput:
-    remedy = f"{finding.fix}; or accept it: --accept-findings REASON"
-    return BadInput(f"mode active: {finding.id}", finding.message, remedy)
-
-
-def _gate_context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
+def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
     if args.kubeconfig is not None:
         from chalicelib.command.commands.doctor import context_of
 
-        wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""})
-        return context_of(wanted, policy, time.time, deployment)
+        doctor_args = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""})
+        return context_of(doctor_args, policy, time.time, deployment)
     try:
         return msgspec.structs.replace(_context_of_deployment(policy, deployment), vpc=args.vpc)
     except OutscalerError as error:
-        text = f"{policy.name}: not checked before mode active: {error}"
-        warn(f"{text}; give --kubeconfig FILE")
+        warn(f"{policy.name}: not checked before mode active: {error}; give --kubeconfig FILE")
         return None
 
 
@@ -247,31 +231,27 @@ def _context_of_deployment(policy: Policy, deployment: Deployment) -> DoctorCont
     from chalicelib.snapshot.live_cluster import read_live_cluster
     from chalicelib.snapshot.node_groups import read_node_groups
 
-    read = SecretsManagerReader()
+    read_secret, now = SecretsManagerReader(), time.time()
 
     def connected(access: KubernetesAccess) -> KubeClient:
-        return connect(access, read, clock=time.time)
+        return connect(access, read_secret, clock=time.time)
 
     kube = connected(policy.kubernetes)
     services = ProviderServices(connect=connected, deployment=deployment)
-    found = providers(observing(policy), kube, read, time.time, services)
-    now = time.time()
+    clouds = providers(observing(policy), kube, read_secret, time.time, services)
+    namespace = policy.options.namespace
     snapshot = read_live_cluster(
-        policy.name,
-        kube,
-        lambda nodes: read_node_groups(found, nodes),
-        now,
-        namespace=policy.options.namespace,
+        policy.name, kube, lambda nodes: read_node_groups(clouds, nodes), now, namespace=namespace
     )
-    name, management = policy.kubernetes.kubeconfig_secret, management_access(policy)
+    secret, management = policy.kubernetes.kubeconfig_secret, management_access(policy)
     return DoctorContext(
         policy=policy,
         clock=time.time,
-        read_secret=read,
+        read_secret=read_secret,
         workload=kube,
         management=None if management is None else connected(management),
         person=current(kube),
         snapshot=snapshot,
-        kubeconfig_text=read(name) if name else "",
+        kubeconfig_text=read_secret(secret) if secret else "",
         plan=planned(snapshot, policy, now),
     )

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.command.deployment_settings import known_settings
 from chalicelib.command.output import Table, emit, warn
-from chalicelib.command.store_access import (
-    add_table_argument,
-    not_moved,
-    open_store,
-    required_decision,
-    stored_policy,
-)
+from chalicelib.command.store_access import add_table_argument, not_moved, open_store, required_decision, stored_policy
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.timestamps import format_time

@@ -68,14 +68,7 @@ def run(args: argparse.Namespace) -> int:
     reason, now = " ".join(args.reason.split()), time.time()
     if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
         raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
-    pause = Pause(
-        until=now + args.lasts,
-        since=now,
-        part=part_of(args),
-        group=args.group,
-        reason=reason,
-        by=caller(),
-    )
+    pause = Pause(until=now + args.lasts, since=now, part=part_of(args), group=args.group, reason=reason, by=caller())
     pauses = store.pauses.change(
         args.name, lambda before: (*(other for other in before if other.scope != pause.scope), pause)
     )
