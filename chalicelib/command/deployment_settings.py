@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 _PUBLISH = "make deploy, or another deployment of the stack, publishes it"
+_LARGEST = 1_000_000  # bytes of a profile; the settings may list 200 secrets and 200 hosts
 
 
 class JudgedBy(msgspec.Struct, frozen=True):
@@ -38,6 +39,23 @@ class JudgedBy(msgspec.Struct, frozen=True):
 
     deployment: Deployment
     notice: str = ""
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from the other one.
+    settings: what the deployment permits policies to name, None where it has not published that."""
+
+    stack: str
+    table: str
+    policy_table: str = ""
+    region: str = ""
+    settings: PublishedSettings | None = None
+
+
+def stage_prefix(table: str) -> str:
+    """Return the prefix of the stage of `make deploy` that a state table belongs to; "" for any other table."""
+    match = _STAGE_TABLE.match(table)
+    return match["prefix"] if match is not None else ""
 
 
 def settings_here() -> JudgedBy:
@@ -58,15 +76,11 @@ def settings_of(store: Store) -> JudgedBy:
     published = published_by(store)
     if published is not None:
         return JudgedBy(published)
-    login = load_login()
-    table = store.table.name
+    login, table = load_login(), store.table.name
     guess = _of_login(login) if login is not None and login.table == table else _of_names(table, _PUBLISH)
-    if guess.notice:
-        warn(guess.notice)
-        return guess
-    notice = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
-    warn(notice)
-    return JudgedBy(guess.deployment, notice)
+    kept = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
+    warn(guess.notice or kept)
+    return guess if guess.notice else JudgedBy(guess.deployment, kept)
 
 
 def known_settings(store: Store) -> Deployment | None:
@@ -88,7 +102,7 @@ def published_by(store: Store) -> Deployment | None:
     """Return what the deployment of a store has published: in its policy table, or in the outputs of the stack that
     made the tables. None where it has published nothing. Raises StoreError, BadInput."""
     published = store.deployment_settings().read()
-    if published is None and not _STAGE_TABLE.match(store.table.name):  # a stage of make deploy has only the row
+    if published is None and not stage_prefix(store.table.name):  # a stage of make deploy has only the row
         from chalicelib.command.deployments import settings_of_table
 
         settings = settings_of_table(store.table.name)
@@ -104,37 +118,23 @@ def _of_login(login: Login) -> JudgedBy:
 
 def _of_names(table: str, remedy: str) -> JudgedBy:
     """Return the settings that a table's name and the environment imply. table: "" where none is known."""
-    stage = _STAGE_TABLE.match(table)
-    named = {PREFIX: stage["prefix"]} if stage is not None else {}
-    guess = deployment_of({**os.environ, **named}, files=True)
-    if not table:
-        return JudgedBy(guess)
-    return JudgedBy(
-        guess,
+    prefix = stage_prefix(table)
+    guess = deployment_of({**os.environ, **({PREFIX: prefix} if prefix else {})}, files=True)
+    notice = (
         f"what the deployment of table {table} permits policies to name is not known; judged by its name and this "
-        f"environment: secrets under {guess.secret_prefix}; {remedy}",
+        f"environment: secrets under {guess.secret_prefix}; {remedy}"
     )
+    return JudgedBy(guess, notice if table else "")
 
 
-_LARGEST = 1_000_000  # bytes; the settings may list 200 secrets and 200 hosts
-
-
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """One deployment. policy_table: "" where its name follows from the other one. settings: what the deployment permits
-    policies to name, None where it has not published that."""
-
-    stack: str
-    table: str
-    policy_table: str = ""
-    region: str = ""
-    settings: PublishedSettings | None = None
+# -- the file in which `outscaler login` keeps the names of a deployment
 
 
 def profile_path() -> Path:
     """Return the file's path: $OUTSCALER_PROFILE, otherwise a file in the user's directory for settings."""
-    given = os.environ.get("OUTSCALER_PROFILE", "")
-    if given:
-        return Path(given)
+    profile = os.environ.get("OUTSCALER_PROFILE", "")
+    if profile:
+        return Path(profile)
     settings = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(settings) if settings else Path.home() / ".config") / "outscaler" / "profile.json"
 

@@ -64,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     """Store the pause and return 0; it is in force from the next pass or step of an operation on."""
     store = open_store(args)
     stored_policy(store, args.name)
-    _check_group(store, args)
+    if args.group:
+        _check_group(store, args)
     reason, now = " ".join(args.reason.split()), time.time()
     if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
         raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
@@ -88,14 +89,9 @@ def run(args: argparse.Namespace) -> int:
 def _check_group(store: Store, args: argparse.Namespace) -> None:
     """Raise BadInput for a group that no pass has seen, unless --unseen accepts it: a misspelt pause would pause
     nothing."""
-    if not args.group:
-        return
     if len(args.group) > 512 or not args.group.isprintable():
-        raise BadInput(
-            "--group",
-            f"{args.group[:40]!r} is not the id of a node group",
-            f"outscaler get groups {args.name} lists them",
-        )
+        problem = f"{args.group[:40]!r} is not the id of a node group"
+        raise BadInput("--group", problem, f"outscaler get groups {args.name} lists them")
     try:
         check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
     except BadInput as error:
