@@ -30,13 +30,13 @@ def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
 def contests(plan: Plan) -> list[Contest]:
     """Return the places that are promised to several pods together, sorted by the first of these pods."""
     entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
-    found = {each.one_place_among.among: each.one_place_among for each in entries if each.one_place_among is not None}
-    return [found[among] for among in sorted(found)]
+    by_pods = {entry.one_place_among.among: entry.one_place_among for entry in entries if entry.one_place_among}
+    return [by_pods[pods] for pods in sorted(by_pods)]
 
 
 def rows_of_contests(plan: Plan) -> list[tuple[str, ...]]:
     """Return rows of (guaranteed places, number of pods, pod names)."""
-    return [(str(each.places), str(len(each.among)), some(each.among)) for each in contests(plan)]
+    return [(str(contest.places), str(len(contest.among)), some(contest.among)) for contest in contests(plan)]
 
 
 def competing(contest: Contest | None) -> str:
@@ -63,53 +63,49 @@ def on_node(plan: Plan, node: str) -> list[str]:
 
 def on_new(plan: Plan, group: str) -> dict[int, list[str]]:
     """Return the pods expected on each new node of a group: number -> pods, by name."""
-    found: dict[int, list[str]] = {}
+    nodes: dict[int, list[str]] = {}
     for promise in plan.promises:
         if promise.group == group and not promise.node:
-            found.setdefault(promise.number, []).extend(promise.pods)
-    return {number: sorted(found[number]) for number in sorted(found)}
+            nodes.setdefault(promise.number, []).extend(promise.pods)
+    return {number: sorted(nodes[number]) for number in sorted(nodes)}
 
 
 def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
-    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of equally full nodes share a
-    row."""
-    rows: list[tuple[str, ...]] = []
-    groups = {promise.group for promise in plan.promises if promise.group}
-    for group in sorted(groups):
-        rows += rows_of_group(group, on_new(plan, group))
-    return rows
+    """Return rows_of_group for all groups with new nodes."""
+    groups = sorted({promise.group for promise in plan.promises if promise.group})
+    return [row for group in groups for row in rows_of_group(group, on_new(plan, group))]
 
 
 def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return these rows for one group."""
+    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of equally full nodes share a
+    row."""
     runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
     rest = [number for run in runs[_ROWS:] for number in run]
-    shown = [*runs[:_ROWS], *([rest] if rest else [])]
-    return [
-        (
-            group,
-            _span(run),
-            _each([len(nodes[number]) for number in run]),
-            some([pod for number in run for pod in nodes[number]]),
-        )
-        for run in shown
-    ]
+    rows: list[tuple[str, ...]] = []
+    for run in [*runs[:_ROWS], *([rest] if rest else [])]:
+        counts = [len(nodes[number]) for number in run]
+        pods = some([pod for number in run for pod in nodes[number]])
+        rows.append((group, _span(run[0], run[-1]), _span(min(counts), max(counts)), pods))
+    return rows
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
 
 
 def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
     """Return rows of (node, number of pods, pod names), the fullest first, and the number of omitted nodes; pods
     without a known place form the last row."""
-    nodes = {promise.node for promise in plan.promises if promise.node}
-    taken: dict[str, list[str]] = {node: [] for node in nodes}
+    pods_of: dict[str, list[str]] = {}
     for promise in plan.promises:
         if promise.node:
-            taken[promise.node].extend(promise.pods)
-    order = sorted(taken, key=lambda node: (-len(taken[node]), node))
-    rows = [(node, str(len(taken[node])), some(sorted(taken[node]))) for node in order[:_NODES]]
-    more = sorted(pod for node in order[_NODES:] for pod in taken[node])
+            pods_of.setdefault(promise.node, []).extend(promise.pods)
+    order = sorted(pods_of, key=lambda node: (-len(pods_of[node]), node))
+    rows = [(node, str(len(pods_of[node])), some(sorted(pods_of[node]))) for node in order[:_NODES]]
+    more = sorted(pod for node in order[_NODES:] for pod in pods_of[node])
     if more:
         rows.append((f"{len(order) - _NODES} more", str(len(more)), some(more)))
-    known = {pod for pods in taken.values() for pod in pods}
+    known = {pod for pods in pods_of.values() for pod in pods}
     unplaced = [pod for pod in plan.fits_existing if pod not in known]
     return [*rows, *([("-", str(len(unplaced)), some(unplaced))] if unplaced else [])]
 
@@ -118,11 +114,3 @@ def some(pods: Sequence[str]) -> str:
     """Return up to three names and the number of the remaining ones."""
     shown = ", ".join(pods[:_NAMED])
     return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
-
-
-def _span(numbers: Sequence[int]) -> str:
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-
-
-def _each(counts: Sequence[int]) -> str:
-    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"

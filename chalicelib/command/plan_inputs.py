@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +28,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
 
+_NAMED = 10
 _LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
 
 
@@ -107,8 +108,8 @@ def read(args: argparse.Namespace) -> PlanInputs:
         ("--management-kubeconfig", args.management_kubeconfig),
         ("--secret", args.secret or None),
     )
-    for argument, given in of_a_live_cluster:
-        if args.snapshot is not None and given is not None:
+    for argument, value in of_a_live_cluster:
+        if args.snapshot is not None and value is not None:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
     now = _now(args)
     policy = _policy(args, now)
@@ -118,7 +119,11 @@ def read(args: argparse.Namespace) -> PlanInputs:
     with progress("reading the cluster"):
         snapshot = _snapshot(args, policy, now)
     took = time.perf_counter() - started
-    _warn_of_rules(snapshot)
+    # Ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own notes
+    # list the refused objects.
+    for item in snapshot.rule_objects or ():
+        for warning in () if item.problems else item.warnings:
+            warn(f"HorizontalNodeAutoscaler {item.key}: {warning}")
     snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
     return PlanInputs(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
 
@@ -163,26 +168,13 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     return with_options(policy, args.option, warn=warn)
 
 
-def _warn_of_rules(snapshot: Snapshot) -> None:
-    """Warn of ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own
-    notes list the refused objects."""
-    for each in snapshot.rule_objects or ():
-        for warning in () if each.problems else each.warnings:
-            warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
-
-
 def _now(args: argparse.Namespace) -> float:
-    if args.now is not None:
-        return _instant(args.now, "--now")
-    captured = args.snapshot / "captured-at" if args.snapshot else None
+    text, place = args.now, "--now"
+    captured = args.snapshot / "captured-at" if args.snapshot and text is None else None
     if captured is not None and captured.is_file():
-        return _instant(content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured))
-    return time.time()
-
-
-def _instant(text: str, place: str) -> float:
+        text, place = content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured)
     try:
-        return parse_time(text)
+        return time.time() if text is None else parse_time(text)
     except BadInput as error:
         raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
 
@@ -221,6 +213,9 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
 
+
+# -- saved memories. Every JSON object could be decoded as an empty memory. A wrong file would then change the plan
+#    silently, so only a file that is recognisably a memory is accepted.
 
 _KIND = "outscaler/memory"
 _MOST_BYTES = 2**28
@@ -271,49 +266,39 @@ def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
     return msgspec.structs.replace(memory, operations=tuple(map(from_document, operations)))
 
 
-_NAMED = 10
+# -- bounds of groups that come from a file
 
 
 def with_bounds(
-    snapshot: Snapshot, wanted: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
+    snapshot: Snapshot, policies: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
 ) -> Snapshot:
-    """Return the snapshot with the bounds and priorities of the policy; values that the policy omits stay as saved.
+    """Return the snapshot with the bounds and priorities of the policy, as a provider applies them to its own groups;
+    values that the policy omits stay as saved. A saved cluster does not record which provider each group will have, so
+    a group is found only by its id or by another name that it is saved with.
 
     place: the policy's file. warn: called for each group that the snapshot does not have. Raises BadInput for bounds
     that contradict the saved ones.
     """
-    by_id = {group.id: group for group in wanted}
-    saved = {group.id for group in snapshot.groups}
-    known = saved.union(*(group.aliases for group in snapshot.groups))
+    by_id = {group.id: group for group in policies}
+    ids = sorted(group.id for group in snapshot.groups)
+    names = {*ids, *(alias for group in snapshot.groups for alias in group.aliases)}
+    there = f"its groups are {', '.join(ids[:_NAMED])}{' …' if len(ids) > _NAMED else ''}" if ids else "it has none"
     for name in by_id:
-        if name not in known:
-            warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {_those_there(sorted(saved))}")
-    groups = tuple(_bounded(group, _entry_of(group, by_id), place) for group in snapshot.groups)
-    return msgspec.structs.replace(snapshot, groups=groups)
+        if name not in names:
+            warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {there}")
+    groups = []
+    for group in snapshot.groups:
+        policy = next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
+        groups.append(group if policy is None else _bounded(group, policy, place))
+    return msgspec.structs.replace(snapshot, groups=tuple(groups))
 
 
-def _entry_of(group: NodeGroup, by_id: Mapping[str, GroupPolicy]) -> GroupPolicy | None:
-    """Find the entry by the group's id, otherwise by one of its other names."""
-    return next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
-
-
-def _bounded(group: NodeGroup, policy: GroupPolicy | None, place: str) -> NodeGroup:
-    if policy is None:
-        return group
+def _bounded(group: NodeGroup, policy: GroupPolicy, place: str) -> NodeGroup:
     least = group.min if policy.min is None else policy.min
     most = group.max if policy.max is None else policy.max
     if most < least:
-        side, other = ("max", "min") if policy.max is None else ("min", "max")
-        problem = (
-            f"max {most} of the snapshot is below min {least}"
-            if side == "max"
-            else f"{other} {most} is below min {least} of the snapshot"
-        )
+        side, problem = "min", f"max {most} is below min {least} of the snapshot"
+        if policy.max is None:
+            side, problem = "max", f"max {most} of the snapshot is below min {least}"
         raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
     return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)
-
-
-def _those_there(names: list[str]) -> str:
-    if not names:
-        return "it has none"
-    return f"its groups are {', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''}"

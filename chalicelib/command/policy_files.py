@@ -63,16 +63,16 @@ def with_mode(text: str, mode: str) -> str:
     document is written anew, without comments. Schedules stay: they may set another mode while they are open."""
     import yaml
 
-    wanted: Any = yaml.safe_load(text)
-    wanted["spec"]["mode"] = mode
-    _quote_modes(wanted)
-    # A schedule has a mode, too: the edited text counts only if it says exactly what is wanted.
-    for found in _MODE.finditer(text):
-        start, end = found.span("word")
+    document: Any = yaml.safe_load(text)
+    document["spec"]["mode"] = mode
+    _quote_modes(document)
+    # A schedule has a mode, too: the edited text counts only if it says exactly what the document should.
+    for match in _MODE.finditer(text):
+        start, end = match.span("word")
         edited = text[:start] + (f'"{mode}"' if mode == _OFF else mode) + text[end:]
-        if _quote_modes(yaml.safe_load(edited)) == wanted:
+        if _quote_modes(yaml.safe_load(edited)) == document:
             return edited
-    return str(yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 def _quote_modes(document: Any) -> Any:
