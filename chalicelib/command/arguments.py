@@ -48,22 +48,25 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
 def near(name: str, known: Collection[str]) -> list[str]:
     """Return names that start with this one; if none, names that contain it; if none, similar names. `namespace/` is
     respected where it is given."""
-    space, _, wanted = name.rpartition("/")
+    space, _, name_part = name.rpartition("/")
     inside = {
-        each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2]
-        for each in sorted(known)
-        if not space or each.startswith(f"{space}/")
+        candidate: candidate.removeprefix(f"{space}/") if space else candidate.rpartition("/")[2]
+        for candidate in sorted(known)
+        if not space or candidate.startswith(f"{space}/")
     }
-    fits: tuple[Callable[[str], bool], ...] = (lambda short: short.startswith(wanted), lambda short: wanted in short)
+    fits: tuple[Callable[[str], bool], ...] = (
+        lambda short: short.startswith(name_part),
+        lambda short: name_part in short,
+    )
     for fit in fits:
-        hits = [each for each, short in inside.items() if fit(short)]
+        hits = [candidate for candidate, short in inside.items() if fit(short)]
         if hits:
             return hits
-    alike = [short for short in inside.values() if abs(len(short) - len(wanted)) <= max(3, len(wanted) // 3)]
-    close = get_close_matches(wanted, alike[:_COMPARED], n=3)
+    alike = [short for short in inside.values() if abs(len(short) - len(name_part)) <= max(3, len(name_part) // 3)]
+    close = get_close_matches(name_part, alike[:_COMPARED], n=3)
     if not close and space:
-        return near(wanted, known)
-    return [each for text in dict.fromkeys(close) for each, short in inside.items() if short == text]
+        return near(name_part, known)
+    return [candidate for text in dict.fromkeys(close) for candidate, short in inside.items() if short == text]
 
 
 def _some(names: list[str]) -> str:

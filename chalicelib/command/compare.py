@@ -13,8 +13,8 @@ import msgspec
 
 from chalicelib.command import plan_output
 from chalicelib.command.output import Block, Table, warn
-from chalicelib.command.placements import some
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.command.plan_output import some
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import format_time

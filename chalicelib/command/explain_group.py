@@ -9,7 +9,7 @@ from chalicelib.command import plan_output
 from chalicelib.command.arguments import named
 from chalicelib.command.explain_view import ExplainContext, Explanation, sentences, weakening
 from chalicelib.command.output import Table, plural
-from chalicelib.command.placements import on_new, rows_of_group, some
+from chalicelib.command.plan_output import on_new, rows_of_group, some
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.plan import GroupVerdict, ScaleUp
@@ -32,7 +32,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     group = next((group for group in case.snapshot.groups if group.id == name), None)
     nodes = [node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)]
     promised = on_new(plan, name)
-    refused = [(each.pods, each.reasons[name]) for each in plan.unschedulable if name in each.reasons]
+    refused = [(unserved.pods, unserved.reasons[name]) for unserved in plan.unschedulable if name in unserved.reasons]
     pools = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
     rules = [rule for rule in plan.rules if rule.pool in pools]
     next_times = plan_output.next_times(rules, case.policy, context.decided.memory, case.now) if rules else {}

@@ -14,7 +14,7 @@ from typing import Any
 from chalicelib.command.arguments import named
 from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, weakening
 from chalicelib.command.output import Table, plural
-from chalicelib.command.placements import on_node, some
+from chalicelib.command.plan_output import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
@@ -35,7 +35,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     snapshot, plan = context.case.snapshot, context.plan
     nodes = {node.name: node for node in snapshot.nodes}
     coming = {promise.node for promise in plan.promises if promise.node}
-    named(name, {known: known for known in (*coming, *nodes)}, "explain node", "node")
+    named(name, {candidate: candidate for candidate in (*coming, *nodes)}, "explain node", "node")
     expected = on_node(plan, name)
     expected_table = Table(
         ("how many", "which"), ((str(len(expected)), some(expected)),) if expected else (), title="Expected on it"

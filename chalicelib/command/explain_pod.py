@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.command.arguments import namespaced
 from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, sentences, weakening
 from chalicelib.command.output import Table, plural
-from chalicelib.command.placements import by_pod, competing, sureness
+from chalicelib.command.plan_output import by_pod, competing, sureness
 from chalicelib.model.plan import Plan, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text
@@ -28,14 +28,14 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one namespace. Raises
     BadInput."""
     snapshot, plan = context.case.snapshot, context.plan
-    known = {pod.key: pod for pod in snapshot.pods}
-    if name not in known:
+    pods_by_key = {pod.key: pod for pod in snapshot.pods}
+    if name not in pods_by_key:
         unreadable = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
         if unreadable is not None:
             says = f"Pod {name} could not be read: {unreadable.detail}."
             gaps = weakening(plan, removal=False, name=name)
             return Explanation("pod", name, (says,), {"verdict": "unreadable"}, gaps=gaps)
-    pod = namespaced(name, known, "explain pod", "pod")
+    pod = namespaced(name, pods_by_key, "explain pod", "pod")
     cls = snapshot.cls(pod)
     parts = [part for part in (_running(context, pod, cls), pending(context, pod.key, bound=bool(pod.node))) if part]
     if not parts:

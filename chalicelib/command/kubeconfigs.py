@@ -66,10 +66,10 @@ def read_kubeconfig(path: Path) -> str:
         if document.get("current-context") and not merged.get("current-context"):
             merged["current-context"] = document["current-context"]
         for section in _SECTIONS:
-            known = {entry.get("name") for entry in merged[section]}
+            names = {entry.get("name") for entry in merged[section]}
             entries = document.get(section)
             for entry in entries if isinstance(entries, list) else ():
-                if isinstance(entry, dict) and entry.get("name") not in known:
+                if isinstance(entry, dict) and entry.get("name") not in names:
                     merged[section].append(_with_paths(entry, file.resolve().parent))
     return yaml.safe_dump(merged)
 

@@ -131,10 +131,10 @@ def _unknown(name: str) -> BadInput:
     from difflib import get_close_matches
 
     near = get_close_matches(name, _BY_NAME, n=1)
-    known = f"write one of {', '.join(_BY_NAME)}, or --help"
+    remedy = f"write one of {', '.join(_BY_NAME)}, or --help"
     if not name:
-        return BadInput("outscaler", "no command is given", known)
-    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else known)
+        return BadInput("outscaler", "no command is given", remedy)
+    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else remedy)
 
 
 # -- failures
@@ -241,9 +241,9 @@ def _library_failure(error: BaseException) -> str:
     """Return one line with a remedy for what the AWS libraries raised; empty if none of them is in the chain, or the
     error is not known."""
     cause: BaseException | None = error
-    seen: list[BaseException] = []
-    while cause is not None and cause not in seen:
-        seen.append(cause)
+    causes: list[BaseException] = []
+    while cause is not None and cause not in causes:
+        causes.append(cause)
         if _is_of(cause, _OF_AWS):
             response = getattr(cause, "response", None)  # of botocore's ClientError
             answer = response.get("Error") if isinstance(response, dict) else None

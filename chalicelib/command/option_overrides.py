@@ -46,13 +46,13 @@ def with_options(
     options = msgspec.structs.replace(policy.options, **in_force)
     check_options(Read(_as_read(policy)), (), before)
     check_options(Read({**_as_read(policy), **in_force}), (), report)
-    for chain, told in ((policy.options.expander, before), (options.expander, report)):
+    for chain, diagnostics in ((policy.options.expander, before), (options.expander, report)):
         check_prices(
             chain,
             listed=policy.prices is not None,
             unpriced=without_prices(policy.providers),
             path=(),
-            diagnostics=told,
+            diagnostics=diagnostics,
         )
     report.check()
     for text in report.warnings():

@@ -127,11 +127,11 @@ def check_group(
 
     decision, _ = load_decision(store, cluster)
     planned = {verdict.group for verdict in decision.plan.groups} if decision is not None else set()
-    known = {*planned, *store.memory.look(cluster).groups, *further}
-    if group in known:
+    group_names = {*planned, *store.memory.look(cluster).groups, *further}
+    if group in group_names:
         return
-    if known:
-        error = unknown(group, known, place, "node group")
+    if group_names:
+        error = unknown(group, group_names, place, "node group")
         raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
     named = ""
     with contextlib.suppress(BadInput):

@@ -182,8 +182,8 @@ def _copies(name: str, count: int, snapshot: Snapshot) -> AddedPods:
     PersistentVolumeClaims."""
     from chalicelib.plan.what_if import AddedPods, as_new
 
-    known = {**_newest_pods(snapshot), **{pod.key: pod for pod in snapshot.pods}}
-    pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")
+    originals = {**_newest_pods(snapshot), **{pod.key: pod for pod in snapshot.pods}}
+    pod = namespaced(name, originals, "--add-pods", "file, pod or workload with pods")
     cls = snapshot.cls(pod)
     if cls.mirror:
         raise BadInput(f"--add-pods {name}", "is a static pod of its node, which is never scheduled", _FORM)

@@ -100,7 +100,7 @@ def attempt(
 ) -> tuple[dict[str, bool], dict[str, str]]:
     """Send a message to the destinations that have not got it. Returns which have it now, and the problem of the
     others. A destination that the policy no longer has counts as done. Raises nothing."""
-    done: dict[str, bool] = {}
+    arrived: dict[str, bool] = {}
     problems: dict[str, str] = {}
     for name in message.left:
         try:
@@ -110,8 +110,8 @@ def attempt(
             problems[name] = f"{published_name(error)}: {error}"
         except Exception as error:
             problems[name] = type(error).__name__
-        done[name] = name not in problems
-    return done, problems
+        arrived[name] = name not in problems
+    return arrived, problems
 
 
 def _send(name: str, message: NoticeMessage, notifications: Notifications, channels: Channels, now: float) -> None:
@@ -219,12 +219,12 @@ def _subject(message: NoticeMessage) -> str:
 
 def _plain(text: str) -> str:
     """Return a foreign text without control characters, bounded."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text[:_TEXT])
+    return "".join(character if character.isprintable() else "\ufffd" for character in text[:_TEXT])
 
 
 def _markdown(text: str) -> str:
     """Return a foreign text that chat clients show as it is: no links, mentions or formatting."""
-    return "".join(f"\\{each}" if each in "\\`*_{}[]()<>#+|~@!" else each for each in _plain(text))
+    return "".join(f"\\{character}" if character in "\\`*_{}[]()<>#+|~@!" else character for character in _plain(text))
 
 
 _TABLE = re.compile(r"(?P<stack>.+)-state\Z")

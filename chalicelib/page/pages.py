@@ -121,24 +121,24 @@ def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
 
 def _details(context: PageContext, name: str) -> tuple[ClusterDetails, dict[str, Any]]:
     """Return a cluster, and the values that its pages have in common."""
-    found = details(context.store, name, context.now, context.deployment)
-    if found is None:
+    cluster = details(context.store, name, context.now, context.deployment)
+    if cluster is None:
         raise _NotFound("This cluster is not known.")
-    return found, {
+    return cluster, {
         "name": name,
-        "decision": found.decision,
-        "undecided": found.undecided,
-        "hidden_names": (found.text, found.summary.policy),
+        "decision": cluster.decision,
+        "undecided": cluster.undecided,
+        "hidden_names": (cluster.text, cluster.summary.policy),
     }
 
 
 def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
     permitted = context.request.permitted
     clusters = summaries(context.store, context.now, context.deployment)
-    seen = [summary for summary in clusters if permitted is None or summary.name in permitted]
+    visible = [summary for summary in clusters if permitted is None or summary.name in permitted]
     return "clusters.html", {
         "title": "Clusters",
-        "rows": views.cluster_rows(seen, context.now),
+        "rows": views.cluster_rows(visible, context.now),
         "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": "outscaler get clusters",
@@ -173,7 +173,7 @@ def _group(context: PageContext, name: str, group: str) -> tuple[str, dict[str, 
         "entries": of_group[:HISTORY_ROWS],
         "strip": charts.strip(of_group, context.now, charts.DAYS),
         "steps": charts.steps(of_group, row["target"], context.now, whole=len(entries) < views.ROWS),
-        "refused": [(len(each.pods), each.pods[0], each.reasons[group]) for each in refused[:PAGE_ROWS]],
+        "refused": [(len(pods.pods), pods.pods[0], pods.reasons[group]) for pods in refused[:PAGE_ROWS]],
         "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 

@@ -88,10 +88,10 @@ def _unpacked(data: bytes) -> CarryOver:
     if not data:
         return CarryOver()
     unpacker = zlib.decompressobj(zdict=_WORDS)
-    found = unpacker.decompress(data, _LONGEST_UNPACKED)
+    data_read = unpacker.decompress(data, _LONGEST_UNPACKED)
     if not unpacker.eof:
         raise ValueError("what the last pass left is longer than any")
-    return msgspec.msgpack.decode(found, type=CarryOver)
+    return msgspec.msgpack.decode(data_read, type=CarryOver)
 
 
 def _words() -> bytes:

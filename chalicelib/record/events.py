@@ -91,10 +91,12 @@ def about_pods(
     lasting: bool = False,
 ) -> list[Event]:
     """Return the same event about each of the first PODS_TOLD pods (namespace/name)."""
-    known, events = uids or {}, []
+    known_uids, events = uids or {}, []
     for key in sorted(pods)[:PODS_TOLD]:
         namespace, _, name = key.partition("/")
-        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, ""), lasting=lasting))
+        events.append(
+            Event(fact, "Pod", name, reason, message, type_, namespace, known_uids.get(key, ""), lasting=lasting)
+        )
     return events
 
 

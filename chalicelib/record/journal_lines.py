@@ -175,9 +175,9 @@ _TYPES: dict[str, Any] = {
 
 def line_of(entry: JournalEntry) -> JournalLine:
     """Return what an entry says; OtherLine for an unknown kind, and where a fact is missing or of another type."""
-    kept = tuple((name[5:], str(why)) for name, why in entry.facts.items() if name.startswith("kept "))
+    kept_nodes = tuple((name[5:], str(why)) for name, why in entry.facts.items() if name.startswith("kept "))
     try:
-        line: JournalLine = msgspec.convert({**entry.facts, "kept": kept}, _TYPES.get(entry.kind, OtherLine))
+        line: JournalLine = msgspec.convert({**entry.facts, "kept": kept_nodes}, _TYPES.get(entry.kind, OtherLine))
     except msgspec.ValidationError:
         return OtherLine(dict(entry.facts))
     return line
@@ -241,12 +241,12 @@ def _decided(plan: PlanLine) -> str:
 
 
 def _ended(operation: OperationLine, group: str) -> str:
-    kept = [name for name, _ in operation.kept]
-    names = [name for name in operation.target_names if name not in kept]
+    kept_names = [name for name, _ in operation.kept]
+    names = [name for name in operation.target_names if name not in kept_names]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     size = "" if operation.from_size is None else f" from {operation.from_size}"
     size += "" if operation.to_size is None else f" to {operation.to_size}"
-    done, planned, change = {
+    past, planned, change = {
         OperationKind.SCALE_UP: ("grew", "grow", f" {group}{size}"),
         OperationKind.DELETE_NODES: ("removed", "remove", f" {listed or 'nodes'} from {group}"),
         OperationKind.DECREASE_TARGET: ("lowered the target of", "lower the target of", f" {group}{size}"),
@@ -254,7 +254,7 @@ def _ended(operation: OperationLine, group: str) -> str:
     }[operation.kind]
     took = "" if operation.seconds is None else spoken(operation.seconds)
     if operation.succeeded:
-        text = f"{done}{change}"
+        text = f"{past}{change}"
         text += f" for rules {operation.rules.replace(',', ', ')}" if operation.rules else ""
         text += f", in {took}" if took else ""
     else:

@@ -162,7 +162,7 @@ def _group_gauges(group: GroupVerdict) -> dict[str, float]:
     }
     if group.backoff:
         words = (str(group.backoff.params.get(param, "")).partition(":")[0] for param in ("class", "code", "error"))
-        reason = next((known for word in words if (known := known_reason(word)) != "Other"), "Other")
+        reason = next((label for word in words if (label := known_reason(word)) != "Other"), "Other")
         gauges[key("node_group_backoff_status", node_group=name, reason=reason)] = 1.0
     return gauges
 

@@ -52,22 +52,22 @@ def publish(plan: Plan, options: Options, old_status: PublishedStatus, config_ma
     """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if it was not written;
     NotFound where there is no such ConfigMap. It is never created: RBAC cannot limit creation to a name, and
     permission to create any ConfigMap in kube-system would include those that other programs trust."""
-    said = digest(document(plan, {}))
-    if said == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
+    new_digest = digest(document(plan, {}))
+    if new_digest == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
         return old_status
     place = (options.namespace, options.status_config_map_name)
     for attempt in range(1, _TRIES + 1):
-        found = config_maps.find(*place)
-        text = render(document(plan, parse(found.text(KEY))))
+        config_map = config_maps.find(*place)
+        text = render(document(plan, parse(config_map.text(KEY))))
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
-            config_maps.change(*place, found, data, annotations)
+            config_maps.change(*place, config_map, data, annotations)
         except (Conflict, NotFound):  # changed or deleted concurrently: read it again
             if attempt == _TRIES:
                 raise
         else:
             break
-    return PublishedStatus(said, plan.at)
+    return PublishedStatus(new_digest, plan.at)
 
 
 def how_to_make(options: Options) -> str:
@@ -204,10 +204,10 @@ def render(status_document: Document) -> str:
 def parse(text: str) -> Document:
     """Return the ConfigMap's status; {} where the text is not a YAML mapping. Times stay text."""
     try:
-        found = parsed(text, texts=True)
+        document = parsed(text, texts=True)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def digest(status_document: Document) -> str:
@@ -227,8 +227,8 @@ def _timeless(value: Any) -> Any:
 
 def _at(value: Any, name: str) -> Document:
     """Return a nested mapping; {} where there is another value."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    nested = value.get(name) if isinstance(value, dict) else None
+    return nested if isinstance(nested, dict) else {}
 
 
 def _named(old_document: Document) -> dict[str, Document]:

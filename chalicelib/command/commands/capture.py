@@ -66,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
     lists = (*capture.lists, *machine_groups)
-    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
+    files = {f"{captured.resource.plural}.json.gz": captured.packed for captured in lists}
     files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
     stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
     capture_folder.write(args.directory, files, stale, capture.missing)
-    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
+    rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
     emit(
         args.output,
         {

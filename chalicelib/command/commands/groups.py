@@ -27,10 +27,10 @@ def run(args: argparse.Namespace) -> int:
     namespaces = management_namespaces(args, policy_of(args))
     drafted = draft(read_nodes(args.directory), saved_bounds(args.directory, namespaces))
     entries = drafted.manifest["nodeGroups"]
-    known = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
+    bounds_note = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
     guessed = f"; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them"
     notes = [
-        f"{len(entries)} node groups{known}{guessed if drafted.bounded < len(entries) else ''}",
+        f"{len(entries)} node groups{bounds_note}{guessed if drafted.bounded < len(entries) else ''}",
         "a group without nodes cannot be seen: add it",
     ]
     if drafted.control_plane:
