@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ _NO_MARKS = frozenset[str]()
 _SOFT = frozenset({DELETION_CANDIDATE})
 EXPIRED = "expired"
 """What is said of a bootstrap token that may not be deleted: no machine can join with it any more."""
+_NAMESPACE = "kube-system"
 _LONG_AGO = "2000-01-01T00:00:00Z"
 
 
@@ -65,13 +67,11 @@ class _CleanupSpec(msgspec.Struct, frozen=True):
     taints: tuple[_CleanupTaint, ...] | None = None
 
 
-class _CleanupNode(msgspec.Struct, frozen=True):
+class _CleanupObject(msgspec.Struct, frozen=True):
+    """A Node or a Secret."""
+
     metadata: _CleanupMeta
     spec: _CleanupSpec = _CleanupSpec()
-
-
-class _CleanupSecret(msgspec.Struct, frozen=True):
-    metadata: _CleanupMeta
 
 
 class _RawItems(msgspec.Struct, frozen=True):
@@ -82,8 +82,9 @@ class ClusterCleanup:
     """What is ours in one cluster.
 
     soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard taints without a
-    note. management: the cluster with Machines; None: the cluster itself. group: Cluster API's API group. namespaces:
-    where Machines are looked for, ("",) for all, () for none. tokens: whether bootstrap tokens are looked for.
+    note. management_client: of the cluster with Machines; None: the cluster itself. group: Cluster API's API group.
+    namespaces: where Machines are looked for, ("",) for all, () for none. tokens: whether bootstrap tokens are looked
+    for.
     """
 
     def __init__(
@@ -100,23 +101,60 @@ class ClusterCleanup:
         self._cluster, self._management = kube, management_client or kube
         self._soft, self._foreign = _SOFT if soft else _NO_MARKS, foreign
         self._keys = CapiAnnotations(group) if group else CapiAnnotations()
-        self._namespaces, self._ids = namespaces, IDS if tokens else ()
+        self._namespaces, self._token_ids = namespaces, IDS if tokens else ()
         self.failures: list[NotRemoved] = []
 
     def found(self) -> tuple[Leftover, ...]:
         """Read what is there. What cannot be read is in `failures`, and the rest is still read."""
         self.failures.clear()
-        machines = [Leftover(MACHINE, each.handle, (self._keys.delete_machine,)) for each in self._machines()]
-        return (*self._nodes(), *machines, *self._tokens())
+        api = self._machine_api()
+        mark = (self._keys.delete_machine,)
+        machines = [Leftover(MACHINE, machine.handle, mark) for machine in self._machines(api)]
+        tokens = [Leftover("Secret", f"{_NAMESPACE}/{token.metadata.name}", (LABEL,)) for token in self._tokens()]
+        return (*self._nodes(), *machines, *tokens)
 
     def removed(self) -> tuple[Leftover, ...]:
         """Remove what is there and return it. One object that cannot be changed does not stop the others."""
         self.failures.clear()
-        return (*self._clean_nodes(), *self._clean_machines(), *self._clean_tokens())
+        removed = []
+        for node in tuple(self._nodes()):
+            with self._each("Node", node.name):
+                what = clear_node(self._cluster, node.name, hard=TO_BE_DELETED, soft=self._soft, foreign=self._foreign)
+                removed += [Leftover("Node", node.name, what)] if what else []
+        api = self._machine_api()
+        for machine in tuple(self._machines(api)):
+            with self._each(MACHINE, machine.handle):
+                assert api is not None
+                api.mark(machine, None)
+                removed.append(Leftover(MACHINE, machine.handle, (self._keys.delete_machine,)))
+        for token in tuple(self._tokens()):
+            name = f"{_NAMESPACE}/{token.metadata.name}"
+            with self._each("Secret", name):
+                removed.append(Leftover("Secret", name, (self._delete_token(token),)))
+        return tuple(removed)
+
+    @contextmanager
+    def _each(self, kind: str, name: str) -> Iterator[None]:
+        """Note a failure about one object; one that is gone is none."""
+        try:
+            yield
+        except NotFound:
+            pass
+        except ClusterError as error:
+            self.failures.append(NotRemoved(kind, name, error.message))
+        except ProviderError as error:
+            self.failures.append(NotRemoved(kind, name, str(error)))
 
     def _nodes(self) -> Iterator[Leftover]:
-        for item in self._listed("Node", "/api/v1/nodes"):
-            node = _decoded(item, _CleanupNode)
+        items: list[msgspec.Raw] = []
+        try:
+            for page in self._cluster.list_pages("/api/v1/nodes"):
+                items = [] if page.first else items
+                items += (_decoded(page.body, _RawItems) or _RawItems()).items or ()
+        except ClusterError as error:
+            self.failures.append(NotRemoved("Node", "all", error.message))
+        for item in items:
+            node = _decoded(item, _CleanupObject)
             if node is None:
                 continue
             notes = node.metadata.annotations or {}
@@ -126,46 +164,8 @@ class ClusterCleanup:
             if what:
                 yield Leftover("Node", node.metadata.name, tuple(what))
 
-    def _clean_nodes(self) -> Iterator[Leftover]:
-        for node in tuple(self._nodes()):
-            try:
-                gone = clear_node(self._cluster, node.name, hard=TO_BE_DELETED, soft=self._soft, foreign=self._foreign)
-            except NotFound:
-                continue
-            except ClusterError as error:
-                self.failures.append(NotRemoved("Node", node.name, error.message))
-                continue
-            if gone:
-                yield Leftover("Node", node.name, gone)
-
-    def _machines(self) -> Iterator[CapiMachine]:
-        api = self._api()
-        if api is None:
-            return
-        for namespace in self._namespaces:
-            try:
-                raw = api.objects(MACHINE, namespace)
-            except ProviderError as error:
-                self.failures.append(NotRemoved(MACHINE, namespace or "all", str(error)))
-                continue
-            for item in raw:
-                machine = _decoded(item, CapiMachine)
-                if machine is not None and (machine.mark(self._keys) or "").startswith(MARK_PREFIX):
-                    yield machine
-
-    def _clean_machines(self) -> Iterator[Leftover]:
-        api = self._api()
-        if api is None:
-            return
-        for machine in tuple(self._machines()):
-            try:
-                api.mark(machine, None)
-            except ProviderError as error:
-                self.failures.append(NotRemoved(MACHINE, machine.handle, str(error)))
-            else:
-                yield Leftover(MACHINE, machine.handle, (self._keys.delete_machine,))
-
-    def _api(self) -> CapiApi | None:
+    def _machine_api(self) -> CapiApi | None:
+        """Return the API of Machines; None where there is none, or none is looked for."""
         if not self._namespaces:
             return None
         try:
@@ -177,43 +177,35 @@ class ClusterCleanup:
             return None
         return CapiApi(self._management, self._keys, served.version)
 
-    def _tokens(self) -> Iterator[Leftover]:
-        return (Leftover("Secret", f"kube-system/{each.metadata.name}", (LABEL,)) for each in self._own_secrets())
+    def _machines(self, api: CapiApi | None) -> Iterator[CapiMachine]:
+        for namespace in self._namespaces if api is not None else ():
+            items: Sequence[msgspec.Raw] = ()
+            with self._each(MACHINE, namespace or "all"):
+                assert api is not None
+                items = tuple(api.objects(MACHINE, namespace))
+            for item in items:
+                machine = _decoded(item, CapiMachine)
+                if machine is not None and (machine.mark(self._keys) or "").startswith(MARK_PREFIX):
+                    yield machine
 
-    def _own_secrets(self) -> Iterator[_CleanupSecret]:
-        for token in self._ids:
-            name = f"bootstrap-token-{token}"
-            try:
-                secret = _decoded(self._cluster.get(f"{PATH}/{name}"), _CleanupSecret)
-            except NotFound:
-                continue
-            except ClusterError as error:
-                self.failures.append(NotRemoved("Secret", f"kube-system/{name}", error.message))
-                continue
+    def _tokens(self) -> Iterator[_CleanupObject]:
+        for token_id in self._token_ids:
+            name = f"bootstrap-token-{token_id}"
+            secret = None
+            with self._each("Secret", f"{_NAMESPACE}/{name}"):
+                secret = _decoded(self._cluster.get(f"{PATH}/{name}"), _CleanupObject)
             if secret is not None and LABEL in (secret.metadata.labels or {}):
                 yield secret
 
-    def _clean_tokens(self) -> Iterator[Leftover]:
-        for secret in tuple(self._own_secrets()):
-            name = f"kube-system/{secret.metadata.name}"
-            try:
-                what = self._without_token(secret)
-            except NotFound:
-                continue
-            except ClusterError as error:
-                self.failures.append(NotRemoved("Secret", name, error.message))
-            else:
-                yield Leftover("Secret", name, (what,))
-
-    def _without_token(self, secret: _CleanupSecret) -> str:
+    def _delete_token(self, secret: _CleanupObject) -> str:
         """Delete a token, or end it where only its change is allowed, as by rbac-bootstrap-tokens.yaml: the cluster's
-        token cleaner then deletes it. Raises ClusterError."""
+        token cleaner then deletes it. Returns what was done. Raises ClusterError."""
         name = secret.metadata.name
         try:
             self._cluster.request("DELETE", f"{PATH}/{name}")
         except Forbidden:
             texts = {"token-id": name.removeprefix("bootstrap-token-"), "expiration": _LONG_AGO}
-            meta = {"name": name, "namespace": "kube-system", "resourceVersion": secret.metadata.resource_version}
+            meta = {"name": name, "namespace": _NAMESPACE, "resourceVersion": secret.metadata.resource_version}
             body = {
                 "apiVersion": "v1",
                 "kind": "Secret",
@@ -224,16 +216,6 @@ class ClusterCleanup:
             self._cluster.request("PUT", f"{PATH}/{name}", body=body)
             return EXPIRED
         return LABEL
-
-    def _listed(self, kind: str, path: str) -> Iterator[msgspec.Raw]:
-        items: list[msgspec.Raw] = []
-        try:
-            for page in self._cluster.list_pages(path):
-                items = [] if page.first else items
-                items += (_decoded(page.body, _RawItems) or _RawItems()).items or ()
-        except ClusterError as error:
-            self.failures.append(NotRemoved(kind, "all", error.message))
-        return iter(items)
 
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T | None:

@@ -6,16 +6,15 @@ Costs are shown only where the policy states machine prices; they are the hourly
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from chalicelib.command import plan_output
-from chalicelib.command.output import warn
-from chalicelib.command.placements import some
+from chalicelib.command.output import Block, Table, warn
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.command.tables import Block, Table
+from chalicelib.command.plan_output import some
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import format_time
@@ -79,28 +78,19 @@ def as_document(pair: Pair) -> dict[str, Any]:
 
 def as_blocks(pair: Pair) -> list[Block]:
     """Return the options, the totals, and the groups and pods in which the plans differ."""
-    difference = _difference(pair)
+    difference, first = _difference(pair), pair.plans[0]
     totals = [(name, *(_text(_shown(policy, name)) for policy in pair.policies)) for name in pair.options]
     totals += [(title, *map(_text, difference[key])) for key, title in _TOTALS if key in difference]
-    groups = [(each["group"], *(_change(each, at) for at in (0, 1))) for each in difference["groups"]]
+    groups = [(group["group"], *(_change(group, side) for side in (0, 1))) for group in difference["groups"]]
     pods = [(title, str(len(difference[key])), some(difference[key])) for key, title in _LISTS if difference.get(key)]
-    said: list[Block] = [plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []
+    headline = f"Cluster {first.cluster} at {format_time(pair.case.now)}: two plans."
+    alike = "the same pods get a node in both"
     return [
-        *said,
-        "\n".join(
-            [
-                *plan_output.headline(pair.plans[0]),
-                f"Cluster {pair.plans[0].cluster} at {format_time(pair.case.now)}: two plans.",
-            ]
-        ),
+        *([plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []),
+        "\n".join([*plan_output.headline(first), headline]),
         Table(("", "first", "second"), tuple(totals), title="In all", right=frozenset({1, 2})),
         Table(("group", "first", "second"), tuple(groups), title="Node groups", empty="neither changes a group"),
-        Table(
-            ("what", "how many", "which"),
-            tuple(pods),
-            title="Where they differ",
-            empty="the same pods get a node in both",
-        ),
+        Table(("what", "how many", "which"), tuple(pods), title="Where they differ", empty=alike),
     ]
 
 
@@ -122,54 +112,50 @@ _TOTALS = (
 
 def _difference(pair: Pair) -> dict[str, Any]:
     plans = pair.plans
-    totals: dict[str, Callable[[Plan], int]] = {
-        "nodes": lambda plan: sum(up.to_size - up.from_size for up in plan.scale_ups),
-        "pods": lambda plan: sum(len(up.pods) for up in plan.scale_ups),
-        "fitsExisting": lambda plan: len(plan.fits_existing),
-        "left": lambda plan: sum(len(verdict.pods) for verdict in plan.unschedulable),
-        "removals": lambda plan: len(plan.removals),
-    }
     placed = [{pod for up in plan.scale_ups for pod in up.pods} | set(plan.fits_existing) for plan in plans]
-    answer: dict[str, Any] = {
+    difference: dict[str, Any] = {
         "groups": _groups(plans),
-        **{name: [count(plan) for plan in plans] for name, count in totals.items()},
+        "nodes": [sum(up.to_size - up.from_size for up in plan.scale_ups) for plan in plans],
+        "pods": [sum(len(up.pods) for up in plan.scale_ups) for plan in plans],
+        "fitsExisting": [len(plan.fits_existing) for plan in plans],
+        "left": [sum(len(verdict.pods) for verdict in plan.unschedulable) for plan in plans],
+        "removals": [len(plan.removals) for plan in plans],
         "onlyFirst": sorted(placed[0] - placed[1]),
         "onlySecond": sorted(placed[1] - placed[0]),
     }
-    if any(policy.prices is not None for policy in pair.policies) or any(
-        group.price for group in pair.case.snapshot.groups
-    ):
+    priced = any(policy.prices is not None for policy in pair.policies)
+    if priced or any(group.price for group in pair.case.snapshot.groups):
         costs = [cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)]
-        answer["cost"] = [round(each.added, 6) for each in costs]
-        answer["saved"] = [round(each.saved, 6) for each in costs]
-        answer["unpriced"] = sorted({name for each in costs for name in each.unknown})
-    return answer
+        difference["cost"] = [round(total.added, 6) for total in costs]
+        difference["saved"] = [round(total.saved, 6) for total in costs]
+        difference["unpriced"] = sorted({name for total in costs for name in total.unknown})
+    return difference
 
 
 def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
     """Return the groups that at least one of the plans changes, with sizes, pods and removals in both."""
-    ups = [{up.group: up for up in plan.scale_ups} for plan in plans]
-    gone = [Counter(removal.group for removal in plan.removals) for plan in plans]
+    scale_ups = [{up.group: up for up in plan.scale_ups} for plan in plans]
+    removals = [Counter(removal.group for removal in plan.removals) for plan in plans]
     sizes = {verdict.group: verdict.target for plan in plans for verdict in plan.groups}
-    names = sorted({name for side in ups for name in side} | {name for side in gone for name in side})
+    names = sorted({name for side in scale_ups for name in side} | {name for side in removals for name in side})
     return [
         {
             "group": name,
-            "from": next((side[name].from_size for side in ups if name in side), sizes.get(name, 0)),
-            "to": [side[name].to_size if name in side else sizes.get(name, 0) for side in ups],
-            "pods": [len(side[name].pods) if name in side else 0 for side in ups],
-            "removals": [side[name] for side in gone],
+            "from": next((side[name].from_size for side in scale_ups if name in side), sizes.get(name, 0)),
+            "to": [side[name].to_size if name in side else sizes.get(name, 0) for side in scale_ups],
+            "pods": [len(side[name].pods) if name in side else 0 for side in scale_ups],
+            "removals": [side[name] for side in removals],
         }
         for name in names
     ]
 
 
-def _change(group: dict[str, Any], at: int) -> str:
+def _change(group: dict[str, Any], side: int) -> str:
     parts = []
-    if group["to"][at] != group["from"]:
-        parts.append(f"{group['from']} -> {group['to'][at]} for {group['pods'][at]} pods")
-    if group["removals"][at]:
-        parts.append(f"{group['removals'][at]} removed")
+    if group["to"][side] != group["from"]:
+        parts.append(f"{group['from']} -> {group['to'][side]} for {group['pods'][side]} pods")
+    if group["removals"][side]:
+        parts.append(f"{group['removals'][side]} removed")
     return ", ".join(parts) or "-"
 
 
@@ -183,12 +169,12 @@ def cost(inputs: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     nodes = {node.name: node for node in inputs.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
-    asked = {name: facts.group.price for name, facts in state.groups.items()}
-    templates = {name: facts.template.node for name, facts in state.groups.items() if facts.template is not None}
+    prices = {name: group.group.price for name, group in state.groups.items()}
+    templates = {name: group.template.node for name, group in state.groups.items() if group.template is not None}
     moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
     moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
     for kind, name, group, node, count in moves:
-        price = None if node is None else node_price(node, policy.prices, asked.get(group, 0.0))
+        price = None if node is None else node_price(node, policy.prices, prices.get(group, 0.0))
         if price is None:
             unknown.append(name)
         else:

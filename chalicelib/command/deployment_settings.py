@@ -11,23 +11,26 @@ have other settings.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.login_profile import Login, load_login
 from chalicelib.command.output import warn
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy_permissions import Deployment, deployment_of, deployment_published
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.policy_permissions import Deployment, PublishedSettings, deployment_of, deployment_published
 from chalicelib.model.resource_names import PREFIX, state_table
+from chalicelib.net.bounded_files import content
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
 
 _STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 _PUBLISH = "make deploy, or another deployment of the stack, publishes it"
+_LARGEST = 1_000_000  # bytes of a profile; the settings may list 200 secrets and 200 hosts
 
 
 class JudgedBy(msgspec.Struct, frozen=True):
@@ -36,6 +39,23 @@ class JudgedBy(msgspec.Struct, frozen=True):
 
     deployment: Deployment
     notice: str = ""
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from the other one.
+    settings: what the deployment permits policies to name, None where it has not published that."""
+
+    stack: str
+    table: str
+    policy_table: str = ""
+    region: str = ""
+    settings: PublishedSettings | None = None
+
+
+def stage_prefix(table: str) -> str:
+    """Return the prefix of the stage of `make deploy` that a state table belongs to; "" for any other table."""
+    match = _STAGE_TABLE.match(table)
+    return match["prefix"] if match is not None else ""
 
 
 def settings_here() -> JudgedBy:
@@ -56,15 +76,11 @@ def settings_of(store: Store) -> JudgedBy:
     published = published_by(store)
     if published is not None:
         return JudgedBy(published)
-    login = load_login()
-    table = store.table.name
+    login, table = load_login(), store.table.name
     guess = _of_login(login) if login is not None and login.table == table else _of_names(table, _PUBLISH)
-    if guess.notice:
-        warn(guess.notice)
-        return guess
-    notice = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
-    warn(notice)
-    return JudgedBy(guess.deployment, notice)
+    kept = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
+    warn(guess.notice or kept)
+    return guess if guess.notice else JudgedBy(guess.deployment, kept)
 
 
 def known_settings(store: Store) -> Deployment | None:
@@ -86,7 +102,7 @@ def published_by(store: Store) -> Deployment | None:
     """Return what the deployment of a store has published: in its policy table, or in the outputs of the stack that
     made the tables. None where it has published nothing. Raises StoreError, BadInput."""
     published = store.deployment_settings().read()
-    if published is None and not _STAGE_TABLE.match(store.table.name):  # a stage of make deploy has only the row
+    if published is None and not stage_prefix(store.table.name):  # a stage of make deploy has only the row
         from chalicelib.command.deployments import settings_of_table
 
         settings = settings_of_table(store.table.name)
@@ -102,13 +118,56 @@ def _of_login(login: Login) -> JudgedBy:
 
 def _of_names(table: str, remedy: str) -> JudgedBy:
     """Return the settings that a table's name and the environment imply. table: "" where none is known."""
-    stage = _STAGE_TABLE.match(table)
-    named = {PREFIX: stage["prefix"]} if stage is not None else {}
-    guess = deployment_of({**os.environ, **named}, files=True)
-    if not table:
-        return JudgedBy(guess)
-    return JudgedBy(
-        guess,
+    prefix = stage_prefix(table)
+    guess = deployment_of({**os.environ, **({PREFIX: prefix} if prefix else {})}, files=True)
+    notice = (
         f"what the deployment of table {table} permits policies to name is not known; judged by its name and this "
-        f"environment: secrets under {guess.secret_prefix}; {remedy}",
+        f"environment: secrets under {guess.secret_prefix}; {remedy}"
     )
+    return JudgedBy(guess, notice if table else "")
+
+
+# -- the file in which `outscaler login` keeps the names of a deployment
+
+
+def profile_path() -> Path:
+    """Return the file's path: $OUTSCALER_PROFILE, otherwise a file in the user's directory for settings."""
+    profile = os.environ.get("OUTSCALER_PROFILE", "")
+    if profile:
+        return Path(profile)
+    settings = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(settings) if settings else Path.home() / ".config") / "outscaler" / "profile.json"
+
+
+def load_login() -> Login | None:
+    """Return the deployment that is kept; None where there is none. Raises BadInput for a file that is not one of
+    ours."""
+    path = profile_path()
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(content(path, _LARGEST), type=Login)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadInput(str(path), f"cannot be read ({error})", "outscaler login STACK writes it again") from None
+
+
+def save_login(login: Login) -> None:
+    """Write the file; a reader sees the old one or the new one. Raises OSError."""
+    path = profile_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(login), indent=2) + b"\n")
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def remove_login() -> bool:
+    """Delete the file; False where there is none."""
+    try:
+        profile_path().unlink()
+    except FileNotFoundError:
+        return False
+    return True

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.command import rule_output
-from chalicelib.command.explain_view import ExplainContext, Explanation, coded, sentences, weakening
-from chalicelib.command.name_lookup import named
-from chalicelib.command.placements import on_new, rows_of_group, some
-from chalicelib.command.tables import Table
+from chalicelib.command import plan_output
+from chalicelib.command.arguments import named
+from chalicelib.command.explain_view import ExplainContext, Explanation, sentences, weakening
+from chalicelib.command.output import Table, plural
+from chalicelib.command.plan_output import on_new, rows_of_group, some
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.plan import GroupVerdict, ScaleUp
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.record.views import as_json, coded, group_view
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
@@ -23,32 +24,25 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     name."""
     from chalicelib.plan.what_if import owned_by
 
-    snapshot, plan = context.case.snapshot, context.plan
-    name = _id(name, snapshot)
-    verdict = named(name, {each.group: each for each in plan.groups}, "explain group", "node group")
-    grown = next((each for each in plan.scale_ups if each.group == name), None)
-    gone = [removal for removal in plan.removals if removal.group == name]
-    group = next((each for each in snapshot.groups if each.id == name), None)
-    nodes = [node.name for node in snapshot.nodes if group is not None and owned_by(group, node)]
+    case, plan = context.case, context.plan
+    name = _id(name, case.snapshot)
+    verdict = named(name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group")
+    scale_up = next((up for up in plan.scale_ups if up.group == name), None)
+    removed = [removal.node for removal in plan.removals if removal.group == name]
+    group = next((group for group in case.snapshot.groups if group.id == name), None)
+    nodes = [node.name for node in case.snapshot.nodes if group is not None and owned_by(group, node)]
     promised = on_new(plan, name)
-    refused = [(each.pods, each.reasons[name]) for each in plan.unschedulable if name in each.reasons]
-    says = [_growth(verdict, grown)]
-    mine = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
-    rules = [each for each in plan.rules if each.pool in mine]
-    following = (
-        rule_output.following(rules, context.case.policy, context.decided.memory, context.case.now) if rules else {}
-    )
-    if gone:
-        says.append(f"{len(gone)} of its nodes would be removed: {', '.join(removal.node for removal in gone)}.")
-    known = context.decided.memory.groups.get(name, GroupMemory())
+    refused = [(unserved.pods, unserved.reasons[name]) for unserved in plan.unschedulable if name in unserved.reasons]
+    pools = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
+    rules = [rule for rule in plan.rules if rule.pool in pools]
+    next_times = plan_output.next_times(rules, case.policy, context.decided.memory, case.now) if rules else {}
+    says = [_growth(verdict, scale_up)]
+    if removed:
+        says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
+    view = group_view(name, context.decided.memory.groups.get(name, GroupMemory()))
+    request, backoff = view.request, view.backoff_at(case.now)
     data: dict[str, Any] = {
-        "verdict": "grows"
-        if grown is not None
-        else "skipped"
-        if verdict.skipped is not None
-        else "notChosen"
-        if verdict.option_nodes
-        else "helpsNoPod",
+        "verdict": _verdict(verdict, scale_up),
         "provider": verdict.provider,
         "size": verdict.target,
         "min": verdict.min,
@@ -56,67 +50,83 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         "ready": verdict.ready,
         "upcoming": verdict.upcoming,
         "nodes": nodes,
-        **_option(verdict),
-        **_memory(known, context.case.now),
-        **(
-            {
-                "growth": {
-                    "from": grown.from_size,
-                    "to": grown.to_size,
-                    "max": grown.max,
-                    "pods": list(grown.pods),
-                    **rule_output.growth_data(grown),
-                }
-            }
-            if grown is not None
-            else {}
-        ),
-        **({"rules": [rule_output.rule_data(verdict, following) for verdict in rules]} if rules else {}),
+    }
+    if verdict.option_nodes:
+        data["option"] = plan_output.option_data(verdict)
+    if verdict.skipped is not None:
+        data["skipped"] = coded(verdict.skipped)
+    if request is not None:
+        data["waitingFor"] = {"nodes": request.increase, "expectedAt": format_time(request.expected_at)}
+    if backoff is not None:
+        data["backoff"] = as_json(backoff)
+    if scale_up is not None:
+        sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
+        data["growth"] = {**sizes, "pods": list(scale_up.pods), **plan_output.growth_data(scale_up)}
+    if rules:
+        data["rules"] = [plan_output.rule_data(rule, next_times) for rule in rules]
+    data |= {
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
-        "removals": [removal.node for removal in gone],
+        "removals": removed,
         "noHelpTo": [
             {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
         ],
     }
-    return Explanation(
-        "group",
-        name,
-        tuple(says),
-        data,
-        _facts(verdict, known, context.case.now),
+    facts = (
+        ("provider", verdict.provider),
+        ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
+        ("ready nodes", str(verdict.ready)),
+        ("on their way", str(verdict.upcoming or "")),
+        ("option", _could(verdict) if verdict.option_nodes else ""),
+        ("waiting for", f"{request.increase} nodes until {format_time(request.expected_at)}" if request else ""),
         (
-            Table(
-                ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
-            ),
-            Table(
-                ("pods", "why not"),
-                tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
-                title="Pods that it does not help",
-            ),
-            rule_output.rules_table(rules, following),
-            Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"),
+            "back-off",
+            " ".join(
+                filter(
+                    None, (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message)
+                )
+            )
+            if backoff
+            else "",
         ),
-        weakening(plan, removal=False),
     )
+    tables = (
+        Table(("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
+        Table(
+            ("pods", "why not"),
+            tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
+            title="Pods that it does not help",
+        ),
+        plan_output.rules_table(rules, next_times),
+        Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"),
+    )
+    return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
 def _id(name: str, snapshot: Snapshot) -> str:
     """Return the id of the group with this name. A pool's name is an alias of each of its groups."""
-    called = sorted(group.id for group in snapshot.groups if name in group.aliases)
-    if not called or any(group.id == name for group in snapshot.groups):
+    ids = sorted(group.id for group in snapshot.groups if name in group.aliases)
+    if not ids or any(group.id == name for group in snapshot.groups):
         return name
-    if len(called) > 1:
-        raise BadInput("explain group", f"{name!r} is {len(called)} node groups", f"write one of {', '.join(called)}")
-    return called[0]
+    if len(ids) > 1:
+        raise BadInput("explain group", f"{name!r} is {len(ids)} node groups", f"write one of {', '.join(ids)}")
+    return ids[0]
+
+
+def _verdict(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
+    if scale_up is not None:
+        return "grows"
+    if verdict.skipped is not None:
+        return "skipped"
+    return "notChosen" if verdict.option_nodes else "helpsNoPod"
 
 
 def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
     if scale_up is not None:
-        asked = [f"{len(scale_up.pods)} pod{'' if len(scale_up.pods) == 1 else 's'}"] * bool(scale_up.pods)
-        asked += list(filter(None, [rule_output.causes(scale_up)]))
-        least = not asked and scale_up.to_size <= verdict.min
-        what = f"to its minimum, {verdict.min}" if least else f"for {' and '.join(asked) or '0 pods'}"
+        reasons = [plural(len(scale_up.pods), "pod")] * bool(scale_up.pods)
+        reasons += list(filter(None, [plan_output.causes(scale_up)]))
+        to_minimum = not reasons and scale_up.to_size <= verdict.min
+        what = f"to its minimum, {verdict.min}" if to_minimum else f"for {' and '.join(reasons) or '0 pods'}"
         return f"{start} grows {scale_up.from_size} -> {scale_up.to_size} (max {scale_up.max}) {what}."
     if verdict.skipped is not None:
         return f"{start} is not grown: {sentence(verdict.skipped)}."
@@ -126,70 +136,14 @@ def _growth(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:
 
 
 def _could(verdict: GroupVerdict) -> str:
-    pods, nodes = verdict.option_pods, verdict.option_nodes
-    return (
-        f"it could have taken {pods} pod{'' if pods == 1 else 's'} on {nodes} new node{'' if nodes == 1 else 's'}, "
-        f"waste {verdict.waste or 0.0:.2f}"
-    )
-
-
-def _option(verdict: GroupVerdict) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if verdict.option_nodes:
-        found["option"] = {
-            "nodes": verdict.option_nodes,
-            "pods": verdict.option_pods,
-            "waste": round(verdict.waste or 0.0, 4),
-        }
-    if verdict.skipped is not None:
-        found["skipped"] = coded(verdict.skipped)
-    return found
-
-
-def _memory(group_memory: GroupMemory, now: float) -> dict[str, Any]:
-    """Return the remembered state of the group that is still in force."""
-    found: dict[str, Any] = {}
-    if group_memory.request is not None:
-        found["waitingFor"] = {
-            "nodes": group_memory.request.increase,
-            "expectedAt": format_time(group_memory.request.expected_at),
-        }
-    failed = group_memory.backoff
-    if failed is not None and failed.until >= now:
-        found["backoff"] = {
-            "until": format_time(failed.until),
-            "class": failed.cls,
-            "code": failed.code,
-            "message": failed.message,
-            "attempt": failed.attempt,
-        }
-    return found
-
-
-def _facts(verdict: GroupVerdict, group_memory: GroupMemory, now: float) -> tuple[tuple[str, str], ...]:
-    kept = _memory(group_memory, now)
-    waiting, failed = kept.get("waitingFor"), kept.get("backoff")
-    facts = (
-        ("provider", verdict.provider),
-        ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
-        ("ready nodes", str(verdict.ready)),
-        ("on their way", str(verdict.upcoming or "")),
-        ("option", _could(verdict) if verdict.option_nodes else ""),
-        ("waiting for", f"{waiting['nodes']} nodes until {waiting['expectedAt']}" if waiting else ""),
-        (
-            "back-off",
-            " ".join(filter(None, (f"until {failed['until']}:", failed["class"], failed["code"], failed["message"])))
-            if failed
-            else "",
-        ),
-    )
-    return tuple((name, value) for name, value in facts if value)
+    pods, nodes = plural(verdict.option_pods, "pod"), plural(verdict.option_nodes, "new node")
+    return f"it could have taken {pods} on {nodes}, waste {verdict.waste or 0.0:.2f}"
 
 
 def _fate(context: ExplainContext, node: str) -> str:
     plan = context.plan
     if any(removal.node == node for removal in plan.removals):
         return "removed now"
-    stays = next((each for each in plan.unremovable if each.node == node), None)
+    stays = next((verdict for verdict in plan.unremovable if verdict.node == node), None)
     why = sentence(stays.reason) if stays is not None else ""
     return f"unneeded, stays for now: {why}" if node in plan.unneeded else f"stays: {why}" if why else "-"

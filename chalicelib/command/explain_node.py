@@ -1,27 +1,31 @@
 """`outscaler explain node NAME`: explains whether a node is removed or stays, why, until when, and how to unblock it;
-lists its pods and the pods expected on it."""
+lists its pods and the pods expected on it.
+
+reasons/text.py turns reasons into sentences; here, advice is added, which is only useful to an operator who asks. A
+drain rule's advice is part of its sentence, because a pod's owner also reads it in events.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
-from chalicelib.command.breaker_view import brake_data, brake_line
-from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, coded, weakening
-from chalicelib.command.name_lookup import named
-from chalicelib.command.node_advice import due, remedy
-from chalicelib.command.placements import on_node, some
-from chalicelib.command.tables import Table
+from chalicelib.command.arguments import named
+from chalicelib.command.explain_view import ExplainContext, Explanation, amounts, weakening
+from chalicelib.command.output import Table, plural
+from chalicelib.command.plan_output import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
-from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.record.views import as_json, breaker_view, coded, operation_view
 
-_BRAKES = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
+_BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
@@ -29,115 +33,91 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     from chalicelib.plan.what_if import owned_by
 
     snapshot, plan = context.case.snapshot, context.plan
-    coming = {promise.node: promise.node for promise in plan.promises if promise.node}
     nodes = {node.name: node for node in snapshot.nodes}
-    named(name, {**coming, **{node: node for node in nodes}}, "explain node", "node")
+    coming = {promise.node for promise in plan.promises if promise.node}
+    named(name, {candidate: candidate for candidate in (*coming, *nodes)}, "explain node", "node")
     expected = on_node(plan, name)
+    expected_table = Table(
+        ("how many", "which"), ((str(len(expected)), some(expected)),) if expected else (), title="Expected on it"
+    )
     node = nodes.get(name)
     if node is None:
+        says = f"Node {name} is on its way; {len(expected)} pending pods are expected on it."
         return Explanation(
-            "node",
-            name,
-            (f"Node {name} is on its way; {len(expected)} pending pods are expected on it.",),
-            {"verdict": "upcoming", "expected": expected},
-            tables=(_expected(expected),),
+            "node", name, (says,), {"verdict": "upcoming", "expected": expected}, tables=(expected_table,)
         )
-    group = next((each for each in snapshot.groups if owned_by(each, node)), None)
+    group = next((group for group in snapshot.groups if owned_by(group, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
-    says, data = fate(context, node.name)
+    sentences, data = fate(context, node.name)
     if expected:
-        says = (*says, f"{len(expected)} pending pods are expected on it.")
-    to: dict[str, str] = data.get("destinations", {})
+        sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
+    destinations: dict[str, str] = data.get("destinations", {})
+    ready = node.condition("Ready")
     data |= {
         "group": group.id if group else "",
-        "ready": _is_ready(node),
+        "ready": ready is not None and ready.status == "True",
         "unschedulable": node.unschedulable,
         "allocatable": dict(sorted(node.allocatable.items())),
         "taints": [str(taint) for taint in node.taints],
-        **_filled(context, node, group),
+        **_utilization(context, node, group),
         "pods": [pod.key for pod in pods],
         "expected": expected,
     }
-    return Explanation(
-        "node",
-        name,
-        says,
-        data,
-        _facts(context, node, data),
-        (_pods(context, pods, to), _expected(expected)),
-        weakening(plan, removal=True, node=name),
-    )
+    tables = (_pods(context, pods, destinations), expected_table)
+    gaps = weakening(plan, removal=True, node=name)
+    return Explanation("node", name, sentences, data, _facts(context, node, data), tables, gaps)
 
 
 def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Say whether the node is removed, could be removed, or stays."""
+    """Say whether the node is removed, could be removed, or stays; what blocks the removal, until when, and what
+    helps."""
     plan = context.plan
-    removal = next((each for each in plan.removals if each.node == name), None)
+    removal = next((removal for removal in plan.removals if removal.node == name), None)
     if removal is not None:
         evicting = len(removal.evict)
-        what = f"evicting {evicting} pod{'' if evicting == 1 else 's'}" if evicting else "empty as it is"
+        what = f"evicting {plural(evicting, 'pod')}" if evicting else "empty as it is"
         return (f"Node {name} would be removed now, {what}.",), {
             "verdict": "removed",
             "how": removal.kind,
             "evict": list(removal.evict),
             "destinations": dict(sorted(removal.destinations.items())),
         }
-    stays = next((each for each in plan.unremovable if each.node == name), None)
-    open_ = next(
-        (
-            each
-            for each in context.case.memory.operations
-            if each.is_open and any(target.node == name for target in each.spec.targets)
-        ),
-        None,
-    )
-    data: dict[str, Any] = {"verdict": "unneeded" if name in plan.unneeded else "stays"}
-    why = sentence(stays.reason) if stays is not None else "the plan does not mention it"
-    says = [
-        f"Node {name} is unneeded, and stays for now: {why}." if name in plan.unneeded else f"Node {name} stays: {why}."
-    ]
-    if open_ is not None:
-        data |= {"verdict": "leaving", "operation": _operation(open_)}
-        step = f"at step {open_.status.step or 'look'}, {open_.status.state.value}"
-        says = [f"Node {name} is being removed: operation {open_.spec.id} is {step}."]
-    if stays is not None:
-        more, found = _held(stays, plan.cluster)
-        says += more if open_ is None else []
-        data |= found
+    verdict = next((verdict for verdict in plan.unremovable if verdict.node == name), None)
+    operation = _open_operation(context, name)
+    unneeded = name in plan.unneeded
+    data: dict[str, Any] = {"verdict": "unneeded" if unneeded else "stays"}
+    why = sentence(verdict.reason) if verdict is not None else "the plan does not mention it"
+    says = [f"Node {name} is unneeded, and stays for now: {why}." if unneeded else f"Node {name} stays: {why}."]
+    if operation is not None:
+        data |= {"verdict": "leaving", "operation": _operation(operation)}
+        step = f"at step {operation.status.step or 'look'}, {operation.status.state.value}"
+        says = [f"Node {name} is being removed: operation {operation.spec.id} is {step}."]
+    if verdict is not None:
+        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
+        if helps and operation is None:
+            says.append(f"What helps: {helps}.")
+        data["reason"] = coded(verdict.reason)
+        data |= {"holds": verdict.pod} if verdict.pod else {}
+        data |= {"until": format_time(until)} if until else {}
+        data |= {"remedy": helps} if helps else {}
     return tuple(says), data
 
 
-def _held(verdict: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
-    """Return what blocks the removal, until when, and the advice."""
-    helps, until = remedy(verdict.reason, cluster), due(verdict.reason)
-    data = {
-        "reason": coded(verdict.reason),
-        **({"holds": verdict.pod} if verdict.pod else {}),
-        **({"until": format_time(until)} if until else {}),
-        **({"remedy": helps} if helps else {}),
-    }
-    return [f"What helps: {helps}."] if helps else [], data
+def _open_operation(context: ExplainContext, node: str) -> Operation | None:
+    for operation in context.case.memory.operations:
+        if operation.is_open and any(target.node == node for target in operation.spec.targets):
+            return operation
+    return None
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    return {
-        "id": operation.spec.id,
-        "kind": operation.spec.kind.value,
-        "state": operation.status.state.value,
-        "step": operation.status.step or "look",
-        "attempt": operation.status.attempt,
-        "plan": operation.spec.plan,
-        "createdAt": format_time(operation.spec.created_at),
-        **({"deadline": format_time(operation.spec.deadline)} if operation.spec.deadline else {}),
-    }
+    view = as_json(operation_view(operation))
+    data = {key: view[key] for key in ("id", "kind", "state", "step", "attempt", "plan", "createdAt")}
+    data |= {"step": view["step"] or "look", "createdAt": format_time(operation.spec.created_at)}
+    return data | ({"deadline": view["deadline"]} if operation.spec.deadline else {})
 
 
-def _is_ready(node: Node) -> bool:
-    ready = node.condition("Ready")
-    return ready is not None and ready.status == "True"
-
-
-def _filled(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
+def _utilization(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """Return the node's requested share and the threshold that applies to it (docs/reference/scale-down.md
     "Utilization")."""
     from chalicelib.plan.scale_down.candidates import Usage
@@ -149,7 +129,7 @@ def _filled(context: ExplainContext, node: Node, group: NodeGroup | None) -> dic
     used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
     if used is None:
         return {}
-    mine, default = (
+    threshold, default = (
         (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
         if used.gpu
         else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold)
@@ -158,16 +138,18 @@ def _filled(context: ExplainContext, node: Node, group: NodeGroup | None) -> dic
         "utilization": {
             "resource": used.resource,
             "share": round(used.share, 4),
-            "threshold": default if mine is None else mine,
+            "threshold": default if threshold is None else threshold,
         }
     }
 
 
 def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    known, now = context.decided.memory.nodes.get(node.name), context.case.now
-    since = known.unneeded_since if known is not None else 0.0
+    memory, now = context.decided.memory, context.case.now
+    timers = memory.nodes.get(node.name)
+    since = timers.unneeded_since if timers is not None else 0.0
     used, operation = data.get("utilization"), data.get("operation")
-    facts = (
+    blocked_by_breaker = data.get("reason", {}).get("code") in _BREAKER_REASONS
+    return (
         ("node group", data["group"] or "none: it is not autoscaled"),
         ("ready", "yes" if data["ready"] else "no"),
         ("cordoned", "yes" if node.unschedulable else ""),
@@ -178,37 +160,108 @@ def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[t
         ("unneeded since", f"{format_time(since)}, for {format_duration(now - since)}" if since else ""),
         ("held by", data.get("holds", "")),
         ("until", data.get("until", "")),
-        (
-            "brake",
-            brake_line(brake_data(context.decided.memory, now))
-            if data.get("reason", {}).get("code") in _BRAKES
-            else "",
-        ),
+        ("brake", breaker_view(memory, now).line if blocked_by_breaker else ""),
         ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
         ("given up after", operation.get("deadline", "") if operation else ""),
     )
-    return tuple((name, value) for name, value in facts if value)
 
 
-def _pods(context: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
+def _pods(context: ExplainContext, pods: list[Pod], destinations: dict[str, str]) -> Table:
     """Return the node's pods and, if it is to be removed, their destinations."""
-    snapshot = context.case.snapshot
-    rows = tuple(
-        (pod.key, amounts(snapshot.cls(pod).requests), _owner(context, pod), *([to.get(pod.key, "-")] if to else []))
-        for pod in pods
-    )
-    return Table(
-        ("pod", "requests", "owner", *(["would go to"] if to else [])),
-        rows,
-        title="Pods on it",
-        empty="no pod runs on it",
-    )
+    rows: list[tuple[str, ...]] = []
+    for pod in pods:
+        cls = context.case.snapshot.cls(pod)
+        owner = f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else "none"
+        row = (pod.key, amounts(cls.requests), owner)
+        rows.append((*row, destinations.get(pod.key, "-")) if destinations else row)
+    columns = ("pod", "requests", "owner", *(["would go to"] if destinations else []))
+    return Table(columns, tuple(rows), title="Pods on it", empty="no pod runs on it")
 
 
-def _owner(context: ExplainContext, pod: Pod) -> str:
-    owner = context.case.snapshot.cls(pod).owner
-    return f"{owner.kind}/{owner.name}" if owner is not None else "none"
+# -- advice
 
 
-def _expected(pods: list[str]) -> Table:
-    return Table(("how many", "which"), ((str(len(pods)), some(pods)),) if pods else (), title="Expected on it")
+def remedy(reason: Reason, cluster: str) -> str:
+    """Return the advice without a full stop; empty where the reason's own sentence contains it. cluster: its name, for
+    commands.
+
+    RecentlyUnremovable returns the advice for the cause that the last simulation of the node found.
+    """
+    params = reason.params
+    if reason.code is ReasonCode.RECENTLY_UNREMOVABLE and "was" in params:
+        cause = {name: value for name, value in params.items() if name not in {"until", "was"}}
+        return remedy(Reason(ReasonCode(str(params["was"])), cause), cluster)
+    share = "Utilization" if params.get("resource") in ("cpu", "memory") else "GpuUtilization"
+    threshold = f"scaleDown{share}Threshold"
+    cooldown = params.get("which", "a cooldown")
+    return _ADVICE.get(reason.code, "").format(cluster=cluster, threshold=threshold, cooldown=cooldown)
+
+
+def due(reason: Reason) -> float:
+    """Return the instant at which the reason expires by itself, epoch seconds; 0.0 where it does not expire."""
+    params = reason.params
+    if "until" in params:
+        return float(params["until"])
+    return float(params["since"]) + float(params["needs"]) if {"since", "needs"} <= params.keys() else 0.0
+
+
+_ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
+    {
+        ReasonCode.SCALE_DOWN_DISABLED: "set scaleDownEnabled to true",
+        ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION: (
+            "take the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled off the node"
+        ),
+        ReasonCode.SCALE_DOWN_UNREADY_DISABLED: "mend the node, or set scaleDownUnreadyEnabled to true",
+        ReasonCode.NOT_AUTOSCALED: (
+            "if it should be, make its group known: nodeGroups of the policy, or the provider's discovery"
+        ),
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: "nothing but time; scaleDownUnneededTime says how long",
+        ReasonCode.NOT_UNREADY_LONG_ENOUGH: "nothing but time; scaleDownUnreadyTime says how long",
+        ReasonCode.GROUP_MIN_SIZE: "lower the group's minimum",
+        ReasonCode.MINIMAL_RESOURCE_LIMIT: "lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal",
+        ReasonCode.BEING_DELETED: (
+            "nothing: it is on its way out; a mark that nobody is coming for is taken off by the next pass"
+        ),
+        ReasonCode.NOT_UNDERUTILIZED: "let its pods ask for less, or raise {threshold}",
+        ReasonCode.IDENTITY_CONTESTED: "delete the Node object that names the wrong machine, and look at its kubelet",
+        ReasonCode.RECENTLY_UNREMOVABLE: "nothing but time; unremovableNodeRecheckTimeout says how long",
+        ReasonCode.NO_PLACE_TO_MOVE_PODS: (
+            "make room for the pod on other nodes, or let it ask for less; explain pod "
+            "with --remove-node shows what each group has against it"
+        ),
+        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD: (
+            'wait for the pod, or take its annotation safe-to-evict: "on-completion" off'
+        ),
+        ReasonCode.IN_COOLDOWN: "nothing but time; {cooldown} says how long",
+        ReasonCode.PARALLELISM: (
+            "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
+        ),
+        ReasonCode.ATOMIC_FAILED: (
+            "see why the group's other nodes stay: outscaler explain group GROUP --cluster {cluster}"
+        ),
+        ReasonCode.NOT_EVALUATED: (
+            "nothing: the next pass goes on; if it never comes to this node, raise scaleDownSimulationTimeout"
+        ),
+        ReasonCode.NODE_COOLDOWN: "nothing but time; the group's own cooldown at its provider says how long",
+        ReasonCode.GROUP_FROZEN: "mend its unready nodes; timers go on where they were when it is well again",
+        ReasonCode.DISRUPTION_LIMIT: (
+            "nothing but time; spec.maxDisruption says how many, and outscaler release {cluster} lifts it for a while"
+        ),
+        ReasonCode.DISRUPTION_BRAKE: "see whether so many nodes may really go, then: outscaler release {cluster}",
+        ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",
+        ReasonCode.PAUSED: "end the pause: outscaler resume {cluster}; it ends by itself, too",
+        ReasonCode.GROUP_GROWING: "nothing but a moment: its group is being made larger",
+        ReasonCode.REMOVAL_FAILED: (
+            "mend what is named; it is tried again later, and the later the more often it failed"
+        ),
+        ReasonCode.NOT_STARTED: "nothing but time; maxNodeStartupTime says how long a node may take to be ready",
+        ReasonCode.PROMISED: "nothing: it is needed for that pod",
+        ReasonCode.POOL_MIN_SIZE: "lower the minimum of the pool that its group is part of",
+        ReasonCode.RULE_NEEDS_NODE: "raise the rule's threshold, or switch the rule off: it would buy the node again",
+        ReasonCode.HEADROOM: "lower spec.headroom, or a schedule's: its free room is what is kept free",
+        ReasonCode.CLUSTER_UNHEALTHY: (
+            "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how many are too many"
+        ),
+        ReasonCode.UNEXPECTED: "look at what it names; everything else goes on without it",
+    }
+)

@@ -7,18 +7,20 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.output import Block, Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.command.plan_output import assumptions
-from chalicelib.command.tables import Block, Table
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.record.views import coded
 
-# Prefixes by which a gap states what it weakens (snapshot/live_cluster.py).
-_REMOVALS_ONLY, _GROWTH_ONLY = ("BlockedByPod",), ("scale-up:", "expander")
+# Kinds whose absence weakens decisions of one side only (snapshot/listed_resources.py).
+_OF_REMOVALS = frozenset({"ReplicaSet", "StatefulSet", "Job", "ReplicationController", "PodDisruptionBudget"})
+_OF_GROWTH = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "ConfigMap"})
 
 
 class ExplainContext(msgspec.Struct, frozen=True):
@@ -65,29 +67,25 @@ def as_document(explanation: Explanation, context: ExplainContext) -> dict[str, 
 
 def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
     """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
-    said: list[Block] = [assumptions(context.case.assumed)] if context.case.assumed else []
-    rows = tuple(
+    notes = tuple((note.code.value, sentence(note)) for note in context.plan.notes)
+    gaps = tuple(
         (gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in explanation.gaps
     )
-    blocks: list[Block] = [
-        *said,
+    blocks: tuple[Block, ...] = (
+        *([assumptions(context.case.assumed)] if context.case.assumed else []),
         "\n".join(explanation.says),
-        Table(("property", "value"), explanation.facts),
+        Table(("property", "value"), tuple(fact for fact in explanation.facts if fact[1])),
         *explanation.tables,
-        Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in context.plan.notes), title="Notes"),
-        Table(("could not be read", "why", "less certain decisions"), rows, title="Missing data"),
-    ]
+        Table(("what", "why"), notes, title="Notes"),
+        Table(("could not be read", "why", "less certain decisions"), gaps, title="Missing data"),
+    )
     return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
 
 
-def coded(reason: Reason) -> dict[str, Any]:
-    """Return a machine-readable reason: its code, its sentence and its numbers."""
-    return {"code": reason.code.value, "message": sentence(reason), "params": dict(reason.params)}
-
-
-def amounts(named: Mapping[str, int]) -> str:
+def amounts(resources: Mapping[str, int]) -> str:
     """Format resource amounts, e.g. `cpu 500m, memory 1Gi`."""
-    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(named.items())) or "nothing"
+    texts = (f"{name} {format_amount(name, amount)}" for name, amount in sorted(resources.items()))
+    return ", ".join(texts) or "nothing"
 
 
 def sentences(reasons: Iterable[Reason]) -> str:
@@ -102,11 +100,11 @@ def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> t
     removal: True for an explanation of node removals, where drain rules are relevant and scale-up rules are not; False
     for the reverse.
     """
-    beside = _GROWTH_ONLY if removal else _REMOVALS_ONLY
+    other_side = _OF_GROWTH if removal else _OF_REMOVALS
 
     def matters(gap: MissingData) -> bool:
         if gap.affected_decisions:
-            return not all(each.startswith(beside) for each in gap.affected_decisions)
+            return gap.kind not in other_side
         return gap.kind != "Pod" or not gap.name or gap.name == name or (bool(node) and gap.node == node)
 
     return tuple(gap for gap in plan.gaps if matters(gap))

@@ -14,8 +14,8 @@ from chalicelib.command.importers.autoscaler_input import AutoscalerInput
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
 from chalicelib.command.importers.build_policy import Wanted
 from chalicelib.command.importers.report import Row, Verdict, incomplete
+from chalicelib.command.output import one_line
 from chalicelib.command.policy_files import load_document
-from chalicelib.command.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 
 _LACKING = 1

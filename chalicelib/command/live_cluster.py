@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.command.deployment_settings import on_this_machine, settings_here
-from chalicelib.command.kubeconfig_files import read_kubeconfig
-from chalicelib.command.kubeconfig_plugins import plugin_logins
+from chalicelib.command.kubeconfigs import plugin_logins, read_kubeconfig
 from chalicelib.command.policy_files import load_document, read_document
 from chalicelib.command.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput
@@ -168,38 +167,32 @@ def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | N
     kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's objects, None to keep the
     policy's setting. Raises BadInput where the policy has no provider that uses a management cluster.
     """
-    access = msgspec.structs.replace(
-        policy.kubernetes,
-        kubeconfig_secret="",
-        kubeconfig_file=str(kubeconfig),
-        context=context,
-        eks_cluster="",
-        region="",
-    )
-    settings = policy.providers.get(_CLUSTER_API)
-    if settings is None and management is not None:
-        raise BadInput(
-            "--management-kubeconfig", f"belongs to the provider {_CLUSTER_API}, and the policy has none", "take it out"
-        )
+    none = {"kubeconfig_secret": "", "eks_cluster": "", "region": ""}
+    access = msgspec.structs.replace(policy.kubernetes, kubeconfig_file=str(kubeconfig), context=context, **none)
+    own_way, settings = policy.kubernetes.has_own_way, policy.providers.get(_CLUSTER_API)
+    policy = msgspec.structs.replace(policy, kubernetes=access)
     if settings is None:
-        return msgspec.structs.replace(policy, kubernetes=access)
+        if management is not None:
+            problem = f"belongs to the provider {_CLUSTER_API}, and the policy has none"
+            raise BadInput("--management-kubeconfig", problem, "take it out")
+        return policy
     if management is not None:
-        secrets = {"kubeconfigSecret", "observeSecret", "context"}
-        kept = {key: value for key, value in settings.items() if key not in secrets}
-        settings = {**kept, "kubeconfigFile": str(management)}
-    elif not policy.kubernetes.has_own_way:
+        replaced = {"kubeconfigSecret", "observeSecret", "context"}
+        settings = {key: value for key, value in settings.items() if key not in replaced}
+        settings["kubeconfigFile"] = str(management)
+    elif not own_way:
         # The in-cluster kubeconfig connects to both clusters, and the file replaces it for both.
         settings = {key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"}
-    return msgspec.structs.replace(policy, kubernetes=access, providers={**policy.providers, _CLUSTER_API: settings})
+    return msgspec.structs.replace(policy, providers={**policy.providers, _CLUSTER_API: settings})
 
 
-def secret_files(given: Sequence[str]) -> Callable[[str], str]:
-    """Return a reader of secrets that come from files. given: `NAME=FILE` each; raises BadInput for any other form.
+def secret_files(arguments: Sequence[str]) -> Callable[[str], str]:
+    """Return a reader of secrets that come from files. arguments: `NAME=FILE` each; raises BadInput for any other form.
 
     The reader raises BadInput for any other secret and for a file that cannot be read; it never quotes a secret.
     """
     files: dict[str, Path] = {}
-    for pair in given:
+    for pair in arguments:
         name, equals, path = pair.partition("=")
         if not (name and equals and path):
             raise BadInput("--secret", "is not NAME=FILE", "write it like outscaler/prod/alicloud=key.json")

@@ -18,15 +18,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
 import msgspec
 
 from chalicelib import __version__
-from chalicelib.command import commands, library_errors
-from chalicelib.command.terminal_text import as_error, one_line
+from chalicelib.command import commands
+from chalicelib.command.output import as_error, one_line
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 
 OUTPUTS = ("table", "json", "yaml")
@@ -48,81 +48,40 @@ class Command(msgspec.Struct, frozen=True):
 
 COMMANDS = (
     Command("plan", "plan", "the changes that would be made now, and the reasons; never writes"),
-    Command(
-        "explain",
-        "explain",
-        "the decision about one pod, node or group, and its reason; never writes",
-    ),
+    Command("explain", "explain", "the decision about one pod, node or group, and its reason; never writes"),
     Command("capture", "capture", "save a live cluster as files for plan; never writes to it"),
     Command("groups", "groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "validate", "check policy documents"),
     Command("init", "init", "write a first policy document from five answers"),
-    Command(
-        "kubeconfig",
-        "kubeconfig",
-        "a kubeconfig with the token of Outscaler's service account",
-    ),
+    Command("kubeconfig", "kubeconfig", "a kubeconfig with the token of Outscaler's service account"),
     Command("schema", "schema", "the JSON schema of a policy document, for editors"),
     Command("import", "import_policy", "convert settings and rules of CCE to a policy document"),
     Command("doctor", "doctor", "check a cluster, its vendors and secrets before anything acts"),
     Command("apply", "apply", "store a policy document; in force at the next tick"),
-    Command(
-        "migrate",
-        "migrate",
-        "copy policies that an older release has stored to the policy table",
-    ),
-    Command(
-        "get",
-        "get",
-        "clusters, a policy, operations, groups, nodes, waiting pods, the breaker",
-    ),
-    Command(
-        "login",
-        "login",
-        "keep a deployment's table and region for the commands that follow",
-    ),
-    Command(
-        "pause",
-        "pause",
-        "keep a cluster or a part of it unchanged for a time; planning goes on",
-    ),
+    Command("migrate", "migrate", "copy policies that an older release has stored to the policy table"),
+    Command("get", "get", "clusters, a policy, operations, groups, nodes, waiting pods, the breaker"),
+    Command("login", "login", "keep a deployment's table and region for the commands that follow"),
+    Command("pause", "pause", "keep a cluster or a part of it unchanged for a time; planning goes on"),
     Command("resume", "resume", "end pauses before their time"),
     Command("retry", "retry", "end a back-off or a wait now, after its cause is removed"),
     Command("release", "release", "resume removals after a review of a tripped disruption limit"),
-    Command(
-        "notify",
-        "notify",
-        "send a test notification; show open conditions and lost messages",
-    ),
+    Command("notify", "notify", "send a test notification; show open conditions and lost messages"),
     Command("history", "history", "versions of a policy, and what happened"),
     Command("ui", "ui", "the status page of all clusters, on this machine's loopback address"),
-    Command(
-        "replay",
-        "replay",
-        "make a recorded plan again, also with another policy and over days",
-    ),
-    Command(
-        "uninstall",
-        "uninstall",
-        "take Outscaler out of a cluster; shows it first, without --yes",
-    ),
-    Command(
-        "completion",
-        "completion",
-        "a script for the shell that completes commands and arguments",
-    ),
-    Command(
-        "shadow",
-        "shadow",
-        "compare a cluster in mode shadow with the autoscaler that acts there",
-    ),
+    Command("replay", "replay", "make a recorded plan again, also with another policy and over days"),
+    Command("uninstall", "uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
+    Command("completion", "completion", "a script for the shell that completes commands and arguments"),
+    Command("shadow", "shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return the exit code; argv None: that of the process. Never raises."""
-    _print_what_the_terminal_cannot()
+    for stream in (sys.stdout, sys.stderr):  # characters that the terminal's encoding lacks are printed as \\u…
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")
     if argv is None:  # SIGTERM ends a command as Ctrl-C does, so that it removes what it has made
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -131,14 +90,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # argparse exits after --help
         return leaving.code if isinstance(leaving.code, int) else OK
     except BaseException as error:  # last resort: a user never sees a traceback
-        return _told(error)
+        return _print_failure(error)
     return code
 
 
 def _run(argv: list[str]) -> int:
     name = argv[0] if argv else ""
     if name in {"-h", "--help", "help"}:
-        sys.stdout.write(_overview())
+        width = max(len(command.name) for command in COMMANDS)
+        lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
+        end = "outscaler COMMAND --help shows its arguments."
+        sys.stdout.write("\n".join(["usage: outscaler COMMAND …", "", *lines, "", end, ""]))
         return OK
     if name == "--version":
         sys.stdout.write(f"outscaler {__version__}\n")
@@ -147,8 +109,14 @@ def _run(argv: list[str]) -> int:
     if command is None:
         raise _unknown(name)
     module = command.load()
-    args = _parser(command, module).parse_args(argv[1:])
-    code: int = module.run(args)
+    parser = _CommandParser(
+        prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False
+    )
+    module.add_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default="table", help="how to print the answer (default: table)"
+    )
+    code: int = module.run(parser.parse_args(argv[1:]))
     return code
 
 
@@ -159,100 +127,135 @@ class _CommandParser(argparse.ArgumentParser):
         raise BadInput(self.prog, message, f"see {self.prog} --help")
 
 
-def _parser(command: Command, module: ModuleType) -> argparse.ArgumentParser:
-    parser = _CommandParser(
-        prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False
-    )
-    module.add_arguments(parser)
-    parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, default="table", help="how to print the answer (default: table)"
-    )
-    return parser
-
-
-def _overview() -> str:
-    width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
-    return "\n".join(
-        ["usage: outscaler COMMAND …", "", *lines, "", "outscaler COMMAND --help shows its arguments.", ""]
-    )
-
-
 def _unknown(name: str) -> BadInput:
     from difflib import get_close_matches
 
     near = get_close_matches(name, _BY_NAME, n=1)
-    known = f"write one of {', '.join(_BY_NAME)}, or --help"
+    remedy = f"write one of {', '.join(_BY_NAME)}, or --help"
     if not name:
-        return BadInput("outscaler", "no command is given", known)
-    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else known)
+        return BadInput("outscaler", "no command is given", remedy)
+    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else remedy)
 
 
-# -- failures ------------------------------------------------------------------------------------------------------
+# -- failures
 
 
-def _told(error: BaseException) -> int:
-    """Print the failure on standard error by the first matching row of the table; return the exit code."""
-    code, lines = next(tell(error) for kind, tell in _FAILURES if isinstance(error, kind))
-    known = "" if isinstance(error, BadInput) else library_errors.words(error)
-    if known:
-        code, lines = BAD_INPUT, [one_line(known)]
-    elif code == OUR_BUG and os.environ.get("OUTSCALER_TRACEBACK") == "1":
-        lines = ["".join(traceback.format_exception(error)).rstrip()]
-    elif code == OUR_BUG and library_errors.is_foreign(error):
-        code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
+def _print_failure(error: BaseException) -> int:
+    """Print the failure on standard error, and return the exit code."""
+    code, lines = _failure(error)
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed, too
         for line in lines:
             sys.stderr.write(f"{as_error(line, sys.stderr)}\n")
     return code
 
 
-def _reader_gone(error: BaseException) -> tuple[int, list[str]]:
-    """Handle `outscaler … | head`: the interpreter must not report unflushed output at exit."""
-    del error
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    return READER_GONE, []
-
-
-def _all_mistakes(error: BaseException) -> tuple[int, list[str]]:
-    problems = error.problems if isinstance(error, InputErrors) else (error,)
-    return BAD_INPUT, [one_line(str(problem)) for problem in problems]
-
-
-def _refused(error: BaseException) -> tuple[int, list[str]]:
-    return BAD_INPUT, [one_line(f"outscaler: {error or type(error).__name__}")]
-
-
-def _no_file(error: BaseException) -> tuple[int, list[str]]:
-    assert isinstance(error, OSError)
-    where, what = error.filename, error.strerror
-    return BAD_INPUT, [one_line(f"{where}: {what}" if where and what else f"outscaler: {what or error}")]
-
-
-def _bug(error: BaseException) -> tuple[int, list[str]]:
-    """Report the location without the message, because the message may contain confidential data."""
+def _failure(error: BaseException) -> tuple[int, list[str]]:  # noqa: PLR0911 - a case per kind of failure
+    """Return the exit code and the lines of a failure, by the first case that applies."""
+    library = "" if isinstance(error, BadInput) else _library_failure(error)
+    if library:
+        return BAD_INPUT, [one_line(library)]
+    match error:
+        case KeyboardInterrupt():
+            return INTERRUPTED, []
+        case BrokenPipeError():  # `outscaler … | head`: the interpreter must not report unflushed output at exit
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, sys.stdout.fileno())
+                os.close(nowhere)
+            return READER_GONE, []
+        case InputErrors():
+            return BAD_INPUT, [one_line(str(problem)) for problem in error.problems]
+        case BadInput():
+            return BAD_INPUT, [one_line(str(error))]
+        case OutscalerError():
+            return BAD_INPUT, [one_line(f"outscaler: {error or type(error).__name__}")]
+        case OSError(filename=where, strerror=what):
+            return BAD_INPUT, [one_line(f"{where}: {what}" if where and what else f"outscaler: {what or error}")]
+    if os.environ.get("OUTSCALER_TRACEBACK") == "1":
+        return OUR_BUG, ["".join(traceback.format_exception(error)).rstrip()]
+    if _is_of(error, _LIBRARIES):
+        return BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
+    # The location without the message, because the message may contain confidential data.
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    help_ = "please report it (OUTSCALER_TRACEBACK=1 shows the traceback)"
-    return OUR_BUG, [f"outscaler: internal error: {type(error).__name__}{where}; {help_}"]
+    remedy = "please report it (OUTSCALER_TRACEBACK=1 shows the traceback)"
+    return OUR_BUG, [f"outscaler: internal error: {type(error).__name__}{where}; {remedy}"]
 
 
-_FAILURES: tuple[tuple[type[BaseException], Callable[[BaseException], tuple[int, list[str]]]], ...] = (
-    (KeyboardInterrupt, lambda _: (INTERRUPTED, [])),
-    (BrokenPipeError, _reader_gone),
-    (BadInput, _all_mistakes),
-    (OutscalerError, _refused),
-    (OSError, _no_file),
-    (BaseException, _bug),
+# The command line may not import AWS and network libraries, and most commands must start without them. Their exceptions
+# are therefore recognised by class name anywhere in the chain of causes, because the store wraps them in errors of its
+# own.
+_OF_AWS = frozenset({"botocore", "boto3", "pynamodb"})
+_LIBRARIES = _OF_AWS | {"requests", "urllib3"}
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    """One known failure. names: class names, or error codes of AWS responses."""
+
+    place: str
+    remedy: str
+    names: frozenset[str]
+
+
+_TROUBLES = (
+    _Trouble(
+        "AWS region",
+        "set AWS_DEFAULT_REGION, or a region in the profile that AWS_PROFILE names",
+        frozenset({"NoRegionError"}),
+    ),
+    _Trouble("AWS_PROFILE", "name a profile that is in ~/.aws/config, or unset it", frozenset({"ProfileNotFound"})),
+    _Trouble(
+        "AWS credentials",
+        "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to ones that are "
+        "valid and may read and write the table",
+        frozenset(
+            {
+                "NoCredentialsError",
+                "PartialCredentialsError",
+                "CredentialRetrievalError",
+                "SSOError",
+                "LoginError",
+                "UnrecognizedClientException",
+                "InvalidSignatureException",
+                "ExpiredTokenException",
+                "IncompleteSignatureException",
+                "MissingAuthenticationTokenException",
+                "AccessDeniedException",
+            }
+        ),
+    ),
+    _Trouble(
+        "DynamoDB table",
+        "name the deployment's table with --table or OUTSCALER_TABLE, and its region with AWS_DEFAULT_REGION",
+        frozenset({"ResourceNotFoundException"}),
+    ),
+    _Trouble(
+        "AWS endpoint",
+        "check AWS_DEFAULT_REGION, AWS_ENDPOINT_URL and the network",
+        frozenset({"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"}),
+    ),
 )
 
 
-def _print_what_the_terminal_cannot() -> None:
-    r"""Print characters that the terminal's encoding lacks as \u… instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            with contextlib.suppress(OSError, ValueError):
-                stream.reconfigure(errors="backslashreplace")
+def _library_failure(error: BaseException) -> str:
+    """Return one line with a remedy for what the AWS libraries raised; empty if none of them is in the chain, or the
+    error is not known."""
+    cause: BaseException | None = error
+    causes: list[BaseException] = []
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        if _is_of(cause, _OF_AWS):
+            response = getattr(cause, "response", None)  # of botocore's ClientError
+            answer = response.get("Error") if isinstance(response, dict) else None
+            code = str(answer.get("Code") or "") if isinstance(answer, dict) else ""
+            message = f"{code}: {answer.get('Message', '')}" if isinstance(answer, dict) and code else str(cause)
+            names = {kind.__name__ for kind in type(cause).__mro__} | {code}
+            for trouble in _TROUBLES:
+                if trouble.names & names:
+                    return f"{trouble.place}: {message.rstrip('.')}; {trouble.remedy}"
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _is_of(error: BaseException, libraries: frozenset[str]) -> bool:
+    return any(kind.__module__.partition(".")[0] in libraries for kind in type(error).__mro__)

@@ -6,26 +6,29 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from chalicelib.command import memory_file, whatif
+from chalicelib.command import whatif
 from chalicelib.command.deployment_settings import on_this_machine, settings_here
-from chalicelib.command.group_bounds import with_bounds
 from chalicelib.command.live_cluster import live
-from chalicelib.command.output import warn
+from chalicelib.command.output import progress, warn
 from chalicelib.command.policy_files import read_document
-from chalicelib.command.progress import progress
+from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
 
+_NAMED = 10
 _LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
 
 
@@ -105,18 +108,22 @@ def read(args: argparse.Namespace) -> PlanInputs:
         ("--management-kubeconfig", args.management_kubeconfig),
         ("--secret", args.secret or None),
     )
-    for argument, given in of_a_live_cluster:
-        if args.snapshot is not None and given is not None:
+    for argument, value in of_a_live_cluster:
+        if args.snapshot is not None and value is not None:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
     now = _now(args)
     policy = _policy(args, now)
-    memory = memory_file.read(args.memory) if args.memory is not None else Memory()
+    memory = read_memory(args.memory) if args.memory is not None else Memory()
     unneeded_for = _duration(args.assume_unneeded_for)
     started = time.perf_counter()
     with progress("reading the cluster"):
         snapshot = _snapshot(args, policy, now)
     took = time.perf_counter() - started
-    _warn_of_rules(snapshot)
+    # Ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own notes
+    # list the refused objects.
+    for item in snapshot.rule_objects or ():
+        for warning in () if item.problems else item.warnings:
+            warn(f"HorizontalNodeAutoscaler {item.key}: {warning}")
     snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
     return PlanInputs(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
 
@@ -161,26 +168,13 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     return with_options(policy, args.option, warn=warn)
 
 
-def _warn_of_rules(snapshot: Snapshot) -> None:
-    """Warn of ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own
-    notes list the refused objects."""
-    for each in snapshot.rule_objects or ():
-        for warning in () if each.problems else each.warnings:
-            warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
-
-
 def _now(args: argparse.Namespace) -> float:
-    if args.now is not None:
-        return _instant(args.now, "--now")
-    captured = args.snapshot / "captured-at" if args.snapshot else None
+    text, place = args.now, "--now"
+    captured = args.snapshot / "captured-at" if args.snapshot and text is None else None
     if captured is not None and captured.is_file():
-        return _instant(content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured))
-    return time.time()
-
-
-def _instant(text: str, place: str) -> float:
+        text, place = content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured)
     try:
-        return parse_time(text)
+        return time.time() if text is None else parse_time(text)
     except BadInput as error:
         raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
 
@@ -218,3 +212,93 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         if args.node_groups is None:  # the providers have applied the policy's bounds already
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
+
+
+# -- saved memories. Every JSON object could be decoded as an empty memory. A wrong file would then change the plan
+#    silently, so only a file that is recognisably a memory is accepted.
+
+_KIND = "outscaler/memory"
+_MOST_BYTES = 2**28
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Memory))
+
+
+class _Operations(msgspec.Struct, frozen=True):
+    """The operations of an encoded Memory."""
+
+    operations: tuple[OperationDocument, ...] = ()
+
+
+def write_memory(path: Path, memory: Memory) -> None:
+    """Write the memory with its kind; raises OSError."""
+    # Only for encoding: the type of the field is Operation.
+    flat = msgspec.structs.replace(memory, operations=tuple(map(to_document, memory.operations)))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n")
+
+
+def read_memory(path: Path) -> Memory:
+    """Read a saved memory, or a bare Memory object without other keys. Raises BadInput, OSError."""
+    data = content(path, _MOST_BYTES)
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if "kind" not in fields:
+            return _bare(data, fields, "kind is missing")
+        if msgspec.json.decode(fields["kind"]) != _KIND or set(fields) != {"kind", "memory"}:
+            raise msgspec.ValidationError(f"kind and memory must be all it has, and kind must be {_KIND}")
+        inner = msgspec.json.decode(fields["memory"], type=dict[str, msgspec.Raw])
+        return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
+    except RecursionError:
+        raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an overlong number
+        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+
+
+def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
+    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError, ValueError
+    for a number beyond the bounds of stored data."""
+    unknown = sorted(set(fields) - _KNOWN)
+    if unknown or not fields:
+        raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
+    operations = msgspec.json.decode(data, type=_Operations).operations
+    others = msgspec.json.encode({name: value for name, value in fields.items() if name != "operations"})
+    memory = msgspec.json.decode(others, type=Memory)
+    if mistake := next(unbounded_numbers(memory, "memory"), ""):
+        raise ValueError(mistake)
+    return msgspec.structs.replace(memory, operations=tuple(map(from_document, operations)))
+
+
+# -- bounds of groups that come from a file
+
+
+def with_bounds(
+    snapshot: Snapshot, policies: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
+) -> Snapshot:
+    """Return the snapshot with the bounds and priorities of the policy, as a provider applies them to its own groups;
+    values that the policy omits stay as saved. A saved cluster does not record which provider each group will have, so
+    a group is found only by its id or by another name that it is saved with.
+
+    place: the policy's file. warn: called for each group that the snapshot does not have. Raises BadInput for bounds
+    that contradict the saved ones.
+    """
+    by_id = {group.id: group for group in policies}
+    ids = sorted(group.id for group in snapshot.groups)
+    names = {*ids, *(alias for group in snapshot.groups for alias in group.aliases)}
+    there = f"its groups are {', '.join(ids[:_NAMED])}{' …' if len(ids) > _NAMED else ''}" if ids else "it has none"
+    for name in by_id:
+        if name not in names:
+            warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {there}")
+    groups = []
+    for group in snapshot.groups:
+        policy = next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
+        groups.append(group if policy is None else _bounded(group, policy, place))
+    return msgspec.structs.replace(snapshot, groups=tuple(groups))
+
+
+def _bounded(group: NodeGroup, policy: GroupPolicy, place: str) -> NodeGroup:
+    least = group.min if policy.min is None else policy.min
+    most = group.max if policy.max is None else policy.max
+    if most < least:
+        side, problem = "min", f"max {most} is below min {least} of the snapshot"
+        if policy.max is None:
+            side, problem = "max", f"max {most} of the snapshot is below min {least}"
+        raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
+    return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)

@@ -2,91 +2,115 @@
 
 Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
 `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
-were added to the original ones, as was `unreadProviders`.
+were added to the original ones, as was `unreadProviders`. Scaling rules and headroom are omitted where they are not
+used, so that existing output stays unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
 
-from chalicelib.command import placements, rule_output
-from chalicelib.command.placements import some
-from chalicelib.command.tables import Block, Table
-from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
+from chalicelib.command.output import Block, Table, plural
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import (
+    Contest,
+    GroupVerdict,
+    NodeVerdict,
+    Plan,
+    PodPlacement,
+    RuleVerdict,
+    ScaleUp,
+    UnschedulablePods,
+)
+from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
-_NODES = 50  # above this count the table lists rules instead of nodes
+_NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
 
 def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
     """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical change
     (command/whatif.py)."""
+    rules = {"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}
+    headroom = {
+        "headroom": [
+            {
+                "name": room.name,
+                "wanted": room.wanted,
+                "held": room.held,
+                "added": room.added,
+                "reasons": {group: _coded(reason) for group, reason in sorted(room.reasons.items())},
+            }
+            for room in plan.headroom
+        ]
+    }
+    unread = unread_providers(plan)
     return {
         "plan": plan.id,
         "cluster": plan.cluster,
         "at": format_time(plan.at),
         "assumed": list(assumed),
         "scaleUps": [
-            {"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods), **rule_output.growth_data(s)}
-            for s in plan.scale_ups
+            {"group": up.group, "from": up.from_size, "to": up.to_size, "pods": list(up.pods), **growth_data(up)}
+            for up in plan.scale_ups
         ],
-        "unschedulable": [_unschedulable(verdict) for verdict in plan.unschedulable],
+        "unschedulable": [
+            {
+                "pods": list(verdict.pods),
+                "reasons": {group: [text(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
+                "details": {
+                    group: [sentence(reason) for reason in reasons] for group, reasons in verdict.reasons.items()
+                },
+                "nodes": verdict.nodes,
+                "against": {text(reason): count for reason, count in verdict.against},
+                **sureness(verdict),
+            }
+            for verdict in plan.unschedulable
+        ],
         "fitsExisting": list(plan.fits_existing),
-        "promises": [placements.as_data(promise) for promise in plan.promises],
-        "notLookedAt": [
-            {"pods": list(i.pods), "code": i.reason.code.value, "message": sentence(i.reason)} for i in plan.ignored
-        ],
+        "promises": [promise_data(promise) for promise in plan.promises],
+        "notLookedAt": [{"pods": list(ignored.pods), **_coded(ignored.reason)} for ignored in plan.ignored],
         "scaleDowns": [
             {
-                "node": r.node,
-                "group": r.group,
-                "kind": r.kind,
-                "evict": list(r.evict),
-                "destinations": dict(sorted(r.destinations.items())),
+                "node": removal.node,
+                "group": removal.group,
+                "kind": removal.kind,
+                "evict": list(removal.evict),
+                "destinations": dict(sorted(removal.destinations.items())),
             }
-            for r in plan.removals
+            for removal in plan.removals
         ],
         "unneeded": list(plan.unneeded),
         "unremovable": [
-            {
-                "node": v.node,
-                "code": v.reason.code.value,
-                "message": sentence(v.reason),
-                **({"pod": v.pod} if v.pod else {}),
-            }
-            for v in plan.unremovable
+            {"node": verdict.node, **_coded(verdict.reason), **({"pod": verdict.pod} if verdict.pod else {})}
+            for verdict in plan.unremovable
         ],
-        "groups": [_group(verdict) for verdict in plan.groups],
-        **rule_output.as_data(plan),
-        "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
-        **({"unreadProviders": unread} if (unread := unread_providers(plan)) else {}),
+        "groups": [_group_data(verdict) for verdict in plan.groups],
+        **rules,
+        **(headroom if plan.headroom else {}),
+        "notes": [_coded(note) for note in plan.notes],
+        **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
     }
 
 
-def _unschedulable(unschedulable: UnschedulablePods) -> dict[str, Any]:
-    return {
-        "pods": list(unschedulable.pods),
-        "reasons": {group: [text(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()},
-        "details": {
-            group: [sentence(reason) for reason in reasons] for group, reasons in unschedulable.reasons.items()
-        },
-        "nodes": unschedulable.nodes,
-        "against": {text(reason): count for reason, count in unschedulable.against},
-        **placements.sureness(unschedulable),
-    }
+def _coded(reason: Reason) -> dict[str, str]:
+    return {"code": reason.code.value, "message": sentence(reason)}
 
 
-def _group(verdict: GroupVerdict) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+def _group_data(verdict: GroupVerdict) -> dict[str, Any]:
+    data: dict[str, Any] = {
         "group": verdict.group,
         "provider": verdict.provider,
         "min": verdict.min,
@@ -95,57 +119,73 @@ def _group(verdict: GroupVerdict) -> dict[str, Any]:
         "ready": verdict.ready,
         "upcoming": verdict.upcoming,
     }
-    if verdict.option_nodes:
-        answer["option"] = {
-            "nodes": verdict.option_nodes,
-            "pods": verdict.option_pods,
-            "waste": round(verdict.waste or 0.0, 4),
-        }
-    if verdict.skipped is not None:
-        answer["skipped"] = {"code": verdict.skipped.code.value, "message": sentence(verdict.skipped)}
-    return answer
+    data |= {"option": option_data(verdict)} if verdict.option_nodes else {}
+    return data | ({"skipped": _coded(verdict.skipped)} if verdict.skipped is not None else {})
+
+
+def option_data(verdict: GroupVerdict) -> dict[str, Any]:
+    """Return what a group could have provided."""
+    waste = round(verdict.waste or 0.0, 4)
+    return {"nodes": verdict.option_nodes, "pods": verdict.option_pods, "waste": waste}
 
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
     """Return the assumptions, a summary, the groups, the expected placements, the pods by reason, the nodes, and the
     objects that could not be read."""
-    gone = [
-        (r.node, r.group, r.kind, ", ".join(f"{pod} -> {to}" for pod, to in sorted(r.destinations.items())) or "-")
-        for r in plan.removals
-    ]
     tables = (
-        _table("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _groups(plan)),
-        _table("Placement on new nodes", ("group", "new node", "pods per node", "pods"), placements.rows_of_new(plan)),
-        _table("Pods that get no node", ("pods", "group", "why"), _left(plan)),
-        _table(
-            "Pods that fit on existing or upcoming nodes",
-            ("node", "pods", "which"),
-            placements.rows_of_existing(plan),
+        ("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _group_rows(plan)),
+        ("Placement on new nodes", ("group", "new node", "pods per node", "pods"), rows_of_new(plan)),
+        ("Pods that get no node", ("pods", "group", "why"), _unschedulable_rows(plan)),
+        ("Pods that fit on existing or upcoming nodes", ("node", "pods", "which"), rows_of_existing(plan)),
+        ("Pods that compete for places", ("places", "for pods", "which"), rows_of_contests(plan)),
+        ("Ignored pods", ("pods", "why"), [(some(item.pods), sentence(item.reason)) for item in plan.ignored]),
+        rules_table(plan.rules),
+        (
+            "Headroom",
+            ("headroom", "virtual pods", "have room", "on new nodes", "why not all"),
+            [
+                (
+                    room.name,
+                    str(room.wanted),
+                    str(room.held),
+                    f"+{room.added}" if room.added else "-",
+                    "; ".join(f"{group}: {sentence(reason)}" for group, reason in sorted(room.reasons.items())) or "-",
+                )
+                for room in plan.headroom
+            ],
         ),
-        _table("Pods that compete for places", ("places", "for pods", "which"), placements.rows_of_contests(plan)),
-        _table("Ignored pods", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
-        rule_output.rules_table(plan.rules),
-        rule_output.headroom_table(plan.headroom),
-        _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),
-        _table("Blocked removals", ("node", "rule", "why"), _stay(plan)),
-        _table("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
-        _table(
+        (
+            "Nodes to remove",
+            ("node", "group", "how", "pods go to"),
+            [
+                (
+                    removal.node,
+                    removal.group,
+                    removal.kind,
+                    ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items())) or "-",
+                )
+                for removal in plan.removals
+            ],
+        ),
+        ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan)),
+        ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
+        (
             "Could not be read",
             ("what", "where", "why"),
-            [(f"{g.kind} {g.name}".strip(), g.place or "-", g.detail) for g in plan.gaps],
+            [(f"{gap.kind} {gap.name}".strip(), gap.place or "-", gap.detail) for gap in plan.gaps],
         ),
     )
-    said: list[Block] = [assumptions(assumed)] if assumed else []
-    return [*said, summary(plan, timings), *(table for table in tables if table.rows)]
+    blocks: list[Block] = [assumptions(assumed)] if assumed else []
+    blocks.append(summary(plan, timings))
+    for table in tables:
+        block = table if isinstance(table, Table) else Table(table[1], tuple(table[2]), title=table[0])
+        blocks += [block] if block.rows else []
+    return blocks
 
 
 def assumptions(assumed: Sequence[str]) -> str:
     """Return the hypothetical changes, which precede any output that depends on them."""
-    return "\n".join(["What if:", *(f"  {each}" for each in assumed)])
-
-
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
-    return Table(columns=columns, rows=tuple(rows), title=title)
+    return "\n".join(["What if:", *(f"  {change}" for change in assumed)])
 
 
 def unread_providers(plan: Plan) -> list[str]:
@@ -164,74 +204,67 @@ def unread_providers(plan: Plan) -> list[str]:
 def headline(plan: Plan) -> list[str]:
     """Return the line about providers that could not be read, which precedes everything; none if all were read."""
     unread = unread_providers(plan)
-    return [f"{len(unread)} provider{_s(len(unread))} could not be read: {', '.join(unread)}."] if unread else []
+    return [f"{plural(len(unread), 'provider')} could not be read: {', '.join(unread)}."] if unread else []
 
 
 def summary(plan: Plan, timings: dict[str, float]) -> str:
     """Return the plan in one paragraph. It starts with the providers that could not be read."""
-    health, asked = plan.health, sum(len(s.pods) for s in plan.scale_ups)
-    new = sum(s.to_size - s.from_size for s in plan.scale_ups)
-    left = sum(len(v.pods) for v in plan.unschedulable)
-    pending = asked + left + len(plan.fits_existing)
-    nodes = f"{health.registered} node{_s(health.registered)} ({health.ready} ready"
+    health, helped = plan.health, sum(len(up.pods) for up in plan.scale_ups)
+    new = sum(up.to_size - up.from_size for up in plan.scale_ups)
+    without_node = sum(len(verdict.pods) for verdict in plan.unschedulable)
+    pending = helped + without_node + len(plan.fits_existing)
+    nodes = f"{plural(health.registered, 'node')} ({health.ready} ready"
     nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
-    unwell = "" if health.healthy else " UNHEALTHY,"
-    unseen = sum(len(i.pods) for i in plan.ignored)
+    unhealthy = "" if health.healthy else " UNHEALTHY,"
+    ignored = sum(len(item.pods) for item in plan.ignored)
+    rules = len({rule for up in plan.scale_ups for rule in up.rules})
+    causes = [f"{helped} pods"]
+    causes += [plural(rules, "rule")] * bool(rules)
+    causes += ["headroom"] * any(up.headroom for up in plan.scale_ups)
     parts = [
         *headline(plan),
-        (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unwell} {pending} pending pod{_s(pending)}."),
+        f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} {plural(pending, 'pending pod')}.",
         (
-            f"Scale up by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
-            f"{_for(plan, asked)}; {left} get no node, {len(plan.fits_existing)} fit on existing nodes, "
-            f"{unseen} are ignored."
+            f"Scale up by {plural(new, 'node')} in {plural(len(plan.scale_ups), 'group')} for {' and '.join(causes)}; "
+            f"{without_node} get no node, {len(plan.fits_existing)} fit on existing nodes, {ignored} are ignored."
         ),
-        f"Remove {len(plan.removals)} of {len(plan.unneeded)} unneeded node{_s(len(plan.unneeded))}.",
+        f"Remove {len(plan.removals)} of {plural(len(plan.unneeded), 'unneeded node')}.",
     ]
     if plan.gaps:
-        parts.append(f"{len(plan.gaps)} thing{_s(len(plan.gaps))} could not be read (below).")
+        parts.append(f"{plural(len(plan.gaps), 'thing')} could not be read (below).")
     parts.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
     return "\n".join(parts)
 
 
-def _for(plan: Plan, asked: int) -> str:
-    """Return what the scale-ups are for: pods, and rules and headroom where these request nodes."""
-    rules = len({rule for up in plan.scale_ups for rule in up.rules})
-    also = [f"{rules} rule{_s(rules)}"] * bool(rules)
-    also += ["headroom"] * any(up.headroom for up in plan.scale_ups)
-    return " and ".join([f"{asked} pods", *also])
-
-
-def _groups(plan: Plan) -> list[tuple[str, ...]]:
-    ups = {s.group: s for s in plan.scale_ups}
-    downs: dict[str, int] = {}
-    for removal in plan.removals:
-        downs[removal.group] = downs.get(removal.group, 0) + 1
+def _group_rows(plan: Plan) -> list[tuple[str, ...]]:
+    scale_ups = {up.group: up for up in plan.scale_ups}
+    removals = Counter(removal.group for removal in plan.removals)
     rows: list[tuple[str, ...]] = []
     for verdict in plan.groups:
-        up, down = ups.get(verdict.group), downs.get(verdict.group, 0)
-        change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{down}" if down else "-"
-        option = (
-            f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
-            if verdict.option_nodes
-            else sentence(verdict.skipped)
-            if verdict.skipped
-            else "helps no pod"
-        )
-        option = "-" if up and not verdict.option_nodes else option
+        up, removed = scale_ups.get(verdict.group), removals[verdict.group]
+        change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{removed}" if removed else "-"
+        if verdict.option_nodes:
+            option = f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
+        elif up:
+            option = "-"
+        else:
+            option = sentence(verdict.skipped) if verdict.skipped else "helps no pod"
         size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming)" if verdict.upcoming else "")
-        causes = rule_output.causes(up) if up else ""
-        pods = "; ".join(filter(None, (some(up.pods) if up.pods or not causes else "", causes))) if up else "-"
+        other_causes = causes(up) if up else ""
+        pods = "-"
+        if up:
+            pods = "; ".join(filter(None, (some(up.pods) if up.pods or not other_causes else "", other_causes)))
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
     return rows
 
 
-def _left(plan: Plan) -> list[tuple[str, ...]]:
+def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     """Return one row per distinct reason of a pod class; groups with the same reasons share a row."""
     rows: list[tuple[str, ...]] = []
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
         for group, reasons in verdict.reasons.items():
-            by_reason.setdefault("; ".join(_sentences(reasons)), []).append(group)
+            by_reason.setdefault("; ".join(map(sentence, reasons)), []).append(group)
         pods = some(verdict.pods)
         for why, groups in by_reason.items():
             rows.append((pods, ", ".join(groups), why))
@@ -241,38 +274,208 @@ def _left(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _stay(plan: Plan) -> list[tuple[str, ...]]:
+def _unremovable_rows(plan: Plan) -> list[tuple[str, ...]]:
     """Return one row per node or, for many nodes, one row per rule: `outscaler explain node` shows the rest, and the
-    JSON is complete."""
-    verdicts = plan.unremovable
-    if len(verdicts) <= _NODES:
-        return [(v.node, v.reason.code.value, sentence(v.reason)) for v in verdicts]
+    JSON is complete. Where pods block nodes, the cause on which to act is part of the rule: the drain rule and the
+    budget that allows no disruption."""
+    if len(plan.unremovable) <= _NODES_LISTED:
+        return [(verdict.node, verdict.reason.code.value, sentence(verdict.reason)) for verdict in plan.unremovable]
     by_rule: dict[tuple[str, ...], list[NodeVerdict]] = {}
-    for verdict in verdicts:
-        by_rule.setdefault((verdict.reason.code.value, *_cause(verdict.reason)), []).append(verdict)
-    return [(some([v.node for v in stay]), rule, _of_all(stay)) for (rule, *_), stay in sorted(by_rule.items())]
+    for verdict in plan.unremovable:
+        reason, rule = verdict.reason, [verdict.reason.code.value]
+        if reason.code is ReasonCode.BLOCKED_BY_POD:
+            rule += [str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))]
+        by_rule.setdefault(tuple(rule), []).append(verdict)
+    rows: list[tuple[str, ...]] = []
+    for (code, *_), verdicts in sorted(by_rule.items()):
+        first = verdicts[0].reason
+        why = sentence(first)
+        if len(verdicts) > 1:
+            why = f"{why}, and others alike" if first.code is ReasonCode.BLOCKED_BY_POD else text(first)
+        rows.append((some([verdict.node for verdict in verdicts]), code, why))
+    return rows
 
 
-def _cause(reason: Reason) -> tuple[str, ...]:
-    """Return the actionable cause where a pod blocks a node: the drain rule and the budget that allows no
-    disruption."""
-    if reason.code is not ReasonCode.BLOCKED_BY_POD:
-        return ()
-    return str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))
+# -- scaling rules and headroom
 
 
-def _of_all(stay: list[NodeVerdict]) -> str:
-    """Return the text that applies to each of several nodes; where pods block them, the first node's text with its
+def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return one rule on one pool: `due` and `next` as RFC 3339, `rate` in percent, each only where it exists.
+    next_times: see the function; without it, `next` is known of a cron rule whose reason says it."""
+    data: dict[str, Any] = {
+        "rule": verdict.rule,
+        "pool": verdict.pool,
+        "source": verdict.source,
+        "nodes": verdict.nodes,
+    }
+    reason = verdict.reason
+    if verdict.due:
+        data["due"] = format_time(verdict.due)
+    if verdict.rate is not None:
+        data["rate"] = round(verdict.rate, 2)
+    if reason is not None:
+        data |= _coded(reason)
+    upcoming = (next_times or {}).get(_rule_key(verdict))
+    if not upcoming and reason is not None and reason.code is ReasonCode.RULE_NOT_DUE and "until" in reason.params:
+        upcoming = format_time(float(reason.params["until"]))
+    return {**data, **({"next": upcoming} if upcoming else {})}
+
+
+def _rule_key(verdict: RuleVerdict) -> str:
+    return Rule(verdict.rule, source=verdict.source).key
+
+
+def next_times(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float) -> dict[str, str]:
+    """Return when the cron rules are next due after now (epoch seconds), by rule; memory: the memory after the plan."""
+    from chalicelib.schedules.cron import LocalClock
+
+    keys, clock, times = {_rule_key(verdict) for verdict in verdicts}, LocalClock(now), {}
+    zone = policy.scale_up.cron_time_zone
+    rules = [(rule, rule.time_zone) for rule in policy.rules]
+    rules += [(rule, zone) for item in memory.rule_objects.values() if not item.disabled for rule in item.rules]
+    for rule, time_zone in rules:
+        if rule.cron and rule.key in keys and (at := clock.times(rule.cron, time_zone).following):
+            times[rule.key] = format_time(at)
+    return times
+
+
+def growth_data(up: ScaleUp) -> dict[str, Any]:
+    """Return the causes of a scale-up other than pods."""
+    data = {"rules": list(up.rules), "headroom": list(up.headroom)}
+    return {key: names for key, names in data.items() if names}
+
+
+def causes(up: ScaleUp) -> str:
+    """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where pods are the only
     cause."""
-    first = stay[0].reason
-    if len(stay) > 1 and first.code is ReasonCode.BLOCKED_BY_POD:
-        return f"{sentence(first)}, and others alike"
-    return text(first) if len(stay) > 1 else sentence(first)
+    rules = f"rule{'s' if len(up.rules) > 1 else ''} {', '.join(up.rules)}" if up.rules else ""
+    return "; ".join(filter(None, (rules, f"headroom {', '.join(up.headroom)}" if up.headroom else "")))
 
 
-def _sentences(reasons: Iterable[Reason]) -> list[str]:
-    return [sentence(reason) for reason in reasons]
+def rules_table(verdicts: Iterable[RuleVerdict], next_times: Mapping[str, str] | None = None) -> Table:
+    """Return one row per rule and pool, with a column for the next time where `next_times` is given."""
+    rows = []
+    for verdict in verdicts:
+        cause = "-" if verdict.rate is None else f"{verdict.rate:.1f}%"
+        rows.append(
+            (
+                verdict.rule,
+                verdict.pool,
+                verdict.source or "policy",
+                f"+{verdict.nodes}" if verdict.nodes else "-",
+                f"due {format_time(verdict.due)}" if verdict.due else cause,
+                *(() if next_times is None else (next_times.get(_rule_key(verdict), "-"),)),
+                sentence(verdict.reason) if verdict.reason is not None else "-",
+            )
+        )
+    upcoming = () if next_times is None else ("next",)
+    columns = ("rule", "pool", "from", "nodes", "due or rate", *upcoming, "why not (more)")
+    return Table(columns, tuple(rows), title="Rules")
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+_NAMED, _ROWS, _NODES = 3, 4, 10
+
+
+def promise_data(placement: PodPlacement) -> dict[str, Any]:
+    """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […], "group": …, "number":
+    …}; each with its certainty."""
+    place = {"node": placement.node} if placement.node else {"group": placement.group, "number": placement.number}
+    return {"pods": list(placement.pods), **place, **sureness(placement)}
+
+
+def sureness(placement: PodPlacement | UnschedulablePods) -> dict[str, Any]:
+    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places."""
+    contest = placement.one_place_among
+    answer: dict[str, Any] = {"promised": isinstance(placement, PodPlacement) and placement.promised}
+    if contest is not None and contest.places:
+        answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
+    return answer
+
+
+def contests(plan: Plan) -> list[Contest]:
+    """Return the places that are promised to several pods together, sorted by the first of these pods."""
+    entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
+    by_pods = {entry.one_place_among.among: entry.one_place_among for entry in entries if entry.one_place_among}
+    return [by_pods[pods] for pods in sorted(by_pods)]
+
+
+def rows_of_contests(plan: Plan) -> list[tuple[str, ...]]:
+    """Return rows of (guaranteed places, number of pods, pod names)."""
+    return [(str(contest.places), str(len(contest.among)), some(contest.among)) for contest in contests(plan)]
+
+
+def competing(contest: Contest | None) -> str:
+    """Return a sentence to append for a pod that competes for a place; empty if it does not."""
+    if contest is None:
+        return ""
+    if not contest.places:
+        return " It may get no place: the scheduler may take other pods first."
+    return (
+        f" It competes for this: {contest.places} of {len(contest.among)} pods ({some(contest.among)}) "
+        "will get a place, and the scheduler chooses which."
+    )
+
+
+def by_pod(plan: Plan) -> Mapping[str, PodPlacement]:
+    """Map each pod with a promise to that promise."""
+    return {pod: promise for promise in plan.promises for pod in promise.pods}
+
+
+def on_node(plan: Plan, node: str) -> list[str]:
+    """Return the pods expected on a node, by name."""
+    return sorted(pod for promise in plan.promises if promise.node == node for pod in promise.pods)
+
+
+def on_new(plan: Plan, group: str) -> dict[int, list[str]]:
+    """Return the pods expected on each new node of a group: number -> pods, by name."""
+    nodes: dict[int, list[str]] = {}
+    for promise in plan.promises:
+        if promise.group == group and not promise.node:
+            nodes.setdefault(promise.number, []).extend(promise.pods)
+    return {number: sorted(nodes[number]) for number in sorted(nodes)}
+
+
+def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
+    """Return rows_of_group for all groups with new nodes."""
+    groups = sorted({promise.group for promise in plan.promises if promise.group})
+    return [row for group in groups for row in rows_of_group(group, on_new(plan, group))]
+
+
+def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
+    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of equally full nodes share a
+    row."""
+    runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
+    rest = [number for run in runs[_ROWS:] for number in run]
+    rows: list[tuple[str, ...]] = []
+    for run in [*runs[:_ROWS], *([rest] if rest else [])]:
+        counts = [len(nodes[number]) for number in run]
+        pods = some([pod for number in run for pod in nodes[number]])
+        rows.append((group, _span(run[0], run[-1]), _span(min(counts), max(counts)), pods))
+    return rows
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
+    """Return rows of (node, number of pods, pod names), the fullest first, and the number of omitted nodes; pods
+    without a known place form the last row."""
+    pods_of: dict[str, list[str]] = {}
+    for promise in plan.promises:
+        if promise.node:
+            pods_of.setdefault(promise.node, []).extend(promise.pods)
+    order = sorted(pods_of, key=lambda node: (-len(pods_of[node]), node))
+    rows = [(node, str(len(pods_of[node])), some(sorted(pods_of[node]))) for node in order[:_NODES]]
+    more = sorted(pod for node in order[_NODES:] for pod in pods_of[node])
+    if more:
+        rows.append((f"{len(order) - _NODES} more", str(len(more)), some(more)))
+    placed = {pod for pods in pods_of.values() for pod in pods}
+    unplaced = [pod for pod in plan.fits_existing if pod not in placed]
+    return [*rows, *([("-", str(len(unplaced)), some(unplaced))] if unplaced else [])]
+
+
+def some(pods: Sequence[str]) -> str:
+    """Return up to three names and the number of the remaining ones."""
+    shown = ", ".join(pods[:_NAMED])
+    return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.model.errors import BadInput
@@ -47,3 +49,35 @@ def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> s
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise BadInput(f"{place_of(path)}:{line}", "is not UTF-8 text", "save the file as UTF-8") from None
+
+
+MODES = ("off", "shadow", "active")
+"""The document's words for the mode. What a mode permits is decided in dispatch/mode_guard.py."""
+_OFF = MODES[0]
+
+_MODE = re.compile(r"(?m)^(?P<indent> +)mode:[ \t]*(?P<word>off|shadow|active|\"\w+\"|'\w+')(?P<rest>[ \t]*(#.*)?)$")
+
+
+def with_mode(text: str, mode: str) -> str:
+    """Return the document with spec.mode. Comments and order stay where the document has one line for it; otherwise the
+    document is written anew, without comments. Schedules stay: they may set another mode while they are open."""
+    import yaml
+
+    document: Any = yaml.safe_load(text)
+    document["spec"]["mode"] = mode
+    _quote_modes(document)
+    # A schedule has a mode, too: the edited text counts only if it says exactly what the document should.
+    for match in _MODE.finditer(text):
+        start, end = match.span("word")
+        edited = text[:start] + (f'"{mode}"' if mode == _OFF else mode) + text[end:]
+        if _quote_modes(yaml.safe_load(edited)) == document:
+            return edited
+    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+
+
+def _quote_modes(document: Any) -> Any:
+    """Return the document with the modes of schedules as text: YAML 1.1 reads a plain `off` as false."""
+    for schedule in document["spec"].get("schedules") or ():
+        if isinstance(schedule, dict) and schedule.get("mode") is False:
+            schedule["mode"] = _OFF
+    return document

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.group_bounds import with_bounds
 from chalicelib.command.output import warn
-from chalicelib.command.plan_inputs import PlanInputs
+from chalicelib.command.plan_inputs import PlanInputs, with_bounds
 from chalicelib.command.policy_files import load_document, read_document
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command import compare
-from chalicelib.command.output import emit
-from chalicelib.command.progress import progress
+from chalicelib.command.output import Block, Table, emit, progress
 from chalicelib.command.replay_inputs import OtherPolicy, inputs_of, same_prices
-from chalicelib.command.tables import Block, Table
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.output import Block, Table
 from chalicelib.command.shadow_figures import Figures, figures, is_accepted, recent
 from chalicelib.command.shadow_gate import Condition, gate, is_open
-from chalicelib.command.tables import Block, Table
 from chalicelib.model.timestamps import format_time
 from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match, ShadowVerdict
 

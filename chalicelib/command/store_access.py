@@ -4,18 +4,22 @@ only by these commands."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.name_lookup import unknown
+from chalicelib.command.arguments import unknown
+from chalicelib.command.deployments import caller
+from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import state_table
+from chalicelib.record.journal import DecisionUnreadable, LastDecision, last_decision
 
 if TYPE_CHECKING:
-    from chalicelib.command.login_profile import Login
+    from chalicelib.command.deployment_settings import Login
     from chalicelib.store import Store, StoredPolicy
 
 
@@ -40,16 +44,19 @@ def open_store(args: argparse.Namespace) -> Store:
     """Open the store on --table and --policy-table, or on the tables that the environment names. Raises BadInput if
     neither names them, NewerSchema if a newer release has written the tables.
 
-    A given --table is never combined with the environment's policy table, which belongs to a different state table."""
+    A given --table is never combined with the environment's policy table, which belongs to a different state table. The
+    deployment's region is used where the environment names none; botocore reads one of both variables only."""
     table = table_name(args)
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
-    login = _kept(args)
+    login = _login(args)
     policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
     if login is not None:
         policy_table = args.policy_table or login.policy_table
-        _use_region(login.region)
+        region = os.environ.get("AWS_REGION") or login.region
+        if region and not os.environ.get("AWS_DEFAULT_REGION"):
+            os.environ["AWS_DEFAULT_REGION"] = region
     store = Store(table, clock=time.time, policy_table=policy_table)
     try:
         store.schema.check()
@@ -62,7 +69,7 @@ def open_store(args: argparse.Namespace) -> Store:
 
 def table_name(args: argparse.Namespace) -> str:
     """Return the state table's name; raises BadInput if it is not configured."""
-    login = _kept(args)
+    login = _login(args)
     table = str(args.table) or state_table(os.environ) or (login.table if login is not None else "")
     if not table:
         raise BadInput(
@@ -74,19 +81,13 @@ def table_name(args: argparse.Namespace) -> str:
     return table
 
 
-def _kept(args: argparse.Namespace) -> Login | None:
+def _login(args: argparse.Namespace) -> Login | None:
     """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
     if args.table or state_table(os.environ):
         return None
-    from chalicelib.command.login_profile import load_login
+    from chalicelib.command.deployment_settings import load_login
 
     return load_login()
-
-
-def _use_region(region: str) -> None:
-    """Use the deployment's region where the environment names none. botocore reads one of both variables only."""
-    if not os.environ.get("AWS_DEFAULT_REGION") and (wanted := os.environ.get("AWS_REGION") or region):
-        os.environ["AWS_DEFAULT_REGION"] = wanted
 
 
 def not_moved(store: Store) -> str:
@@ -94,9 +95,7 @@ def not_moved(store: Store) -> str:
     from chalicelib.store.policies import not_used
 
     names = store.moving.not_moved(store.policies.all_current())
-    if not names:
-        return ""
-    return f"{not_used(names)}; run outscaler migrate"
+    return f"{not_used(names)}; run outscaler migrate" if names else ""
 
 
 def stored_policy(store: Store, name: str) -> StoredPolicy:
@@ -106,11 +105,8 @@ def stored_policy(store: Store, name: str) -> StoredPolicy:
         return stored
     names = store.policies.names()
     near = get_close_matches(name, names, n=1)
-    if near:
-        remedy = f"did you mean {near[0]}?"
-    else:
-        remedy = f"known: {', '.join(names[:10])}" if names else "store one with outscaler apply"
-    raise BadInput(name, "no such cluster", remedy)
+    remedy = f"known: {', '.join(names[:10])}" if names else "store one with outscaler apply"
+    raise BadInput(name, "no such cluster", f"did you mean {near[0]}?" if near else remedy)
 
 
 def check_group(
@@ -127,13 +123,20 @@ def check_group(
     further: names that are accepted, too. place: the argument. otherwise: what to do about a group that is still to
     come.
     """
-    known = {*seen_groups(store, cluster), *further}
-    if group in known:
+    from chalicelib.policy.load import load
+
+    decision, _ = load_decision(store, cluster)
+    planned = {verdict.group for verdict in decision.plan.groups} if decision is not None else set()
+    group_names = {*planned, *store.memory.look(cluster).groups, *further}
+    if group in group_names:
         return
-    if known:
-        error = unknown(group, known, place, "node group")
+    if group_names:
+        error = unknown(group, group_names, place, "node group")
         raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
-    named = ", ".join(_named_in_policy(store, cluster)[:10])
+    named = ""
+    with contextlib.suppress(BadInput):
+        policy, _ = load(stored_policy(store, cluster).text, place=cluster)
+        named = ", ".join([item.id for item in policy.node_groups][:10])
     raise BadInput(
         place,
         f"no pass of {cluster} has seen a node group yet, so that {group!r} cannot be checked",
@@ -141,20 +144,48 @@ def check_group(
     )
 
 
-def seen_groups(store: Store, cluster: str) -> frozenset[str]:
-    """Return the ids of the node groups that passes have seen; none before the first pass."""
-    from chalicelib.command.stored_decision import load_decision
-
-    decision, _ = load_decision(store, cluster)
-    planned = {each.group for each in decision.plan.groups} if decision is not None else set()
-    return frozenset(planned | store.memory.look(cluster).groups.keys())
-
-
-def _named_in_policy(store: Store, cluster: str) -> list[str]:
-    from chalicelib.policy.load import load
-
+def load_decision(store: Store, cluster: str) -> tuple[LastDecision | None, str]:
+    """Return the last decision and "", or None and why there is none that can be shown. Raises StoreError."""
+    passed = store.scan_states.last(cluster)
+    if passed is None:
+        return None, f"{cluster}: no pass has been made yet"
     try:
-        policy, _ = load(stored_policy(store, cluster).text, place=cluster)
-    except BadInput:
-        return []
-    return [each.id for each in policy.node_groups]
+        decision = last_decision(cluster, passed, store.journal)
+    except DecisionUnreadable as error:
+        return None, str(error)
+    return decision, "" if decision else f"{cluster}: the journal has no decision"
+
+
+def required_decision(store: Store, cluster: str) -> LastDecision:
+    """Return the last decision. Raises BadInput where there is none."""
+    decision, problem = load_decision(store, cluster)
+    if decision is None:
+        raise BadInput(cluster, problem.removeprefix(f"{cluster}: "), "outscaler plan --kubeconfig FILE plans now")
+    return decision
+
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+Facts = Mapping[str, str | int | float | bool]
+
+
+def note(
+    store: Store, cluster: str, kind: str, facts: Facts, *, group: str = "", operation: str = "", at: float = 0.0
+) -> None:
+    """Append one line. facts: see JournalEntry; `by` is added unless it is given. at: epoch seconds; now, if not given.
+    The act is done already, so a journal that cannot be written is a warning."""
+    from chalicelib.store import JournalEntry
+    from chalicelib.store.errors import StoreError
+
+    entry = JournalEntry(
+        at=at or time.time(),
+        kind=kind,
+        group=group,
+        operation=operation,
+        facts={"by": facts.get("by") or caller(), **facts},
+    )
+    try:
+        store.journal.append(cluster, entry)
+    except StoreError as error:
+        warn(f"{cluster}: done ({kind}), but the journal could not be written: {error}")

@@ -23,9 +23,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest
-from chalicelib.page.render import security_headers
+from chalicelib.page.render import Links, security_headers
 
 LOOPBACK = "127.0.0.1"
 COOKIE = "outscaler"
@@ -168,8 +167,8 @@ class _PageHandler(BaseHTTPRequestHandler):
     def _page_of(self, path: str) -> str:
         """Return the path of a page, without the random one before it; "" where the path is another one."""
         first, slash, rest = path.removeprefix("/").partition("/")
-        known = hmac.compare_digest(f"/{first}".encode(), self.server.links.base.encode())
-        return f"{slash or '/'}{rest}" if known and path.startswith("/") else ""
+        below_base = hmac.compare_digest(f"/{first}".encode(), self.server.links.base.encode())
+        return f"{slash or '/'}{rest}" if below_base and path.startswith("/") else ""
 
     def _refusal(self, page: str) -> int:
         """Return the status of the first check that fails, 0 where none does."""

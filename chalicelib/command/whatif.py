@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.command.name_lookup import named, namespaced
+from chalicelib.command.arguments import named, namespaced
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
@@ -23,7 +22,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import content
 
 if TYPE_CHECKING:
-    from chalicelib.plan.what_if import AddedPods, GroupBounds, RemovedNode
+    from chalicelib.plan.what_if import AddedPods, GroupBounds
 
 _MOST = 500_000
 _MOST_BYTES = 2**28
@@ -70,18 +69,25 @@ def assume(
 
     says: list[str] = []
     # resolved before --remove-node may remove the copied pod
-    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]
+    new_pods = [pods for text in args.add_pods for pods in _added_pods(text, snapshot)]
     if args.remove_node:
         nodes = {node.name: node.name for node in snapshot.nodes}
         names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
-        snapshot, memory, losses = what_if.without_nodes(snapshot, memory, names, now, options)
-        says += [_of_loss(loss) for loss in losses]
-    if wanted:
-        snapshot, added = what_if.with_pods(snapshot, wanted, now, options)
-        says += [_of_added(names) for names in added]
+        snapshot, memory, removed = what_if.without_nodes(snapshot, memory, names, now, options)
+        for node in removed:
+            text = f"node {node.node} is gone" + (f", and {node.group} is smaller by one" if node.group else "")
+            text += f"; {len(node.again)} of its pods want a node again"
+            text += f", {len(node.lost)} will not come back: {', '.join(node.lost[:3])}" if node.lost else ""
+            says.append(text)
+    if new_pods:
+        snapshot, added = what_if.with_pods(snapshot, new_pods, now, options)
+        for pods in added:
+            listed = ", ".join(pods) or "no pods"
+            many = f"{len(pods)} pods, {pods[0]} to {pods[-1]}" if len(pods) > 2 else listed
+            says.append(f"pending as well: {many}")
     for text in args.group:
         name, bounds = _bounds(text)
-        group = named(name, {each.id: each for each in snapshot.groups}, "--group", "node group")
+        group = named(name, {group.id: group for group in snapshot.groups}, "--group", "node group")
         before = {"min": group.min, "max": group.max, "size": group.target}
         snapshot, memory = what_if.with_bounds(snapshot, memory, name, bounds, now, options)
         changes = [
@@ -89,27 +95,6 @@ def assume(
         ]
         says.append(f"node group {name} has {', '.join(changes)}")
     return snapshot, memory, tuple(says)
-
-
-def _of_added(names: Sequence[str]) -> str:
-    if len(names) < 3:
-        return f"pending as well: {', '.join(names) or 'no pods'}"
-    return f"pending as well: {len(names)} pods, {names[0]} to {names[-1]}"
-
-
-def _of_loss(removed_node: RemovedNode) -> str:
-    text = f"node {removed_node.node} is gone" + (
-        f", and {removed_node.group} is smaller by one" if removed_node.group else ""
-    )
-    text += f"; {len(removed_node.again)} of its pods want a node again"
-    return (
-        f"{text}, {len(removed_node.lost)} will not come back: {', '.join(removed_node.lost[:3])}"
-        if removed_node.lost
-        else text
-    )
-
-
-# -- --group ---------------------------------------------------------------------------------------------------------
 
 
 def _bounds(text: str) -> tuple[str, GroupBounds]:
@@ -128,10 +113,7 @@ def _bounds(text: str) -> tuple[str, GroupBounds]:
     return name, GroupBounds(**values)
 
 
-# -- --add-pods ------------------------------------------------------------------------------------------------------
-
-
-def _wanted(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
+def _added_pods(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
     """Return the pods that one --add-pods requests."""
     if Path(text).is_file():
         return _of_file(Path(text), snapshot)
@@ -150,37 +132,39 @@ def _wanted(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
         return (msgspec.structs.replace(entries[0], count=count, keep_name=False),)
     if times is None and "/" not in template:
         raise BadInput("--add-pods", f"there is no file {text}", _FORM)
-    return (_like(template, count, snapshot),)
+    return (_copies(template, count, snapshot),)
 
 
 def _of_file(path: Path, snapshot: Snapshot) -> tuple[AddedPods, ...]:
     from chalicelib.command.saved.manifest_pods import flatten_manifests, pods_to_add
 
+    place, remedy = f"--add-pods {path}", "give the pods that matter alone"
     try:
-        objects = [each for document in _documents(path) for each in flatten_manifests(document)]
+        objects = [item for document in _documents(path, place, remedy) for item in flatten_manifests(document)]
     except RecursionError:
-        raise BadInput(f"--add-pods {path}", "is nested too deeply", "give the pods that matter alone") from None
-    found, skipped = pods_to_add(objects, path.name, snapshot.classes)
-    if not found:
+        raise BadInput(place, "is nested too deeply", remedy) from None
+    added, skipped = pods_to_add(objects, path.name, snapshot.classes)
+    if not added:
         raise BadInput(
-            f"--add-pods {path}",
+            place,
             "holds no pods" + (f", only {', '.join(skipped)}" if skipped else ""),
             "give Pods, or workloads with a pod template, as JSON or YAML",
         )
     if skipped:
-        warn(f"--add-pods {path}: {', '.join(skipped)} passed over: no pods in it")
-    for each in found:
-        if each.cls.priority_class and each.cls.priority is None:
+        warn(f"{place}: {', '.join(skipped)} passed over: no pods in it")
+    for pods in added:
+        if pods.cls.priority_class and pods.cls.priority is None:
             warn(
-                f"--add-pods {path}: {each.namespace}/{each.name}: no pod of the cluster has priority class "
-                f"{each.cls.priority_class}, so its value is not known, and none is assumed"
+                f"{place}: {pods.namespace}/{pods.name}: no pod of the cluster has priority class "
+                f"{pods.cls.priority_class}, so its value is not known, and none is assumed"
             )
-    return found
+    return added
 
 
-def _documents(path: Path) -> list[Any]:
+def _documents(path: Path, place: str, remedy: str) -> list[Any]:
     """Parse JSON, or otherwise YAML with any number of documents; raises BadInput."""
-    place = f"--add-pods {path}"
+    from chalicelib.net.safe_yaml import DEEPEST, input_documents
+
     try:
         data = content(path, _MOST_BYTES)
     except OSError as error:
@@ -188,29 +172,18 @@ def _documents(path: Path) -> list[Any]:
     try:
         return [msgspec.json.decode(data)]
     except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: an integer of thousands of digits
-        return _yaml(data, place)
+        return input_documents(
+            lambda: data.decode("utf-8-sig"), place, deepest=DEEPEST, most=_MOST_VALUES, remedy=remedy, longest=200
+        )
 
 
-def _yaml(data: bytes, place: str) -> list[Any]:
-    from chalicelib.net.safe_yaml import DEEPEST, input_documents
-
-    return input_documents(
-        lambda: data.decode("utf-8-sig"),
-        place,
-        deepest=DEEPEST,
-        most=_MOST_VALUES,
-        remedy="give the pods that matter alone",
-        longest=200,
-    )
-
-
-def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
+def _copies(name: str, count: int, snapshot: Snapshot) -> AddedPods:
     """Return N copies of a pod of the cluster, or of a workload's newest pod. Copies reference the same
     PersistentVolumeClaims."""
     from chalicelib.plan.what_if import AddedPods, as_new
 
-    known = {**_of_workloads(snapshot), **{pod.key: pod for pod in snapshot.pods}}
-    pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")
+    originals = {**_newest_pods(snapshot), **{pod.key: pod for pod in snapshot.pods}}
+    pod = namespaced(name, originals, "--add-pods", "file, pod or workload with pods")
     cls = snapshot.cls(pod)
     if cls.mirror:
         raise BadInput(f"--add-pods {name}", "is a static pod of its node, which is never scheduled", _FORM)
@@ -221,7 +194,7 @@ def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
     return AddedPods(pod.namespace, name.rpartition("/")[2], as_new(cls, node), count)
 
 
-def _of_workloads(snapshot: Snapshot) -> dict[str, Pod]:
+def _newest_pods(snapshot: Snapshot) -> dict[str, Pod]:
     """Map namespace/name of each controller, and of that controller's controller, to its newest pod."""
     above = {(c.kind, c.namespace, c.name): c.owner for c in snapshot.controllers if c.owner is not None}
     newest: dict[str, Pod] = {}

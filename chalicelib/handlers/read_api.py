@@ -16,13 +16,14 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
-from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
-from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
-from chalicelib.record.cluster_health import health, results
+from chalicelib.record import views
 from chalicelib.record.redaction import without_secrets
+from chalicelib.record.views import as_json, instant
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import RowUnreadable
@@ -44,61 +45,78 @@ def healthz() -> HttpResponse:
 
 def clusters(runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, problem,
-    openOperations}]}, by name. problem: why the policy cannot be used, null where it can. Where policies are stored in
-    a place that is not used, also "problems": a line each."""
+    openOperations}]}, by name; `problem` says why the policy cannot be used, null where it can. Where policies are
+    stored in a place that is not used, also "problems" with a line each."""
     refuse_newer_schema(runtime)
-    known = runtime.store.policies.all_current()
-    left = runtime.store.moving.not_moved(known)
-    problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
-    return HttpResponse(200, {"clusters": [_row(stored, runtime) for stored in known], **problems})
+    stored_policies = runtime.store.policies.all_current()
+    left_behind = runtime.store.moving.not_moved(stored_policies)
+    problems = {"problems": [f"{not_used(left_behind)}; run outscaler migrate"]} if left_behind else {}
+    lines = []
+    for stored in stored_policies:
+        policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
+        lines.append(without_secrets(_summary(stored, policy, problem, runtime), stored.text, policy))
+    return HttpResponse(200, {"clusters": lines, **problems})
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters/{name}: its summary and policy, groups, open operations, cooldowns, circuit breaker, nodes
     with timers."""
     refuse_newer_schema(runtime)
-    stored = _stored(name, runtime)
-    policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-    line, memory = _line(stored, policy, problem, runtime), Memory()
+    stored, now = _stored(name, runtime), runtime.clock()
+    policy, problem = in_force_or_problem(stored, now, runtime.deployment)
+    summary, memory = _summary(stored, policy, problem, runtime), Memory()
     try:
         memory = runtime.store.memory.look(name)
     except RowUnreadable as error:
-        line |= {"problem": str(error)}
-    return HttpResponse(
-        200,
-        without_secrets(
+        summary |= {"problem": str(error)}
+    body = {
+        **summary,
+        "policy": _policy(policy) if policy else {"error": problem},
+        "groups": [_group(key, memory.groups[key], now) for key in sorted(memory.groups)],
+        "operations": [_operation(operation) for operation in memory.operations],
+        "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
+        "brake": as_json(views.breaker_view(memory, now)),
+        "timers": [
             {
-                **line,
-                "policy": policy_summary(policy) if policy else {"error": problem},
-                "groups": [group(key, memory.groups[key], runtime.clock()) for key in sorted(memory.groups)],
-                "operations": [operation(one) for one in memory.operations],
-                "cooldowns": cooldowns(memory, policy.options, runtime.clock()) if policy else {},
-                "brake": brake(memory, runtime.clock()),
-                "timers": timers(memory),
-            },
-            stored.text,
-            policy,
-        ),
-    )
+                "node": node,
+                "unneededSince": instant(timers.unneeded_since),
+                "unremovableUntil": instant(timers.unremovable_until),
+            }
+            for node, timers in sorted(memory.nodes.items())
+            if timers.unneeded_since or timers.unremovable_until
+        ],
+    }
+    return HttpResponse(200, without_secrets(body, stored.text, policy))
 
 
 def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> HttpResponse:
     """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
 
-    limit: 1 to 100, default 20. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
+    `limit` is 1 to 100, default 20; `before` RFC 3339, for the next page; `full=true` adds the whole plan, limit 5.
     """
     refuse_newer_schema(runtime)
     unknown = sorted(set(parameters) - {"limit", "before", "full"})
     if unknown:
         raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")
-    full = _flag(parameters, "full")
-    limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
-    before = _before(parameters)
+    full_text = parameters.get("full", "false")
+    if full_text not in ("true", "false"):
+        raise BadInput("query: full", f"{full_text[:40]!r}", "use true or false")
+    full = full_text == "true"
+    most = MAX_FULL if full else MAX_LIMIT
+    limit = parameters.get("limit", str(min(LIMIT, most)))
+    if not _NUMBER.match(limit) or not 1 <= int(limit) <= most:
+        raise BadInput("query: limit", f"{limit[:40]!r}", f"use a whole number from 1 to {most}")
+    before = None
+    if "before" in parameters:
+        try:
+            before = parse_time(parameters["before"])
+        except BadInput as bad:
+            raise BadInput("query: before", bad.problem, bad.remedy) from None
     stored = _stored(name, runtime)
-    entries = runtime.store.journal.recent(name, limit, before=before)
+    entries = runtime.store.journal.recent(name, int(limit), before=before)
     policy, _ = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-    shown = {"decisions": [_decision(entry, full=full) for entry in entries]}
-    return HttpResponse(200, without_secrets(shown, stored.text, policy))
+    body = {"decisions": [_decision(entry, full=full) for entry in entries]}
+    return HttpResponse(200, without_secrets(body, stored.text, policy))
 
 
 def _stored(name: str, runtime: Runtime) -> StoredPolicy:
@@ -108,58 +126,80 @@ def _stored(name: str, runtime: Runtime) -> StoredPolicy:
     return stored
 
 
-def _row(stored: StoredPolicy, runtime: Runtime) -> Any:
-    policy, problem = in_force_or_problem(stored, runtime.clock(), runtime.deployment)
-    return without_secrets(_line(stored, policy, problem, runtime), stored.text, policy)
-
-
-def _line(stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime) -> dict[str, Any]:
+def _summary(stored: StoredPolicy, policy: Policy | None, problem: str, runtime: Runtime) -> dict[str, Any]:
     """Return the summary of a cluster. What its rows contain never fails the lines of others: it becomes a problem."""
-    now = runtime.clock()
     permission = permitted(policy) if policy is not None else None
-    pace, opened = ScanState(), None
+    scan, opened = ScanState(), None
     interval = policy.scan_interval if policy is not None else None
     try:
-        pace, opened = runtime.store.scan_states.due(stored.name), len(runtime.store.operations.look(stored.name))
+        scan, opened = runtime.store.scan_states.due(stored.name), len(runtime.store.operations.look(stored.name))
     except RowUnreadable as error:
         interval, problem = None, problem or str(error)
+    planned = permission is not None and permission.plan
     return {
         "name": stored.name,
         "mode": permission.word if permission is not None else "unreadable",
         "version": stored.version,
-        **results(pace),
-        "health": health(interval, pace, now, planned=permission is not None and permission.plan),
+        **as_json(views.passes_view(scan)),
+        "health": views.health(interval, scan, runtime.clock(), planned=planned),
         "problem": problem or None,
         "openOperations": opened,
     }
 
 
+def _policy(policy: Policy) -> dict[str, Any]:
+    """Summarise the policy without the names of secrets."""
+    return {
+        "mode": permitted(policy).word,
+        "scanInterval": policy.scan_interval,
+        "providers": sorted(policy.providers),
+        "nodeGroups": [
+            {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max, "priority": group.priority}
+            for group in policy.node_groups
+        ],
+        "expander": list(policy.options.expander),
+        "webhook": bool(policy.webhook.secret),
+    }
+
+
+def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
+    """Return one node group: its target, the expected nodes, and its backoff while it lasts."""
+    view = views.group_view(name, memory)
+    request, backoff = view.request, view.backoff_at(now)
+    return {
+        "group": name,
+        "target": view.target,
+        "expected": request
+        and {"nodes": request.increase, "since": instant(request.since), "by": instant(request.expected_at)},
+        "backOff": backoff and as_json(backoff),
+        "lastAdd": instant(view.last_add),
+        "lastDelete": instant(view.last_delete),
+        "lastFailure": instant(view.last_failure),
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    """Return one open operation and its progress, without the claim. nodes: those that the cluster has."""
+    data = as_json(views.operation_view(operation)) | {"nodes": [target.node for target in operation.spec.targets]}
+    return {key: value for key, value in data.items() if key not in ("claimedBy", "claimedUntil", "sentAt")}
+
+
+def _cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
+    """Return until when each cooldown blocks scale-down; null where none does."""
+    delays = {
+        "afterAdd": (memory.last_scale_up, options.scale_down_delay_after_add),
+        "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
+        "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
+    }
+    running = not options.scale_down_delay_type_local  # per group, each group shows its own last change
+    return {
+        name: instant(since + delay) if running and since and since + delay > now else None
+        for name, (since, delay) in delays.items()
+    }
+
+
 def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {"at": exact(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
-    shown |= {"operation": entry.operation} if entry.operation else {}
-    shown |= {"group": entry.group} if entry.group else {}
-    return shown | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
-
-
-def _limit(parameters: Mapping[str, str], most: int) -> int:
-    text = parameters.get("limit", str(min(LIMIT, most)))
-    if not _NUMBER.match(text) or not 1 <= int(text) <= most:
-        raise BadInput("query: limit", f"{text[:40]!r}", f"use a whole number from 1 to {most}")
-    return int(text)
-
-
-def _before(parameters: Mapping[str, str]) -> float | None:
-    text = parameters.get("before")
-    if text is None:
-        return None
-    try:
-        return parse_time(text)
-    except BadInput as bad:
-        raise BadInput("query: before", bad.problem, bad.remedy) from None
-
-
-def _flag(parameters: Mapping[str, str], name: str) -> bool:
-    text = parameters.get(name, "false")
-    if text not in ("true", "false"):
-        raise BadInput(f"query: {name}", f"{text[:40]!r}", "use true or false")
-    return text == "true"
+    data: dict[str, Any] = {"at": views.exact(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
+    data |= {"operation": entry.operation} if entry.operation else {}
+    data |= {"group": entry.group} if entry.group else {}
+    return data | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})

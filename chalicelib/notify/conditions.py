@@ -6,24 +6,27 @@ decided in notices.py. Everything is read from the tables, so a dead pass is not
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator
-
-import msgspec
-
 from chalicelib.model.memory import Memory
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
-from chalicelib.model.plan import Plan, UnschedulablePods
+from chalicelib.model.plan import Plan
+from chalicelib.model.plan import UnschedulablePods
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.cluster_health import LATE_AFTER
-from chalicelib.record.metrics import Values, key
+from chalicelib.record.metrics import Values
+from chalicelib.record.metrics import key
+from chalicelib.record.views import LATE_AFTER
 from chalicelib.store.leases import ScanState
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+import msgspec
+import re
+import shlex
+
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3
@@ -87,58 +90,85 @@ def conditions(facts: ClusterFacts) -> tuple[NoticeCondition, ...]:
     return tuple(condition for rule in _RULES for condition in rule(facts))
 
 
+def _of_cluster(kind: str, severity: NoticeSeverity, message: str, command: str, **more: Any) -> NoticeCondition:
+    """Return a condition of the whole cluster, of which there is one."""
+    return NoticeCondition(kind, kind, severity, message, command=command, **more)
+
+
+def _of_group(
+    kind: str, severity: NoticeSeverity, message: str, facts: ClusterFacts, group: str, key_end: str = "", **more: Any
+) -> NoticeCondition:
+    """Return a condition of a node group. key_end: distinguishes several of a group."""
+    command = typed("explain", "group", group, "--cluster", facts.name)
+    return NoticeCondition(kind, f"{kind}/{group}{key_end}", severity, message, group=group, command=command, **more)
+
+
 def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     last, longest = facts.state.last_pass, facts.policy.scan_interval + LATE_AFTER
     if facts.plans and not (last and facts.now - last <= longest):
-        yield NoticeCondition(
-            "cluster.late",
-            "cluster.late",
-            CRITICAL,
-            f"no pass since {format_time(last)}" if last else "no pass yet",
-            command=typed("get", "clusters"),
-            opens_after=0.0 if last else longest,
-        )
+        message = f"no pass since {format_time(last)}" if last else "no pass yet"
+        opens_after = 0.0 if last else longest
+        yield _of_cluster("cluster.late", CRITICAL, message, typed("get", "clusters"), opens_after=opens_after)
 
 
 def _failing(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     failure = facts.state.failure
-    if failure is None or failure.count < IN_A_ROW:
-        return
-    unauthorized = bool(_UNAUTHORIZED.search(f"{failure.cls} {failure.message}"))
-    kind = "cluster.unauthorized" if unauthorized else "cluster.unreachable"
-    yield NoticeCondition(
-        kind,
-        kind,
-        CRITICAL,
-        f"{failure.count} passes in a row failed: {failure.cls}: {failure.message}",
-        cls=failure.cls,
-        command=typed("get", "clusters"),
-    )
+    if failure is not None and failure.count >= IN_A_ROW:
+        unauthorized = bool(_UNAUTHORIZED.search(f"{failure.cls} {failure.message}"))
+        kind = "cluster.unauthorized" if unauthorized else "cluster.unreachable"
+        message = f"{failure.count} passes in a row failed: {failure.cls}: {failure.message}"
+        yield _of_cluster(kind, CRITICAL, message, typed("get", "clusters"), cls=failure.cls)
+
+
+def _breaker(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    breaker = facts.memory.breaker
+    if breaker.tripped_at and facts.memory.released_until <= facts.now:
+        message = (
+            f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until they are released"
+        )
+        yield _of_cluster("brake.pulled", CRITICAL, message, typed("release", facts.name))
+
+
+def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    for gap in facts.plan.gaps if facts.plan else ():
+        name = gap.kind.removeprefix("provider/")
+        if name == gap.kind:
+            continue
+        kind, severity, opens = "provider.unreadable", WARNING, 10 * _MINUTES
+        if _THROTTLED.search(gap.detail):
+            kind = "provider.throttled"
+        elif _UNAUTHORIZED.search(gap.detail):
+            kind, severity, opens = "provider.unauthorized", CRITICAL, _MINUTES
+        yield NoticeCondition(
+            kind,
+            f"{kind}/{name}",
+            severity,
+            f"{name} cannot be read: {gap.detail}",
+            cls=kind.partition(".")[2],
+            command=typed("get", "groups", facts.name),
+            opens_after=opens,
+            closes_after=3 * _MINUTES,
+        )
 
 
 def _unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0:
-        yield NoticeCondition(
-            "cluster.unhealthy",
-            "cluster.unhealthy",
-            CRITICAL,
-            "too many nodes are not ready; nothing is scaled",
-            command=typed("get", "nodes", facts.name),
-            opens_after=10 * _MINUTES,
-            closes_after=5 * _MINUTES,
+        message, command = "too many nodes are not ready; nothing is scaled", typed("get", "nodes", facts.name)
+        yield _of_cluster(
+            "cluster.unhealthy", CRITICAL, message, command, opens_after=10 * _MINUTES, closes_after=5 * _MINUTES
         )
 
 
 def _groups_unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for group in facts.plan.groups if facts.plan else ():
         if not group.healthy:
-            yield NoticeCondition(
+            message = f"nodes of group {group.group} are not ready or missing"
+            yield _of_group(
                 "group.unhealthy",
-                f"group.unhealthy/{group.group}",
                 WARNING,
-                f"nodes of group {group.group} are not ready or missing",
-                group=group.group,
-                command=typed("explain", "group", group.group, "--cluster", facts.name),
+                message,
+                facts,
+                group.group,
                 opens_after=10 * _MINUTES,
                 closes_after=5 * _MINUTES,
             )
@@ -149,61 +179,31 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     helped = facts.plan is not None and not facts.plan.unschedulable
     for name, memory in sorted(facts.memory.groups.items()):
         backoff = memory.backoff
-        if backoff is None:
+        if backoff is None or facts.now > backoff.until + 30 * _MINUTES or memory.last_add > backoff.last_failed:
             continue
-        if facts.now > backoff.until + 30 * _MINUTES or memory.last_add > backoff.last_failed:
-            continue
-        out_of_stock = backoff.cls == "OutOfStock" and helped
-        yield NoticeCondition(
-            "group.failed",
-            f"group.failed/{name}/{backoff.cls}",
-            INFO if out_of_stock else WARNING,
-            f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip(),
-            group=name,
-            cls=backoff.cls,
-            code=backoff.code,
-            command=typed("explain", "group", name, "--cluster", facts.name),
-        )
-
-
-def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    refused = {
-        group
-        for left in (facts.plan.unschedulable if facts.plan else ())
-        for group, reasons in left.reasons.items()
-        if any(reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE) for reason in reasons)
-    }
-    for group in sorted(refused):
-        yield NoticeCondition(
-            "group.at-max",
-            f"group.at-max/{group}",
-            INFO,
-            f"group {group} is at its maximum, and pods wait",
-            group=group,
-            command=typed("explain", "group", group, "--cluster", facts.name),
-            opens_after=30 * _MINUTES,
-        )
+        severity = INFO if backoff.cls == "OutOfStock" and helped else WARNING
+        message = f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip()
+        cause = {"cls": backoff.cls, "code": backoff.code}
+        yield _of_group("group.failed", severity, message, facts, name, f"/{backoff.cls}", **cause)
 
 
 def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    if facts.plan is None:
-        return
-    classes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     examples: dict[str, UnschedulablePods] = {}
-    for left in facts.plan.unschedulable:
-        name = workload(left.pods[0]) if left.pods else ""
-        classes[name] += len(left.pods)
-        examples.setdefault(name, left)
-    for name, count in classes.most_common(CLASSES):
-        left = examples[name]
-        why = next((sentence(reasons[0]) for _, reasons in sorted(left.reasons.items()) if reasons), "no node group")
+    for verdict in facts.plan.unschedulable if facts.plan else ():
+        name = workload(verdict.pods[0]) if verdict.pods else ""
+        counts[name] += len(verdict.pods)
+        examples.setdefault(name, verdict)
+    for name, count in counts.most_common(CLASSES):
+        pods, reasons = examples[name].pods, sorted(examples[name].reasons.items())
+        why = next((sentence(causes[0]) for _, causes in reasons if causes), "no node group")
         yield NoticeCondition(
             "pods.unhelped",
             f"pods.unhelped/{name}",
             WARNING,
             f"{count} pods of {name} get no node: {why}",
-            pods=left.pods[:_PODS],
-            command=typed("explain", "pod", left.pods[0], "--cluster", facts.name) if left.pods else "",
+            pods=pods[:_PODS],
+            command=typed("explain", "pod", pods[0], "--cluster", facts.name) if pods else "",
             opens_after=10 * _MINUTES,
         )
 
@@ -212,6 +212,18 @@ def workload(pod: str) -> str:
     """Return `namespace/name` without the generated end of a pod's name: pods of one controller are reported
     together, and their replacements, too."""
     return _GENERATED.sub("", pod)
+
+
+def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    at_max = {
+        group
+        for verdict in (facts.plan.unschedulable if facts.plan else ())
+        for group, reasons in verdict.reasons.items()
+        if any(reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE) for reason in reasons)
+    }
+    for group in sorted(at_max):
+        message = f"group {group} is at its maximum, and pods wait"
+        yield _of_group("group.at-max", INFO, message, facts, group, opens_after=30 * _MINUTES)
 
 
 def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
@@ -229,64 +241,27 @@ def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
                 )
 
 
-def _brake(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    breaker = facts.memory.breaker
-    if breaker.tripped_at and facts.memory.released_until <= facts.now:
-        yield NoticeCondition(
-            "brake.pulled",
-            "brake.pulled",
-            CRITICAL,
-            f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until they are released",
-            command=typed("release", facts.name),
-        )
-
-
 def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for operation in facts.memory.operations:
-        begun, deadline = operation.spec.created_at, operation.spec.deadline
-        if facts.now <= (deadline or begun + _STUCK_AFTER):
-            continue
-        yield NoticeCondition(
-            "operation.stuck",
-            f"operation.stuck/{operation.spec.id}",
-            WARNING,
-            f"operation {operation.spec.id} is open since {format_time(begun)}, at step {operation.status.step or '-'}",
-            group=operation.spec.group,
-            operation=operation.spec.id,
-            command=typed("get", "operations", facts.name),
-        )
-
-
-def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
-    for gap in facts.plan.gaps if facts.plan else ():
-        name = gap.kind.removeprefix("provider/")
-        if name == gap.kind:
-            continue
-        kinds: tuple[tuple[bool, str, NoticeSeverity, float, float], ...] = (
-            (bool(_THROTTLED.search(gap.detail)), "provider.throttled", WARNING, 10 * _MINUTES, 3 * _MINUTES),
-            (bool(_UNAUTHORIZED.search(gap.detail)), "provider.unauthorized", CRITICAL, _MINUTES, 3 * _MINUTES),
-            (True, "provider.unreadable", WARNING, 10 * _MINUTES, 3 * _MINUTES),
-        )
-        _, kind, severity, opens, closes = next(row for row in kinds if row[0])
-        yield NoticeCondition(
-            kind,
-            f"{kind}/{name}",
-            severity,
-            f"{name} cannot be read: {gap.detail}",
-            cls=kind.partition(".")[2],
-            command=typed("get", "groups", facts.name),
-            opens_after=opens,
-            closes_after=closes,
-        )
+        spec, step = operation.spec, operation.status.step or "-"
+        if facts.now > (spec.deadline or spec.created_at + _STUCK_AFTER):
+            yield NoticeCondition(
+                "operation.stuck",
+                f"operation.stuck/{spec.id}",
+                WARNING,
+                f"operation {spec.id} is open since {format_time(spec.created_at)}, at step {step}",
+                group=spec.group,
+                operation=spec.id,
+                command=typed("get", "operations", facts.name),
+            )
 
 
 def _paused(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for pause in facts.pauses:
-        scope = f"{pause.part.value}/{pause.group}"
         what = f"group {pause.group} ({pause.part.value})" if pause.group else pause.part.value
         yield NoticeCondition(
             "paused",
-            f"paused/{scope}/{pause.since:.0f}",
+            f"paused/{pause.part.value}/{pause.group}/{pause.since:.0f}",
             INFO,
             f"{what} paused until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}",
             group=pause.group,
@@ -297,7 +272,7 @@ def _paused(facts: ClusterFacts) -> Iterator[NoticeCondition]:
 _RULES: tuple[Callable[[ClusterFacts], Iterator[NoticeCondition]], ...] = (
     _late,
     _failing,
-    _brake,
+    _breaker,
     _providers,
     _unhealthy,
     _groups_unhealthy,

@@ -55,10 +55,9 @@ class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoticeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of a cluster. version, effective: of the policy that was
-    seen last, and its mode; 0 and "" before the first. opened:
-    instants of the openings of the last hour. suppressed: openings beyond the limit. journal_at: the newest entry that
-    was looked at. dead: messages that could not be delivered, the newest first."""
+    """What is remembered of a cluster. version, effective: of the policy that was seen last, and its mode; 0 and ""
+    before the first. opened: instants of the openings of the last hour. suppressed: openings beyond the limit.
+    journal_at: the newest entry that was looked at. dead: messages that could not be delivered, the newest first."""
 
     notices: dict[str, Notice] = {}
     messages: tuple[NoticeMessage, ...] = ()
@@ -82,10 +81,10 @@ class NoticeRules(msgspec.Struct, frozen=True):
         """Return whether the policy wants messages of this type and severity."""
         kind, types = condition.type, self.settings.types
         if types:
-            named = kind in types
+            chosen = kind in types
         else:
-            named = kind not in ONLY_WHERE_NAMED and condition.severity.rank >= self.settings.min_severity.rank
-        return named and (self.acts or kind.startswith(IN_EVERY_MODE))
+            chosen = kind not in ONLY_WHERE_NAMED and condition.severity.rank >= self.settings.min_severity.rank
+        return chosen and (self.acts or kind.startswith(IN_EVERY_MODE))
 
     def holds(self, condition: NoticeCondition) -> bool:
         """Return whether a message waits for the end of quiet hours."""
@@ -102,11 +101,11 @@ def decide(
     """Return the next state, with the messages that are due. applying: conditions at `now`; once: single events, which
     open and have no end. The same input gives the same ids, so a repeated decision sends nothing new."""
     step = _Step(state, rules, now)
-    current = {each.key: each for each in map(_short, applying) if rules.wants(each)}
-    for name, condition in current.items():
-        step.applies(name, condition)
-    for name in sorted(state.notices.keys() - current.keys()):
-        step.gone(name)
+    current = {condition.key: condition for condition in map(_short, applying) if rules.wants(condition)}
+    for key, condition in current.items():
+        step.apply(key, condition)
+    for key in sorted(state.notices.keys() - current.keys()):
+        step.end(key)
     for event in once:
         if rules.wants(event):
             step.send(_short(event), ONCE, now)
@@ -121,44 +120,41 @@ class _Step:
         self._opened = [at for at in state.opened if now - at < AN_HOUR]
         self._suppressed = state.suppressed
 
-    def applies(self, name: str, condition: NoticeCondition) -> None:
-        notice = self._notices.get(name)
+    def apply(self, key: str, condition: NoticeCondition) -> None:
+        """Open the notice of a condition, or remind of it, where that is due."""
+        notice, now = self._notices.get(key), self._now
         if notice is None:
             if len(self._notices) >= MOST_NOTICES:
                 return
-            notice = Notice(condition, self._now)
+            notice = Notice(condition, now)
         notice = msgspec.structs.replace(notice, gone_since=0.0)
-        if not notice.opened_at:
-            notice = self._opening(notice, condition)
-        elif not notice.unsent and self._now - notice.reminded_at >= REMINDED_EVERY:
-            notice = msgspec.structs.replace(notice, reminded_at=self._now, condition=condition)
-            self.send(condition, REMINDER, notice.since, notice.opened_at)
-        self._notices[name] = notice
+        if notice.opened_at:
+            if not notice.unsent and now - notice.reminded_at >= REMINDED_EVERY:
+                notice = msgspec.structs.replace(notice, reminded_at=now, condition=condition)
+                self.send(condition, REMINDER, notice.since, notice.opened_at)
+        elif now - notice.since >= condition.opens_after and not self._rules.holds(condition):
+            unsent = len(self._opened) >= OPENINGS_AN_HOUR
+            if unsent:
+                self._suppressed += 1
+            else:
+                self._opened.append(now)
+                self.send(condition, OPEN, notice.since)
+            notice = msgspec.structs.replace(notice, condition=condition, opened_at=now, reminded_at=now, unsent=unsent)
+        self._notices[key] = notice
 
-    def _opening(self, notice: Notice, condition: NoticeCondition) -> Notice:
-        if self._now - notice.since < condition.opens_after or self._rules.holds(condition):
-            return notice
-        unsent = len(self._opened) >= OPENINGS_AN_HOUR
-        if unsent:
-            self._suppressed += 1
-        else:
-            self._opened.append(self._now)
-            self.send(condition, OPEN, notice.since)
-        return msgspec.structs.replace(
-            notice, condition=condition, opened_at=self._now, reminded_at=self._now, unsent=unsent
-        )
-
-    def gone(self, name: str) -> None:
-        notice = self._notices[name]
+    def end(self, key: str) -> None:
+        """Close the notice of a condition that does not apply, once it has not for long enough."""
+        notice = self._notices[key]
         gone_since = notice.gone_since or self._now
-        if not notice.opened_at or self._now - gone_since >= notice.condition.closes_after:
-            del self._notices[name]
-            if notice.opened_at and not notice.unsent:
-                self.send(notice.condition, CLOSED, notice.since, notice.opened_at)
+        if notice.opened_at and self._now - gone_since < notice.condition.closes_after:
+            self._notices[key] = msgspec.structs.replace(notice, gone_since=gone_since)
             return
-        self._notices[name] = msgspec.structs.replace(notice, gone_since=gone_since)
+        del self._notices[key]
+        if notice.opened_at and not notice.unsent:
+            self.send(notice.condition, CLOSED, notice.since, notice.opened_at)
 
     def send(self, condition: NoticeCondition, state: str, since: float, opened_at: float = 0.0) -> None:
+        """Add a message."""
         if len(self._messages) >= MOST_MESSAGES:
             return
         again = {REMINDER: self._now, ONCE: opened_at}.get(state, opened_at or self._now)
@@ -176,8 +172,12 @@ class _Step:
         )
 
     def state(self) -> NoticeState:
+        """Return the state after the step, with one message about openings that were not sent."""
         if self._suppressed and len(self._opened) < OPENINGS_AN_HOUR:
-            self.send(_more(self._suppressed), ONCE, self._now, self._now)
+            kind = "notifications.suppressed"
+            text = f"{self._suppressed} more conditions opened within an hour and were not sent one by one"
+            condition = NoticeCondition(kind, kind, NoticeSeverity.WARNING, text, command="outscaler ui")
+            self.send(condition, ONCE, self._now, self._now)
             self._suppressed = 0
         return msgspec.structs.replace(
             self._before,
@@ -193,31 +193,18 @@ def bounded(state: NoticeState, size: Callable[[NoticeState], int]) -> NoticeSta
     with the conditions that are open, the newest messages and no dead ones. size: its bytes when stored."""
     if size(state) <= LARGEST_STATE:
         return state
-    short = msgspec.structs.replace(
-        state,
-        notices={
-            name: msgspec.structs.replace(each, condition=_short(each.condition, _SHORT))
-            for name, each in state.notices.items()
-        },
-        messages=tuple(
-            msgspec.structs.replace(each, condition=_short(each.condition, _SHORT)) for each in state.messages
-        ),
-        dead=(),
+    notices = {
+        key: msgspec.structs.replace(notice, condition=_short(notice.condition, _SHORT))
+        for key, notice in state.notices.items()
+    }
+    messages = tuple(
+        msgspec.structs.replace(message, condition=_short(message.condition, _SHORT)) for message in state.messages
     )
+    short = msgspec.structs.replace(state, notices=notices, messages=messages, dead=())
     if size(short) <= LARGEST_STATE:
         return short
-    opened = [(name, each) for name, each in short.notices.items() if each.opened_at]
-    return msgspec.structs.replace(short, notices=dict(opened[:_FEW]), messages=short.messages[-_FEW:])
-
-
-def _more(count: int) -> NoticeCondition:
-    return NoticeCondition(
-        "notifications.suppressed",
-        "notifications.suppressed",
-        NoticeSeverity.WARNING,
-        f"{count} more conditions opened within an hour and were not sent one by one",
-        command="outscaler ui",
-    )
+    opened = [(key, notice) for key, notice in notices.items() if notice.opened_at]
+    return msgspec.structs.replace(short, notices=dict(opened[:_FEW]), messages=messages[-_FEW:])
 
 
 def _short(condition: NoticeCondition, longest: int = LONGEST_MESSAGE) -> NoticeCondition:
@@ -241,20 +228,19 @@ def delivered(
     A message that no attempt of `attempts` delivers goes to the dead ones; each attempt waits twice as long as the one
     before, beginning with `backoff` seconds.
     """
-    left: list[NoticeMessage] = []
+    waiting: list[NoticeMessage] = []
     dead = list(state.dead)
     for message in state.messages:
         result = results.get(message.id)
         if result is None:
-            left.append(message)
+            waiting.append(message)
             continue
-        missing = tuple(each for each in message.left if not result.get(each, False))
+        missing = tuple(name for name in message.left if not result.get(name, False))
         tries = message.attempts + 1
-        after = msgspec.structs.replace(
-            message, left=missing, attempts=tries, next_at=now + backoff * 2 ** min(tries - 1, 12)
-        )
+        next_at = now + backoff * 2 ** min(tries - 1, 12)
+        after = msgspec.structs.replace(message, left=missing, attempts=tries, next_at=next_at)
         if missing and tries < attempts:
-            left.append(after)
+            waiting.append(after)
         elif missing:
             dead.insert(0, after)
-    return msgspec.structs.replace(state, messages=tuple(left), dead=tuple(dead[:20]))
+    return msgspec.structs.replace(state, messages=tuple(waiting), dead=tuple(dead[:20]))

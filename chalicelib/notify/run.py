@@ -6,7 +6,7 @@ A quiet tick writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Policy, Window
 from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
@@ -21,7 +22,8 @@ from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.policy.secret_names import named_by
 from chalicelib.record import carry_over
-from chalicelib.record.last_decision import DecisionUnreadable, last_decision
+from chalicelib.record.journal import DecisionUnreadable, last_decision
+from chalicelib.record.journal_lines import operation_of, sentence
 from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
 from chalicelib.store import Store
@@ -40,53 +42,72 @@ MakeChannels = Callable[[str], Channels]
 def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clock: Callable[[], float]) -> int:
     """Send what is due for these clusters (schedules applied, pauses not). Returns the number of delivered messages.
     Raises nothing: a cluster that fails is logged, and the next one follows."""
-    wanted = [policy for policy in policies if policy.notifications and policy.notifications.destinations]
-    if not wanted:
+    notified = [policy for policy in policies if policy.notifications and policy.notifications.destinations]
+    if not notified:
         return 0
     until, sent = clock() + WITHIN, 0
     pauses: dict[str, tuple[Pause, ...] | StoreError] = {}
-    with _contained("notifications", ""):
+    with _contained(""):
         pauses = store.pauses.all_current()
-    first = int(clock() // 60) % len(wanted)  # another one in each minute, so that none is always the last
-    for policy in (*wanted[first:], *wanted[:first]):
+    first = int(clock() // 60) % len(notified)  # another one in each minute, so that none is always the last
+    for policy in (*notified[first:], *notified[:first]):
         if clock() > until + WITHIN:
             logger.warning("notifications of some clusters wait for the next tick")
             break
-        with _contained("notifications", policy.name):
+        with _contained(policy.name):
             in_force = pauses.get(policy.name, ())
             if isinstance(in_force, StoreError):
                 raise in_force
             paused = msgspec.structs.replace(policy, pauses=in_force)
-            sent += _cluster(paused, store, channels, clock, until)
+            sent += _notify_cluster(paused, store, channels, clock, until)
     return sent
 
 
-def _cluster(policy: Policy, store: Store, channels: MakeChannels, clock: Callable[[], float], until: float) -> int:
-    assert policy.notifications is not None
+@contextmanager
+def _contained(cluster: str) -> Iterator[None]:
+    try:
+        yield
+    except OutscalerError as error:
+        logger.error("notifications failed", cluster=cluster, **failure(error))
+    except Exception:
+        logger.exception("notifications failed unexpectedly", cluster=cluster)
+
+
+def _notify_cluster(
+    policy: Policy, store: Store, channels: MakeChannels, clock: Callable[[], float], until: float
+) -> int:
+    settings = policy.notifications
+    assert settings is not None
     data, version = store.notices().load(policy.name)
     before, now = load_state(data), clock()
     facts = _facts(policy, store, now)
-    rules = NoticeRules(policy.name, policy.notifications, facts.acts, _is_quiet(policy.notifications, now))
+    rules = NoticeRules(policy.name, settings, facts.acts, _is_quiet(settings, now))
     names = {name for _, name, _ in named_by(policy)}
-    applying = [_without_names(each, names) for each in conditions(facts)]
+    # Errors name secrets for operators, and messages leave the account.
+    applying = [
+        msgspec.convert(without_names(msgspec.to_builtins(condition), names), NoticeCondition)
+        for condition in conditions(facts)
+    ]
     state = decide(before, applying, _events(before, facts, store), rules, now)
-    state = msgspec.structs.replace(
-        state, version=policy.version, effective=_word(policy), journal_at=_journal_at(state, policy.notifications, now)
-    )
-    state = bounded(state, lambda each: len(encode(each)))
+    # The instant changes in each tick only where messages about operations are sent.
+    journal_at = now if ONLY_WHERE_NAMED & set(settings.types) else state.journal_at
+    word = permitted(policy).word
+    state = msgspec.structs.replace(state, version=policy.version, effective=word, journal_at=journal_at)
+    state = bounded(state, lambda stored: len(encode(stored)))
     if state != before:
         version = store.notices().save(policy.name, encode(state), version)
         if not version:
             return 0  # another tick works on it
-    after, count = _sent(state, rules, channels(policy.name), clock, until)
+    after, count = _send(state, rules, channels(policy.name), clock, until)
     if after != state:
         store.notices().save(policy.name, encode(after), version)
     return count
 
 
-def _sent(
+def _send(
     state: NoticeState, rules: NoticeRules, channels: Channels, clock: Callable[[], float], until: float
 ) -> tuple[NoticeState, int]:
+    """Send the messages that are due; return the state afterwards, and how many have arrived everywhere."""
     results: dict[str, dict[str, bool]] = {}
     waiting: set[str] = set()  # an end must not arrive before its beginning
     for message in state.messages:
@@ -113,20 +134,13 @@ def _sent(
     if lost:
         remedy = f"outscaler notify dead {rules.cluster}"
         logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy=remedy)
-    return after, sum(all(done.values()) for done in results.values())
-
-
-def _without_names(condition: NoticeCondition, names: Collection[str]) -> NoticeCondition:
-    """Return the condition without names of secrets: errors name them for operators, and messages leave the account."""
-    return msgspec.convert(without_names(msgspec.to_builtins(condition), names), NoticeCondition)
+    return after, sum(all(arrived.values()) for arrived in results.values())
 
 
 def load_state(data: bytes) -> NoticeState:
     """Return the stored state; an empty one where it cannot be read: then conditions are reported once more."""
-    if not data:
-        return NoticeState()
     try:
-        return msgspec.json.decode(data, type=NoticeState)
+        return msgspec.json.decode(data, type=NoticeState) if data else NoticeState()
     except (msgspec.MsgspecError, ValueError):
         return NoticeState()
 
@@ -134,11 +148,10 @@ def load_state(data: bytes) -> NoticeState:
 def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
     passed = store.scan_states.last(policy.name)
     permission = permitted(msgspec.structs.replace(policy, pauses=()))
-    plan = None
+    decision = None
     if passed is not None and permission.plan:
         try:
-            found = last_decision(policy.name, passed, store.journal)
-            plan = found.plan if found is not None else None
+            decision = last_decision(policy.name, passed, store.journal)
         except DecisionUnreadable as error:
             logger.warning("decision not readable for notifications", cluster=policy.name, detail=str(error))
     state = passed.state if passed is not None else None
@@ -152,67 +165,43 @@ def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
         gauges=carry_over.read(passed.carry_over).gauges if passed is not None else {},
         memory=store.memory.glance(policy.name),
         pauses=policy.pauses,
-        plan=plan,
+        plan=decision.plan if decision is not None else None,
     )
 
 
-def _word(policy: Policy) -> str:
-    return permitted(policy).word
-
-
-def _events(old_state: NoticeState, facts: ClusterFacts, store: Store) -> list[NoticeCondition]:
+def _events(old_state: NoticeState, facts: ClusterFacts, store: Store) -> Iterator[NoticeCondition]:
     """Return what happened since the last tick and has no end: another policy, another mode, finished operations."""
-    found: list[NoticeCondition] = []
-    policy, word = facts.policy, _word(facts.policy)
+    policy, word, old_word = facts.policy, permitted(facts.policy).word, old_state.effective
+    command = typed("history", facts.name)
     if old_state.version and policy.version != old_state.version:
-        found.append(
-            NoticeCondition(
-                "policy.changed",
-                f"policy.changed/{policy.version}",
-                NoticeSeverity.INFO,
-                f"version {policy.version} of the policy is in force, after version {old_state.version}",
-                command=typed("history", facts.name),
-            )
-        )
-    if old_state.effective and word != old_state.effective:
-        found.append(
-            NoticeCondition(
-                "mode.changed",
-                f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}",
-                NoticeSeverity.INFO,
-                f"the mode is {word}, after {old_state.effective}",
-                command=typed("history", facts.name),
-            )
-        )
+        kind, key = "policy.changed", f"policy.changed/{policy.version}"
+        text = f"version {policy.version} of the policy is in force, after version {old_state.version}"
+        yield NoticeCondition(kind, key, NoticeSeverity.INFO, text, command=command)
+    if old_word and word != old_word:
+        kind, key = "mode.changed", f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}"
+        yield NoticeCondition(kind, key, NoticeSeverity.INFO, f"the mode is {word}, after {old_word}", command=command)
     settings = policy.notifications
-    if settings is not None and old_state.journal_at and ONLY_WHERE_NAMED & set(settings.types):
-        found += _operations(store, facts.name, old_state.journal_at)
-    return found
-
-
-_OPERATIONS = {"grow": ("scaled.up", "grew"), "remove": ("scaled.down", "lost nodes")}
-
-
-def _operations(store: Store, name: str, since: float) -> Iterator[NoticeCondition]:
-    for entry in reversed(store.journal.recent(name, _ENTRIES)):
-        kind = _OPERATIONS.get(str(entry.facts.get("kind", "")))
-        if entry.kind != "operation" or entry.at <= since or kind is None or entry.facts.get("state") != "succeeded":
+    if settings is None or not old_state.journal_at or not ONLY_WHERE_NAMED & set(settings.types):
+        return
+    for entry in reversed(store.journal.recent(facts.name, _ENTRIES)):
+        operation = operation_of(entry)
+        if operation is None or not operation.succeeded or entry.at <= old_state.journal_at:
             continue
-        yield NoticeCondition(
-            kind[0],
-            f"{kind[0]}/{entry.operation}",
-            NoticeSeverity.INFO,
-            f"group {entry.group} {kind[1]}",
-            group=entry.group,
-            operation=entry.operation,
-            plan=entry.plan,
-            command=typed("history", name),
-        )
+        if operation.kind in _OPERATION_TYPES:
+            kind = _OPERATION_TYPES[operation.kind]
+            yield NoticeCondition(
+                kind,
+                f"{kind}/{entry.operation}",
+                NoticeSeverity.INFO,
+                sentence(entry),
+                group=entry.group,
+                operation=entry.operation,
+                plan=entry.plan,
+                command=command,
+            )
 
 
-def _journal_at(state: NoticeState, notifications: Notifications, now: float) -> float:
-    """Return the instant up to which the journal was read; it changes in each tick only where operations are sent."""
-    return now if ONLY_WHERE_NAMED & set(notifications.types) else state.journal_at
+_OPERATION_TYPES = {OperationKind.SCALE_UP: "scaled.up", OperationKind.DELETE_NODES: "scaled.down"}
 
 
 def _is_quiet(notifications: Notifications, now: float) -> bool:
@@ -221,15 +210,6 @@ def _is_quiet(notifications: Notifications, now: float) -> bool:
     from chalicelib.schedules.maintenance_windows import is_open
 
     return any(
-        is_open(Window(each.cron, each.duration, time_zone=each.time_zone), now) for each in notifications.quiet_hours
+        is_open(Window(hours.cron, hours.duration, time_zone=hours.time_zone), now)
+        for hours in notifications.quiet_hours
     )
-
-
-@contextmanager
-def _contained(what: str, cluster: str) -> Iterator[None]:
-    try:
-        yield
-    except OutscalerError as error:
-        logger.error(f"{what} failed", cluster=cluster, **failure(error))
-    except Exception:
-        logger.exception(f"{what} failed unexpectedly", cluster=cluster)

@@ -24,6 +24,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
+<<<<<<< HEAD
 from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.gauges import is_braked
 from chalicelib.record.journal import failing
@@ -36,6 +37,13 @@ from chalicelib.record.recorder import record_plan
 from chalicelib.record.recorder import record_step
 from chalicelib.runtime.log import failure
 from chalicelib.runtime.log import logger
+=======
+from chalicelib.record.journal import failing_entry, recovered_entry
+from chalicelib.record.metric_values import is_braked
+from chalicelib.record.operation_events import OperationStep
+from chalicelib.record.recorder import ClusterWriter, Recorder, record_failure, record_outcome, record_plan, record_step
+from chalicelib.runtime.log import failure, logger
+>>>>>>> h/cmd
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import PassFailure
 from collections.abc import Callable
@@ -87,7 +95,7 @@ class PassRecorder:
         if self._failure_before is not None:
             with _contained("recovery not published", plan.cluster):
                 now = self._rt.clock()
-                self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
+                self._rt.store.journal.append(plan.cluster, recovered_entry(self._failure_before, self._begun, now))
         with _contained("pass not published", plan.cluster):
             record = record_plan(
                 plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
@@ -124,7 +132,7 @@ class PassRecorder:
         self.failure = PassFailure.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
             with _contained("failure not published", self._policy.name):
-                self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
+                self._rt.store.journal.append(self._policy.name, failing_entry(self.failure, self._rt.clock()))
 
     def _recorder(self, kube: KubeClient | None) -> Recorder:
         board = None if kube is None else ClusterWriter(lambda: kube)

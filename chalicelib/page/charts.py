@@ -11,6 +11,8 @@ import msgspec
 from markupsafe import Markup
 
 from chalicelib.model.gauge_ring import EVERY, POINTS, GaugePoint
+from chalicelib.model.operation import OperationKind
+from chalicelib.record.journal_lines import operation_of
 from chalicelib.store.journal import JournalEntry
 
 BAR = 160.0
@@ -70,8 +72,8 @@ class Strip(msgspec.Struct, frozen=True):
 def size_bar(ready: int, target: int, least: int, most: int) -> SizeBar:
     """Return the bar of a group; most: its maximum, at least 1 is drawn."""
     scale = BAR / max(most, target, ready, 1)
-    now, then = min(ready, target) * scale, max(target - ready, 0) * scale
-    return SizeBar(round(now, 1), round(then, 1), round(target * scale, 1), round(least * scale, 1))
+    now, coming = min(ready, target) * scale, max(target - ready, 0) * scale
+    return SizeBar(round(now, 1), round(coming, 1), round(target * scale, 1), round(least * scale, 1))
 
 
 def sparkline(points: Sequence[GaugePoint], values: Sequence[int], now: float) -> Sparkline:
@@ -88,67 +90,52 @@ def sparkline(points: Sequence[GaugePoint], values: Sequence[int], now: float) -
             runs.append([])
         runs[-1].append(f"{slot * LINE / POINTS:.0f},{LINE_HEIGHT - 2 - value / most * (LINE_HEIGHT - 4):.1f}")
         before = slot
-    # Numbers of our own, and longer than any foreign text may be.
-    drawn = tuple(Markup(" ".join(run)) for run in runs)  # noqa: S704
-    return Sparkline(drawn, most, values[-1] if values else 0)
+    # Markup: these are no foreign texts, and longer than any of those may be.
+    lines = tuple(Markup(" ".join(run)) for run in runs)  # noqa: S704
+    return Sparkline(lines, most, values[-1] if values else 0)
 
 
 def steps(entries: Sequence[JournalEntry], size: int, now: float, *, whole: bool) -> Steps:
     """Return the line of a group's size over the last DAYS. entries: of the group. size: its present target. whole: the
     entries reach back that far; otherwise the line begins with the oldest one."""
     begin = now - DAYS * 86400
-    ended = sorted(
-        (entry for entry in entries if entry.kind == "operation" and entry.facts.get("state") == "succeeded"),
-        key=lambda entry: -entry.at,
-    )
     corners: list[tuple[float, int]] = []
-    for entry in ended:
-        before = _size_before(entry, size)
-        if before is None or entry.at < begin:
+    for entry in sorted(entries, key=lambda entry: -entry.at):
+        operation = operation_of(entry)
+        if operation is None or not operation.succeeded or entry.at < begin:
             continue
-        corners += [(entry.at, size), (entry.at, before)]
-        size = before
+        before = operation.from_size
+        if before is None and operation.kind is OperationKind.DELETE_NODES:
+            before = size + len(operation.target_names)
+        if before is not None:
+            corners += [(entry.at, size), (entry.at, before)]
+            size = before
     if not whole and corners:
         begin = corners[-1][0]
     levels = [(begin, size), *reversed(corners)]
     levels.append((now, levels[-1][1]))
     most = max(1, *(level for _, level in levels))
     x, y = STEPS / max(now - begin, 1.0), (STEPS_HEIGHT - 4) / most
-    drawn = " ".join(f"{(at - begin) * x:.1f},{STEPS_HEIGHT - 2 - level * y:.1f}" for at, level in levels)
-    return Steps(Markup(drawn), most, levels[0][1], levels[-1][1], begin)  # noqa: S704 - numbers of our own
-
-
-def _size_before(entry: JournalEntry, size: int) -> int | None:
-    """Return the size before an operation that ended with `size`; None where the entry changed no size."""
-    before = entry.facts.get("from")
-    if isinstance(before, int | float):
-        return int(before)
-    if entry.facts.get("kind") == "remove":
-        return size + len([name for name in str(entry.facts.get("targets", "")).split(",") if name])
-    return None
+    line = " ".join(f"{(at - begin) * x:.1f},{STEPS_HEIGHT - 2 - level * y:.1f}" for at, level in levels)
+    return Steps(Markup(line), most, levels[0][1], levels[-1][1], begin)  # noqa: S704 - numbers, as above
 
 
 def use_bar(use: float, threshold: float) -> UseBar:
     """Return the bar of a node's use. use, threshold: shares of what it offers."""
-    return UseBar(
-        round(min(max(use, 0.0), 1.0) * USE, 1),
-        round(min(max(threshold, 0.0), 1.0) * USE, 1),
-        f"{use:.0%}",
-        f"{threshold:.0%}",
-    )
+    bar, mark = (round(min(max(share, 0.0), 1.0) * USE, 1) for share in (use, threshold))
+    return UseBar(bar, mark, f"{use:.0%}", f"{threshold:.0%}")
 
 
 def strip(entries: Sequence[JournalEntry], now: float, days: float = 1.0) -> tuple[Strip, ...]:
     """Return marks for operations that ended well in the last days: scale-ups up, removals down."""
     begin = now - days * 86400
-    found = []
+    marks = []
     for entry in entries:
-        kind, state = str(entry.facts.get("kind", "")), str(entry.facts.get("state", ""))
-        if entry.kind != "operation" or state != "succeeded" or entry.at < begin or kind not in _KINDS:
+        operation = operation_of(entry)
+        if operation is None or not operation.succeeded or entry.at < begin:
             continue
-        x = round((entry.at - begin) / (now - begin) * STEPS, 1)
-        found.append(Strip(x, _KINDS[kind], f"{kind} {entry.group}"))
-    return tuple(found)
-
-
-_KINDS = {"grow": True, "remove": False}
+        if operation.kind in (OperationKind.SCALE_UP, OperationKind.DELETE_NODES):
+            x = round((entry.at - begin) / (now - begin) * STEPS, 1)
+            up = operation.kind is OperationKind.SCALE_UP
+            marks.append(Strip(x, up, f"{operation.kind.value} {entry.group}"))
+    return tuple(marks)

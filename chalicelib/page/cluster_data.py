@@ -5,24 +5,31 @@ Nothing is computed anew: a page shows the last pass of a cluster and what is st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
 from chalicelib.model.pause import Pause
+from chalicelib.model.pause import whole
+from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
+from chalicelib.record.journal import DecisionUnreadable
+from chalicelib.record.journal import LastDecision
 from chalicelib.record.journal import PLAN
-from chalicelib.record.last_decision import DecisionUnreadable, LastDecision, last_decision
+from chalicelib.record.journal import last_decision
+from chalicelib.record.metrics import key
 from chalicelib.record.redaction import without_secrets
+from chalicelib.record.views import LATE_AFTER
+from chalicelib.record.views import pause_view
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import LastPass
+from typing import TYPE_CHECKING
+import msgspec
+
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -48,7 +55,8 @@ class ClusterSummary(msgspec.Struct, frozen=True):
 
 
 class ClusterDetails(msgspec.Struct, frozen=True):
-    """One cluster's page. decision: None where there is none, then `undecided` says why. entries: newest first."""
+    """One cluster's page. decision: None where there is none, then `undecided` says why. entries: newest first. text:
+    of the policy."""
 
     summary: ClusterSummary
     memory: Memory
@@ -58,18 +66,42 @@ class ClusterDetails(msgspec.Struct, frozen=True):
     points: tuple[GaugePoint, ...]
     text: str
 
+    @property
+    def plan(self) -> Plan:
+        """Return the last decision, an empty one where there is none."""
+        return self.decision.plan if self.decision is not None else Plan(id="", cluster=self.summary.name, at=0.0)
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The status of a cluster in one word with a shape, so that no status depends on a colour alone. tone: a class of
+    the style sheet. detail: one line. rank: the worst is first."""
+
+    word: str
+    shape: str
+    tone: str
+    detail: str
+    rank: int
+
 
 def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[ClusterSummary, ...]:
     """Return every cluster, by name. deployment: what the functions permit policies to name; None where it is not
     known, so that only the text of a policy is judged. Raises StoreError."""
-    known = store.policies.all_current()
-    if not known:
+    policies = store.policies.all_current()
+    if not policies:
         return ()
     pauses = store.pauses.all_current()
-    passed = store.scan_states.passed_by([stored.name for stored in known])
+    passed = store.scan_states.passed_by([stored.name for stored in policies])
     return tuple(
+<<<<<<< /tmp/tmp2kosnthb/o
         _summary(stored, passed.get(stored.name, LastPass()), pauses.get(stored.name, ()), now, deployment)
         for stored in known
+||||||| /tmp/tmp2kosnthb/b
+        _summary(stored, passed.get(stored.name, Passed()), pauses.get(stored.name, ()), now, deployment)
+        for stored in known
+=======
+        _summary(stored, passed.get(stored.name, Passed()), pauses.get(stored.name, ()), now, deployment)
+        for stored in policies
+>>>>>>> /tmp/tmp2kosnthb/t
     )
 
 
@@ -80,32 +112,31 @@ def details(store: Store, name: str, now: float, deployment: Deployment | None) 
         return None
     passed = store.scan_states.shown(name)
     entries = store.journal.recent(name, HISTORY)
-    decision, undecided = _decision(store, name, passed, entries)
-    return ClusterDetails(
-        _summary(stored, passed, pauses, now, deployment),
-        store.memory.glance(name),
-        decision,
-        undecided,
-        entries,
-        passed.points,
-        stored.text,
-    )
+    decision, undecided = None, ""
+    try:
+        decision = last_decision(name, passed, _PartlyReadJournal(store, entries))
+        undecided = "" if decision is not None else "no pass has decided yet"
+    except DecisionUnreadable as error:
+        undecided = str(error)
+    summary, memory = _summary(stored, passed, pauses, now, deployment), store.memory.glance(name)
+    return ClusterDetails(summary, memory, decision, undecided, entries, passed.points, stored.text)
 
 
-class _Read:
+class _PartlyReadJournal:
     """The journal, of which the newest entries were read already."""
 
     def __init__(self, store: Store, entries: tuple[JournalEntry, ...]) -> None:
         self._journal, self._entries = store.journal, entries
 
     def at(self, cluster: str, at: float) -> tuple[JournalEntry, ...]:
-        found = tuple(each for each in self._entries if abs(each.at - at) < 1e-5 and each.kind == PLAN)
-        return found or self._journal.at(cluster, at)
+        entries = tuple(entry for entry in self._entries if abs(entry.at - at) < 1e-5 and entry.kind == PLAN)
+        return entries or self._journal.at(cluster, at)
 
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
         return self._journal.recent(cluster, limit, before=before)
 
 
+<<<<<<< /tmp/tmp2kosnthb/o
 def _decision(
     store: Store, name: str, passed: LastPass, entries: tuple[JournalEntry, ...]
 ) -> tuple[LastDecision | None, str]:
@@ -116,6 +147,19 @@ def _decision(
     return found, "" if found is not None else "no pass has decided yet"
 
 
+||||||| /tmp/tmp2kosnthb/b
+def _decision(
+    store: Store, name: str, passed: Passed, entries: tuple[JournalEntry, ...]
+) -> tuple[LastDecision | None, str]:
+    try:
+        found = last_decision(name, passed, _Read(store, entries))
+    except DecisionUnreadable as error:
+        return None, str(error)
+    return found, "" if found is not None else "no pass has decided yet"
+
+
+=======
+>>>>>>> /tmp/tmp2kosnthb/t
 def _summary(
     stored: StoredPolicy,
     passed: LastPass | StoreError,
@@ -131,6 +175,7 @@ def _summary(
     if policy is not None:
         policy = msgspec.structs.replace(policy, pauses=pauses)
     permission = permitted(policy) if policy is not None else None
+    failure = passed.state.failure
     return ClusterSummary(
         stored.name,
         stored.version,
@@ -141,10 +186,38 @@ def _summary(
         carry_over.read(passed.carry_over).gauges,
         permission.word if permission else "unreadable",
         permission.plan if permission else False,
-        without_secrets(_failure_text(passed), stored.text, policy),
+        without_secrets(f"{failure.cls}: {failure.message}" if failure is not None else "", stored.text, policy),
     )
 
 
+<<<<<<< /tmp/tmp2kosnthb/o
 def _failure_text(passed: LastPass) -> str:
     failure = passed.state.failure
     return f"{failure.cls}: {failure.message}" if failure is not None else ""
+||||||| /tmp/tmp2kosnthb/b
+def _failure_text(passed: Passed) -> str:
+    failure = passed.state.failure
+    return f"{failure.cls}: {failure.message}" if failure is not None else ""
+=======
+def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
+    """Return the first status that applies, the worst first."""
+    state, pause = summary.passed.state, whole(summary.pauses)
+    interval = summary.policy.scan_interval if summary.policy is not None else 0.0
+    late = bool(state.last_pass) and now - state.last_pass > interval + LATE_AFTER
+    first_pause = pause_view(summary.pauses[0]).line if summary.pauses else ""
+    since = f", since {format_time(state.failure.since)}" if state.failure is not None else ""
+    braked = bool(state.last_pass) and summary.gauges.get(key("brake"), 0.0) > 0
+    blocked = "the circuit breaker blocks removals until they are released"
+    paused = pause_view(pause).line if pause else ""
+    statuses: tuple[tuple[bool, ClusterStatus], ...] = (
+        (bool(summary.problem), ClusterStatus("UNREADABLE", "▲", "bad", summary.problem, 0)),
+        (not summary.plans, ClusterStatus("OFF", "■", "muted", "the policy's mode is off", 6)),
+        (late, ClusterStatus("LATE", "▲", "bad", summary.failure or "no pass is made", 1)),
+        (bool(summary.failure), ClusterStatus("FAILING", "▲", "bad", summary.failure + since, 2)),
+        (braked, ClusterStatus("BRAKE", "▲", "bad", blocked, 2)),
+        (pause is not None, ClusterStatus("PAUSED", "◐", "warn", paused, 3)),
+        (not state.last_pass, ClusterStatus("WAITING", "○", "muted", "no pass has been made yet", 4)),
+        (True, ClusterStatus("OK", "●", "ok", first_pause, 5)),
+    )
+    return next(status for applies, status in statuses if applies)
+>>>>>>> /tmp/tmp2kosnthb/t

@@ -18,23 +18,21 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.timestamps import format_time, parse_time
+from chalicelib.model.timestamps import parse_time
 from chalicelib.page import charts, views
 from chalicelib.page.cluster_data import ClusterDetails, details, summaries
-from chalicelib.page.links import Links
-from chalicelib.page.render import render, security_headers
-from chalicelib.reasons.text import sentence
+from chalicelib.page.render import Links, render, security_headers
 from chalicelib.record.redaction import policy_without_secrets, without_secrets
+from chalicelib.record.views import exact
 from chalicelib.runtime.active_policy import in_force_or_problem
 
 if TYPE_CHECKING:
-    from chalicelib.store import Store
+    from chalicelib.store import Store, StoredPolicy
 
 HTML = "text/html; charset=utf-8"
 PAGE_ROWS, HISTORY_ROWS, VERSIONS = 500, 50, 50
 _LONGEST_QUERY = 200
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
-_MICRO = 1e6
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
@@ -79,22 +77,17 @@ def respond(store: Store, request: PageRequest, now: float, links: Links, deploy
     try:
         template, values = _page(context)
     except _NotFound as missing:
-        return _failed(context, 404, str(missing))
+        return failed(links, now, 404, str(missing))
     except BadInput as bad:
-        return _failed(context, 400, str(bad))
+        return failed(links, now, 400, str(bad))
     except OutscalerError as error:
-        return _failed(
-            context, 503, f"The table does not answer ({type(error).__name__}). Reload the page to try again."
-        )
+        line = f"The table does not answer ({type(error).__name__}). Reload the page to try again."
+        return failed(links, now, 503, line)
     # Names of secrets consist of characters that HTML does not escape, so they are hidden in the finished page.
     text, policy = values.pop("hidden_names", ("", None))
     page = render(template, links, now, values)
     body = without_secrets(page, text, policy) if text else page
     return PageAnswer(200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML})
-
-
-def _failed(context: PageContext, status: int, line: str) -> PageAnswer:
-    return failed(context.links, context.now, status, line)
 
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
@@ -114,40 +107,38 @@ def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
         return _clusters(context)
     if parts[0] != "clusters" or not 2 <= len(parts) <= 4:
         raise _NotFound("There is no such page.")
-    name = parts[1]
-    if not _may_see(context, name):
+    name, permitted = parts[1], context.request.permitted
+    if not cluster_name_ok(name) or (permitted is not None and name not in permitted):
         raise _NotFound("This cluster is not known.")
-    if len(parts) == 4:
-        if parts[2] != "groups":
-            raise _NotFound("There is no such page.")
-        return _group(context, _details(context, name), parts[3])
-    page = parts[2] if len(parts) == 3 else ""
-    if page == "groups" and context.word("group"):
-        return _group(context, _details(context, name), context.word("group"))
-    if page not in _PAGES:
+    page = parts[2] if len(parts) > 2 else ""
+    group = parts[3] if len(parts) == 4 else context.word("group")
+    if page == "groups" and (group or len(parts) == 4):
+        return _group(context, name, group)
+    if len(parts) == 4 or page not in _PAGES:
         raise _NotFound("There is no such page.")
     return _PAGES[page](context, name)
 
 
-def _may_see(context: PageContext, name: str) -> bool:
-    permitted = context.request.permitted
-    return cluster_name_ok(name) and (permitted is None or name in permitted)
-
-
-def _details(context: PageContext, name: str) -> ClusterDetails:
-    found = details(context.store, name, context.now, context.deployment)
-    if found is None:
+def _details(context: PageContext, name: str) -> tuple[ClusterDetails, dict[str, Any]]:
+    """Return a cluster, and the values that its pages have in common."""
+    cluster = details(context.store, name, context.now, context.deployment)
+    if cluster is None:
         raise _NotFound("This cluster is not known.")
-    return found
+    return cluster, {
+        "name": name,
+        "decision": cluster.decision,
+        "undecided": cluster.undecided,
+        "hidden_names": (cluster.text, cluster.summary.policy),
+    }
 
 
 def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
     permitted = context.request.permitted
-    known = summaries(context.store, context.now, context.deployment)
-    rows = views.cluster_rows([each for each in known if permitted is None or each.name in permitted], context.now)
+    clusters = summaries(context.store, context.now, context.deployment)
+    visible = [summary for summary in clusters if permitted is None or summary.name in permitted]
     return "clusters.html", {
         "title": "Clusters",
-        "rows": rows,
+        "rows": views.cluster_rows(visible, context.now),
         "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": "outscaler get clusters",
@@ -155,125 +146,109 @@ def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
 
 
 def _cluster(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    found = _details(context, name)
-    values = views.cluster_values(found, context.now)
+    details, common = _details(context, name)
     return "cluster.html", {
+        **common,
+        **views.cluster_values(details, context.now),
         "title": name,
-        "name": name,
-        **values,
-        "hidden_names": (found.text, found.summary.policy),
         "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": f"outscaler get groups {name}",
     }
 
 
-def _group(context: PageContext, details: ClusterDetails, group: str) -> tuple[str, dict[str, Any]]:
-    plan = details.decision.plan if details.decision is not None else None
-    rows = [row for row in views.group_rows(details, plan, context.now) if row["group"] == group]
-    if not rows:
+def _group(context: PageContext, name: str, group: str) -> tuple[str, dict[str, Any]]:
+    details, common = _details(context, name)
+    row = next((row for row in views.group_rows(details, context.now) if row["group"] == group), None)
+    if row is None:
         raise _NotFound("This node group is not part of the last decision.")
-    name = details.summary.name
     entries = context.store.journal.recent(name, views.ROWS)
-    mine = [entry for entry in entries if entry.group == group]
-    refused = [each for each in plan.unschedulable if group in each.reasons] if plan is not None else []
-    values = {
-        "row": rows[0],
-        "entries": [views.entry_row(each) for each in mine[:HISTORY_ROWS]],
-        "strip": charts.strip(mine, context.now, charts.DAYS),
-        "steps": charts.steps(mine, rows[0]["target"], context.now, whole=len(entries) < views.ROWS),
-        "refused": [(len(each.pods), each.pods[0], each.reasons[group]) for each in refused[:PAGE_ROWS]],
-        "reason": sentence,
-    }
+    of_group = [entry for entry in entries if entry.group == group]
+    refused = [verdict for verdict in details.plan.unschedulable if group in verdict.reasons]
     return "group.html", {
+        **common,
         "title": f"{group} of {name}",
-        "name": name,
         "group": group,
-        **values,
-        "hidden_names": (details.text, details.summary.policy),
+        "row": row,
+        "entries": of_group[:HISTORY_ROWS],
+        "strip": charts.strip(of_group, context.now, charts.DAYS),
+        "steps": charts.steps(of_group, row["target"], context.now, whole=len(entries) < views.ROWS),
+        "refused": [(len(pods.pods), pods.pods[0], pods.reasons[group]) for pods in refused[:PAGE_ROWS]],
         "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 
 
 def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    found = _details(context, name)
-    plan = found.decision.plan if found.decision is not None else None
-    reason, words = context.word("reason"), context.word("q")
-    rows = views.node_rows(plan, reason, words)
-    codes = sorted({each.reason.code.value for each in plan.unremovable}) if plan is not None else []
+    details, common = _details(context, name)
+    code, words = context.word("reason"), context.word("q")
+    nodes = views.shown_nodes(details.plan, code, words)
     return "nodes.html", {
+        **common,
         "title": f"Nodes of {name}",
-        "name": name,
-        "rows": [row | {"use": views.use_of(row["why"])} for row in rows[:PAGE_ROWS]],
-        "total": len(rows),
-        "codes": codes,
-        "chosen": reason,
+        "rows": nodes[:PAGE_ROWS],
+        "use_of": views.use_of,
+        "total": len(nodes),
+        "codes": sorted({verdict.reason.code.value for verdict in details.plan.unremovable}),
+        "chosen": code,
         "words": words,
-        "decision": found.decision,
-        "undecided": found.undecided,
-        "said": sentence,
-        "hidden_names": (found.text, found.summary.policy),
         "command": f"outscaler get nodes {name}",
     }
 
 
 def _pods(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    found = _details(context, name)
+    details, common = _details(context, name)
     words = context.word("q")
-    rows = views.pod_rows(found.decision.plan if found.decision is not None else None, words)
+    pods = views.shown_pods(details.plan, words)
     return "pods.html", {
+        **common,
         "title": f"Waiting pods of {name}",
-        "name": name,
-        "rows": rows[:PAGE_ROWS],
-        "total": len(rows),
+        "rows": pods[:PAGE_ROWS],
+        "decisions": _DECISIONS,
+        "total": len(pods),
         "words": words,
-        "decision": found.decision,
-        "undecided": found.undecided,
-        "said": sentence,
-        "hidden_names": (found.text, found.summary.policy),
         "command": f"outscaler get pods {name}",
     }
 
 
 def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    stored = context.store.policies.current(name)
-    if stored is None:
-        raise _NotFound("This cluster is not known.")
+    stored = _stored(context, name)
     before = context.word("before")
-    at = parse_time(before) if before else None
-    entries = context.store.journal.recent(name, HISTORY_ROWS, before=at)
+    entries = context.store.journal.recent(name, HISTORY_ROWS, before=parse_time(before) if before else None)
     return "history.html", {
         "title": f"History of {name}",
         "name": name,
-        "rows": [views.entry_row(each) for each in entries],
+        "rows": entries,
         "hidden_names": (stored.text, in_force_or_problem(stored, context.now, context.deployment)[0]),
-        "older": _exact(entries[-1].at) if len(entries) == HISTORY_ROWS else "",
+        "older": exact(entries[-1].at) if len(entries) == HISTORY_ROWS else "",
         "command": f"outscaler history {name}",
     }
 
 
-def _policy(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    versions = context.store.policies.history(name, VERSIONS)
-    current = context.store.policies.current(name)
-    if current is None:
+def _stored(context: PageContext, name: str) -> StoredPolicy:
+    stored = context.store.policies.current(name)
+    if stored is None:
         raise _NotFound("This cluster is not known.")
+    return stored
+
+
+def _policy(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
+    versions = {stored.version: stored for stored in context.store.policies.history(name, VERSIONS)}
+    current = _stored(context, name)
     chosen = _version(context.word("version")) or current.version
-    shown = next((each for each in versions if each.version == chosen), None)
-    if shown is None:
+    if chosen not in versions:
         raise _NotFound("This version of the policy is not known.")
-    against = _version(context.word("against")) or chosen - 1
-    other = next((each for each in versions if each.version == against), None)
+    shown, other = versions[chosen], versions.get(_version(context.word("against")) or chosen - 1)
     before = policy_without_secrets(other.text).splitlines() if other is not None else []
     text = policy_without_secrets(shown.text).splitlines()
-    lines = difflib.unified_diff(before, text, lineterm="")
+    lines = list(difflib.unified_diff(before, text, lineterm=""))
     return "policy.html", {
         "title": f"Policy of {name}",
         "name": name,
-        "versions": versions,
+        "versions": tuple(versions.values()),
         "shown": shown,
         "other": other,
         "text": text[:PAGE_ROWS],
-        "diff": [line for at, line in enumerate(lines) if at > 1][:PAGE_ROWS] if other is not None else [],
+        "diff": lines[2 : PAGE_ROWS + 2] if other is not None else [],
         "current": current.version,
         "command": f"outscaler get policy {name}",
     }
@@ -285,11 +260,12 @@ def _version(text: str) -> int:
     return int(text or 0)
 
 
-def _exact(at: float) -> str:
-    micros = round(at * _MICRO)
-    return f"{format_time(micros // 10**6)[:-1]}.{micros % 10**6:06d}Z"
-
-
+_DECISIONS = {
+    "unschedulable": "no node",
+    "newNode": "new node",
+    "fitsExisting": "fits",
+    "notLookedAt": "not considered",
+}
 _PAGES: dict[str, Callable[[PageContext, str], tuple[str, dict[str, Any]]]] = {
     "": _cluster,
     "nodes": _nodes,

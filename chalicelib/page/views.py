@@ -10,38 +10,43 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.operation import Operation
-from chalicelib.model.plan import GroupVerdict, Plan
+from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason
 from chalicelib.page import charts
-from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
-from chalicelib.page.status import pause_text, status_of
-from chalicelib.reasons.text import sentence
+from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary, status_of
 from chalicelib.record.metrics import key
-from chalicelib.store.journal import JournalEntry
+from chalicelib.record.views import (
+    GroupView,
+    NodeView,
+    PodView,
+    group_view,
+    node_views,
+    operation_view,
+    pause_view,
+    pod_views,
+)
 
 PODS_SHOWN, LAST_SHOWN, ROWS = 20, 8, 1000
 """Lines of a cluster's page, and rows of a list at most."""
 
 
 def cluster_rows(clusters: Sequence[ClusterSummary], now: float) -> list[dict[str, Any]]:
-    """Return the list of clusters, the worst status first."""
-    rows = [cluster_row(each, now) for each in clusters]
+    """Return a line per cluster, the worst status first."""
+    rows = [cluster_row(summary, now) for summary in clusters]
     return sorted(rows, key=lambda row: (row["status"].rank, row["name"]))
 
 
 def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
     """Return one line about a cluster."""
-    gauges = summary.gauges
-    nodes = [value for series, value in gauges.items() if series.startswith("nodes_count;")]
+    gauges, passed = summary.gauges, summary.passed
     return {
         "name": summary.name,
         "status": status_of(summary, now),
         "mode": summary.mode_word,
         "version": summary.version,
-        "last_pass": summary.passed.last_pass,
-        "next_pass": summary.passed.last_pass + summary.policy.scan_interval if summary.policy else 0.0,
-        "nodes": int(sum(nodes)),
+        "last_pass": passed.last_pass,
+        "next_pass": passed.last_pass + summary.policy.scan_interval if summary.policy else 0.0,
+        "nodes": int(sum(value for series, value in gauges.items() if series.startswith("nodes_count;"))),
         "ready": int(gauges.get(key("nodes_count", state="ready"), 0)),
         "most": int(gauges.get(key("max_nodes_count"), 0)),
         "pending": int(gauges.get(key("unschedulable_pods_count", type="unschedulable"), 0)),
@@ -51,162 +56,92 @@ def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
 
 def cluster_values(details: ClusterDetails, now: float) -> dict[str, Any]:
     """Return the values of a cluster's page."""
-    plan = details.decision.plan if details.decision is not None else None
-    stays = Counter(each.reason.code.value for each in plan.unremovable) if plan is not None else Counter()
-    points = details.points
+    plan, points, memory = details.plan, details.points, details.memory
+    stays = Counter(verdict.reason.code.value for verdict in plan.unremovable)
     return {
         "row": cluster_row(details.summary, now),
-        "pauses": [pause_text(each) for each in details.summary.pauses],
-        "brake": bool(details.memory.breaker.tripped_at) and details.memory.released_until <= now,
-        "decision": details.decision,
-        "undecided": details.undecided,
-        "blocked": plan.paused if plan is not None else None,
-        "operations": [operation_row(each) for each in details.memory.operations[:ROWS]],
-        "groups": group_rows(details, plan, now),
-        "pods": pod_lines(plan)[:PODS_SHOWN],
-        "pods_total": len(pod_rows(plan)),
+        "pauses": [pause_view(pause).line for pause in details.summary.pauses],
+        "brake": bool(memory.breaker.tripped_at) and memory.released_until <= now,
+        "blocked": plan.paused,
+        "operations": [operation_view(operation) for operation in memory.operations[:ROWS]],
+        "groups": group_rows(details, now),
+        "pods": _pod_lines(plan)[:PODS_SHOWN],
+        "pods_total": len(pod_views(plan)),
         "stays": stays.most_common(),
         "stays_total": stays.total(),
-        "last": [entry_row(each) for each in details.entries[:LAST_SHOWN]],
-        "nodes_line": charts.sparkline(points, [each.nodes for each in points], now),
-        "pending_line": charts.sparkline(points, [each.pending for each in points], now),
+        "last": details.entries[:LAST_SHOWN],
+        "nodes_line": charts.sparkline(points, [point.nodes for point in points], now),
+        "pending_line": charts.sparkline(points, [point.pending for point in points], now),
         "points": points,
         "strip": charts.strip(details.entries, now),
-        "gaps": plan.gaps[:ROWS] if plan is not None else (),
-        "reason": sentence,
+        "gaps": plan.gaps[:ROWS],
     }
 
 
-def group_rows(details: ClusterDetails, plan: Plan | None, now: float) -> list[dict[str, Any]]:
+def group_rows(details: ClusterDetails, now: float) -> list[dict[str, Any]]:
     """Return a line per node group of the last decision."""
-    verdicts = plan.groups if plan is not None else ()
-    grown = {up.group: up for up in plan.scale_ups} if plan is not None else {}
+    scale_ups = {up.group: up for up in details.plan.scale_ups}
     rows = []
-    for verdict in verdicts[:ROWS]:
-        memory, up = details.memory.groups.get(verdict.group, GroupMemory()), grown.get(verdict.group)
+    for verdict in details.plan.groups[:ROWS]:
+        name, up = verdict.group, scale_ups.get(verdict.group)
+        memory = group_view(name, details.memory.groups.get(name, GroupMemory()))
         rows.append(
             {
-                "group": verdict.group,
+                "group": name,
                 "provider": verdict.provider,
                 "min": verdict.min,
                 "max": verdict.max,
                 "ready": verdict.ready,
                 "target": max(verdict.target, up.to_size if up is not None else 0),
                 "bar": charts.size_bar(verdict.ready, verdict.target, verdict.min, verdict.max),
-                "state": _state(verdict, memory, bool(up), now),
+                "state": _state(memory, now, grows=up is not None) or ("" if verdict.healthy else "unhealthy"),
                 "why": verdict.skipped,
             }
         )
     return rows
 
 
-def _state(verdict: GroupVerdict, memory: GroupMemory, grows: bool, now: float) -> str:  # noqa: FBT001
-    if memory.backoff is not None and memory.backoff.until >= now:
-        return f"back-off: {memory.backoff.cls or 'failed'}"
+def _state(group: GroupView, now: float, *, grows: bool) -> str:
+    backoff = group.backoff_at(now)
+    if backoff is not None:
+        return f"back-off: {backoff.title}"
     if grows:
         return "grows"
-    if memory.request is not None:
-        return f"waits for {memory.request.increase}"
-    return "" if verdict.healthy else "unhealthy"
+    return f"waits for {group.request.increase}" if group.request is not None else ""
 
 
-def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]]:
-    """Return a line per node of the decision. reason: a code, words: a part of the name; "" for all."""
-    if plan is None:
-        return []
-    unneeded = set(plan.unneeded)
-    rows: list[dict[str, Any]] = [
-        {"node": each.node, "decision": "removed", "why": None, "pod": "", "evict": len(each.evict)}
-        for each in plan.removals
-    ]
-    rows += [
-        {
-            "node": each.node,
-            "decision": "unneeded" if each.node in unneeded else "stays",
-            "why": each.reason,
-            "pod": each.pod,
-            "evict": 0,
-        }
-        for each in plan.unremovable
-    ]
+def shown_nodes(plan: Plan, code: str, name_part: str) -> list[NodeView]:
+    """Return the nodes of the decision with this code of a reason and this part of the name; "" for all."""
     return [
-        row
-        for row in rows
-        if words in row["node"] and (not reason or (row["why"] is not None and row["why"].code.value == reason))
+        view
+        for view in node_views(plan)
+        if name_part in view.node and (not code or (view.reason is not None and view.reason.code.value == code))
     ]
 
 
 def use_of(reason: Reason | None) -> charts.UseBar | None:
     """Return the bar of a node that stays because it is used too much; None for any other reason."""
-    if reason is None:
-        return None
-    use, threshold = reason.params.get("utilization"), reason.params.get("threshold")
+    use, threshold = (reason.params.get(name) if reason else None for name in ("utilization", "threshold"))
     if not isinstance(use, int | float) or not isinstance(threshold, int | float):
         return None
     return charts.use_bar(float(use), float(threshold))
 
 
-def pod_rows(plan: Plan | None, words: str = "") -> list[dict[str, Any]]:
-    """Return a line per waiting pod, those without a node first."""
-    if plan is None:
-        return []
-    rows: list[dict[str, Any]] = [
-        {"pod": pod, "decision": "no node", "group": "", "reasons": each.reasons, "why": None}
-        for each in plan.unschedulable
-        for pod in each.pods
+def shown_pods(plan: Plan, name_part: str) -> list[PodView]:
+    """Return the waiting pods with this part of the name, those without a node first."""
+    return [view for view in pod_views(plan) if name_part in view.pod]
+
+
+def _pod_lines(plan: Plan) -> list[dict[str, Any]]:
+    """Return a line per class of pods without a node, one per group that grows for pods, and one for those that fit."""
+    fits = plan.fits_existing
+    classes = [
+        *((verdict.pods, "no node fits", "") for verdict in plan.unschedulable),
+        *((up.pods, "new nodes of", up.group) for up in plan.scale_ups),
+        (fits, "fits on nodes that exist or come", ""),
     ]
-    rows += [
-        {"pod": pod, "decision": "new node", "group": up.group, "reasons": {}, "why": None}
-        for up in plan.scale_ups
-        for pod in up.pods
+    return [
+        {"count": len(pods), "pod": pods[0], "decision": decision, "group": group}
+        for pods, decision, group in classes
+        if pods
     ]
-    rows += [{"pod": pod, "decision": "fits", "group": "", "reasons": {}, "why": None} for pod in plan.fits_existing]
-    rows += [
-        {"pod": pod, "decision": "not considered", "group": "", "reasons": {}, "why": each.reason}
-        for each in plan.ignored
-        for pod in each.pods
-    ]
-    return [row for row in rows if words in row["pod"]]
-
-
-def pod_lines(plan: Plan | None) -> list[dict[str, Any]]:
-    """Return a line per class of pods without a node, and one per group that grows for pods."""
-    if plan is None:
-        return []
-    lines: list[dict[str, Any]] = [
-        {"count": len(each.pods), "pod": each.pods[0], "decision": "no node fits", "group": ""}
-        for each in plan.unschedulable
-        if each.pods
-    ]
-    lines += [
-        {"count": len(up.pods), "pod": up.pods[0], "decision": "new nodes of", "group": up.group}
-        for up in plan.scale_ups
-        if up.pods
-    ]
-    if plan.fits_existing:
-        fits = plan.fits_existing
-        lines.append({"count": len(fits), "pod": fits[0], "decision": "fits on nodes that exist or come", "group": ""})
-    return lines
-
-
-def operation_row(operation: Operation) -> dict[str, Any]:
-    """Return one line about an open operation."""
-    spec, status = operation.spec, operation.status
-    nodes = ", ".join(target.node or target.instance for target in spec.targets[:10])
-    return {
-        "id": spec.id,
-        "kind": spec.kind.value,
-        "group": spec.group,
-        "change": nodes or f"{spec.from_size} to {spec.to_size}",
-        "state": status.state.value,
-        "step": status.step,
-        "attempt": status.attempt,
-        "since": spec.created_at,
-    }
-
-
-def entry_row(entry: JournalEntry) -> dict[str, Any]:
-    """Return one line of the journal."""
-    hidden = ("decision",)
-    facts = ", ".join(f"{name} {value}" for name, value in entry.facts.items() if name not in hidden)
-    return {"at": entry.at, "kind": entry.kind, "group": entry.group, "facts": facts, "plan": entry.plan}

@@ -100,7 +100,7 @@ def run(runtime: Runtime) -> Report:
 def _notify(policies: Sequence[Policy], runtime: Runtime) -> None:
     """Send notifications, after the messages that passes wait for. The code is loaded where a policy has some."""
     if any(policy.notifications is not None for policy in policies):
-        from chalicelib.notify.channels import channels_of
+        from chalicelib.notify.delivery import channels_of
         from chalicelib.notify.run import notify
 
         notify(policies, runtime.store, channels_of(runtime), runtime.clock)

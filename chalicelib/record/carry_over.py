@@ -32,7 +32,7 @@ class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     """told: see event_dedup.py. gauges: of the last pass; counts: since the cluster was first seen (metrics.key).
     unready: nodes being removed that were not ready, with the instant of their plan. decided: the instant of the
-    last decision in the journal (record/last_decision.py), 0.0: not known. ring_at: of the last point of
+    last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of
     the charts (model/gauge_ring.py)."""
 
     told: bytes = b""
@@ -88,10 +88,10 @@ def _unpacked(data: bytes) -> CarryOver:
     if not data:
         return CarryOver()
     unpacker = zlib.decompressobj(zdict=_WORDS)
-    found = unpacker.decompress(data, _LONGEST_UNPACKED)
+    data_read = unpacker.decompress(data, _LONGEST_UNPACKED)
     if not unpacker.eof:
         raise ValueError("what the last pass left is longer than any")
-    return msgspec.msgpack.decode(found, type=CarryOver)
+    return msgspec.msgpack.decode(data_read, type=CarryOver)
 
 
 def _words() -> bytes:

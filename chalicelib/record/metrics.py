@@ -14,15 +14,13 @@ and prints.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import msgspec
 
-if TYPE_CHECKING:
-    from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+from chalicelib.model.policy import Metrics
 
 NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"
@@ -127,46 +125,56 @@ def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str]
     for series, value in values.items():
         name, labels = parts(series)
         by_labels.setdefault(tuple(labels.items()), {})[name] = value
-    provider = _provider(now)
-    for pairs, named in by_labels.items():
-        for some in _cut(named.items()):
-            yield _line(provider, {CLUSTER: cluster, **dict(pairs)}, some, fields or {})
-
-
-def _cut(named: Iterable[tuple[str, float]]) -> Iterator[dict[str, float]]:
-    left = list(named)
-    while left:
-        yield dict(left[:_PER_LINE])
-        left = left[_PER_LINE:]
-
-
-def _provider(now: float) -> AmazonCloudWatchEMFProvider:
     # Imported here because the page of GET /metrics needs only the table above.
     from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
     provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     provider.service = ""  # otherwise the environment's would be one more dimension
     provider.timestamp = int(now * 1000)
-    return provider
-
-
-def _line(
-    provider: AmazonCloudWatchEMFProvider,
-    dimensions: dict[str, str],
-    named: Mapping[str, float],
-    fields: Mapping[str, str],
-) -> str:
-    metrics = {PREFIX + name: {"Unit": _unit(name), "Value": value} for name, value in named.items()}
-    metadata = {name: value for name, value in fields.items() if name not in dimensions}
-    return msgspec.json.encode(provider.serialize_metric_set(metrics, dimensions, metadata)).decode()
+    for pairs, named in by_labels.items():
+        dimensions = {CLUSTER: cluster, **dict(pairs)}
+        metadata = {name: value for name, value in (fields or {}).items() if name not in dimensions}
+        metrics = [(PREFIX + name, {"Unit": _unit(name), "Value": value}) for name, value in named.items()]
+        for start in range(0, len(metrics), _PER_LINE):
+            line = provider.serialize_metric_set(dict(metrics[start : start + _PER_LINE]), dimensions, metadata)
+            yield msgspec.json.encode(line).decode()
 
 
 def _unit(name: str) -> str:
-    return next(
-        (
-            unit
-            for end, unit in (("_seconds", "Seconds"), ("_bytes", "Bytes"), ("last_activity", "Seconds"))
-            if name.endswith(end)
-        ),
-        "Count",
-    )
+    if name.endswith("_bytes"):
+        return "Bytes"
+    return "Seconds" if name.endswith(("_seconds", "last_activity")) else "Count"
+
+
+SERIES = (
+    "errors_total",
+    "failed_operations_total",
+    "failed_scale_ups_total",
+    "scaled_down_nodes_total",
+    "scaled_up_nodes_total",
+    "unschedulable_pods_count",
+)
+"""The names of a summary, each of which is one series per cluster: the sum over its labels."""
+
+# excludes pods that the scheduler has not processed yet
+_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}
+
+
+def for_cloudwatch(values: Values, metrics: Metrics) -> Values:
+    """Return the values that are written to CloudWatch. values: by key(), for counters the increments.
+
+    CloudWatch charges for a metric in each hour in which it is sent. In a summary, a series is therefore written only
+    where it is not zero, and none has a label but the cluster: an idle cluster writes nothing, and a busy one has six
+    series at most. An alarm on one of them treats missing data as good. `GET /metrics` does not depend on this.
+    """
+    if metrics is Metrics.OFF:
+        return {}
+    if metrics is Metrics.FULL:
+        return {series: value for series, value in values.items() if series not in PAGE_ONLY}
+    sums: dict[str, float] = {}
+    for series, value in values.items():
+        name, labels = parts(series)
+        only = _ONLY.get(name, {})
+        if name in SERIES and value and all(labels.get(label) == word for label, word in only.items()):
+            sums[key(name)] = sums.get(key(name), 0.0) + value
+    return sums

@@ -2,166 +2,176 @@
 (docs/reference/reporting.md "Kubernetes events").
 
 Important events come first, because posting may stop early; the numerous ones (pods without a place) come last.
-event_dedup.py removes repetitions within five minutes afterwards, so this module keeps no state.
+events.py removes repetitions within five minutes afterwards, so this module keeps no state.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-
-from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Repair, UnschedulablePods
+from chalicelib.model.plan import Plan
+from chalicelib.model.plan import Repair
+from chalicelib.model.plan import RuleVerdict
+from chalicelib.model.plan import TaintUpdate
+from chalicelib.model.plan import UnschedulablePods
+from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.reason import Reason
+from chalicelib.model.reason import ReasonCode
+from chalicelib.model.resources import CPU
+from chalicelib.model.resources import MEMORY
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timestamps import format_time
+from chalicelib.policy.horizontal_node_autoscaler import GROUP
+from chalicelib.policy.horizontal_node_autoscaler import KIND
+from chalicelib.policy.horizontal_node_autoscaler import VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
-from chalicelib.reasons import text as reason_text
-from chalicelib.record import rule_events as rules
-from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
-from chalicelib.record.pass_facts import PassFacts
+from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import text
+from chalicelib.record.events import Event
+from chalicelib.record.events import PODS_TOLD
+from chalicelib.record.events import WARNING
+from chalicelib.record.events import about_node
+from chalicelib.record.events import about_pods
+from chalicelib.record.events import about_status
+from chalicelib.record.events import sizes
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import msgspec
+
+
+class PassFacts(msgspec.Struct, frozen=True):
+    """What the events of one pass are made from. marks: taints outside of operations that were written
+    (reconciler/taint_writer.py)."""
+
+    plan: Plan
+    snapshot: Snapshot
+    options: Options = Options()
+    marks: tuple[TaintUpdate, ...] = ()
+
+    def status_event(self, fact: str, reason: str, message: str, type_: str = WARNING) -> list[Event]:
+        """Return an event on the status ConfigMap; none where that is disabled."""
+        return about_status(fact, self.options, reason, message, type_=type_)
 
 
 def events_of_pass(facts: PassFacts) -> list[Event]:
     """Return every event of this pass, at most PODS_TOLD per fact."""
-    return [event for fact, tell in FACTS for event in tell(fact, facts)[:PODS_TOLD]]
-
-
-def not_triggered(unschedulable: UnschedulablePods, text: Callable[[Reason], str] = reason_text.text) -> str:
-    """Return how many groups have which reason, the most frequent first, equally frequent ones by their text
-    (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several times counts once for it.
-    Where all say that the cluster is full, only that is reported."""
-    said = [{reason.key: reason for reason in reasons}.values() for reasons in unschedulable.reasons.values()]
-    if said and all(reason.code is ReasonCode.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
-        return text(next(iter(said[0])))
-    counts = Counter(words for reasons in said for words in {text(reason) for reason in reasons})
-    parts = [f"{count} {words}" for words, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-    return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
+    return [event for fact, events in FACTS for event in events(fact, facts)[:PODS_TOLD]]
 
 
 def _unhealthy(fact: str, facts: PassFacts) -> list[Event]:
     """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster without (ready) nodes is
     reported only where scaling up from zero is disabled."""
-    health, stuck = facts.plan.health, not facts.options.scale_up_from_zero
-    words = next(
-        (
-            words
-            for holds, words in (
-                (not health.healthy, "Cluster is unhealthy"),
-                (stuck and health.registered == 0, "Cluster has no nodes."),
-                (stuck and health.ready == 0, "Cluster has no ready nodes."),
-            )
-            if holds
-        ),
-        "",
-    )
-    return about_status(fact, facts.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
-
-
-def _full(fact: str, facts: PassFacts) -> list[Event]:
-    reasons = (reason for verdict in facts.plan.unschedulable for each in verdict.reasons.values() for reason in each)
-    full = next((reason for reason in reasons if reason.code is ReasonCode.MAX_NODES_TOTAL), None)
-    if full is None:
+    health, needs_nodes = facts.plan.health, not facts.options.scale_up_from_zero
+    if not health.healthy:
+        message = "Cluster is unhealthy"
+    elif needs_nodes and health.registered == 0:
+        message = "Cluster has no nodes."
+    elif needs_nodes and health.ready == 0:
+        message = "Cluster has no ready nodes."
+    else:
         return []
-    words = f"Max total nodes in cluster reached: {full.params.get('max', facts.options.max_nodes_total)}"
-    return about_status(fact, facts.options, "MaxNodesTotalReached", words, type_=WARNING)
+    return facts.status_event(fact, "ClusterUnhealthy", message)
 
 
-def _growing(fact: str, facts: PassFacts) -> list[Event]:
+def _cluster_full(fact: str, facts: PassFacts) -> list[Event]:
+    for verdict in facts.plan.unschedulable:
+        for reasons in verdict.reasons.values():
+            for reason in reasons:
+                if reason.code is ReasonCode.MAX_NODES_TOTAL:
+                    most = reason.params.get("max", facts.options.max_nodes_total)
+                    message = f"Max total nodes in cluster reached: {most}"
+                    return facts.status_event(fact, "MaxNodesTotalReached", message)
+    return []
+
+
+def _scale_up_begins(fact: str, facts: PassFacts) -> list[Event]:
     """Report the start of each scale-up whose operation was saved."""
-    most = {up.group: up.max for up in facts.plan.scale_ups}
-    return [
-        event
-        for operation in facts.plan.operations
-        if operation.spec.kind is OperationKind.SCALE_UP
-        for event in about_status(
-            fact,
-            facts.options,
-            "ScaledUpGroup",
-            f"Scale-up: setting group {operation.spec.group} size to "
-            + sizes(operation.spec.from_size, operation.spec.to_size, most.get(operation.spec.group)),
-        )
-    ]
+    maximums = {up.group: up.max for up in facts.plan.scale_ups}
+    events: list[Event] = []
+    for operation in facts.plan.operations:
+        spec = operation.spec
+        if spec.kind is OperationKind.SCALE_UP:
+            change = sizes(spec.from_size, spec.to_size, maximums.get(spec.group))
+            message = f"Scale-up: setting group {spec.group} size to {change}"
+            events += about_status(fact, facts.options, "ScaledUpGroup", message)
+    return events
 
 
-def _removing(fact: str, facts: PassFacts, *, occupied: bool) -> list[Event]:
+def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Event]:
     """Report the start of each removal whose operation was saved."""
-    begun = {
+    nodes = {
         target.node
         for operation in facts.plan.operations
         if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
-    removals = [one for one in facts.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
-    if not occupied:
-        return [
-            event
-            for one in removals
-            for event in about_status(
-                fact, facts.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"'
+    removals = [removal for removal in facts.plan.removals if removal.node in nodes and bool(removal.evict) is occupied]
+    removals, events = removals[:PODS_TOLD], list[Event]()
+    used = _utilization(facts.snapshot, {removal.node for removal in removals}) if occupied and removals else {}
+    for removal in removals:
+        if occupied:
+            reason, message = (
+                "ScaleDown",
+                (
+                    f"Scale-down: removing node {removal.node}, utilization: {{{used.get(removal.node, '')}}}, "
+                    f"pods to reschedule: {','.join(removal.evict)}"
+                ),
             )
-        ]
-    used = utilization(facts.snapshot, {one.node for one in removals}) if removals else {}
-    return [
-        event
-        for one in removals
-        for event in about_status(
-            fact,
-            facts.options,
-            "ScaleDown",
-            f"Scale-down: removing node {one.node}, utilization: {{{used.get(one.node, '')}}}, "
-            f"pods to reschedule: {','.join(one.evict)}",
-        )
-    ]
+        else:
+            reason, message = "ScaleDownEmpty", f'Scale-down: removing empty node "{removal.node}"'
+        events += about_status(fact, facts.options, reason, message)
+    return events
 
 
-def utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
+def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
     """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`. For display only:
+<<<<<<< /tmp/tmp4exy93a3/o
     decisions use plan/scale_down/candidates.py, which excludes some pods."""
     asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
+||||||| /tmp/tmp4exy93a3/b
+    decisions use plan/scale_down/utilization.py, which excludes some pods."""
+    asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
+=======
+    decisions use plan/scale_down/utilization.py, which excludes some pods."""
+    requested: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
+>>>>>>> /tmp/tmp4exy93a3/t
     for pod in snapshot.pods:
-        if pod.node in asked:
+        if pod.node in requested:
             requests = snapshot.cls(pod).requests
-            for name in (CPU, MEMORY):
-                asked[pod.node][name] += requests.get(name, 0)
-    return {node.name: _shares(node, asked[node.name]) for node in snapshot.nodes if node.name in asked}
-
-
-def _shares(node: Node, asked: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name} {asked[name] / room:.0%}" for name in (CPU, MEMORY) if (room := node.allocatable.get(name, 0)) > 0
-    )
+            for resource in (CPU, MEMORY):
+                requested[pod.node][resource] += requests.get(resource, 0)
+    return {
+        node.name: ", ".join(
+            f"{resource} {requested[node.name][resource] / room:.0%}"
+            for resource in (CPU, MEMORY)
+            if (room := node.allocatable.get(resource, 0)) > 0
+        )
+        for node in snapshot.nodes
+        if node.name in requested
+    }
 
 
 def _repairs(
-    fact: str, facts: PassFacts, code: ReasonCode, reason: str, words: Callable[[Repair, PassFacts], str]
+    fact: str, facts: PassFacts, code: ReasonCode, reason: str, message: Callable[[Repair, PassFacts], str]
 ) -> list[Event]:
     return [
         event
         for repair in facts.plan.repairs
         if repair.reason.code is code
-        for event in about_status(fact, facts.options, reason, words(repair, facts), type_=WARNING)
+        for event in facts.status_event(fact, reason, message(repair, facts))
     ]
 
 
-def _timed_out(fact: str, facts: PassFacts) -> list[Event]:
-    return _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
-
-
-def _late(repair: Repair, facts: PassFacts) -> str:
+def _timeout_message(repair: Repair, facts: PassFacts) -> str:
     since = repair.reason.params.get("since", 0.0)
     waited = facts.plan.at - float(since) if since else facts.options.max_node_provision_time
     return f"Nodes added to group {repair.group} failed to register within {format_duration(max(0.0, waited))}"
 
 
-def _not_created(fact: str, facts: PassFacts) -> list[Event]:
-    return _repairs(fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _errors)
-
-
-def _errors(repair: Repair, facts: PassFacts) -> str:
-    del facts
+def _creation_message(repair: Repair, _facts: PassFacts) -> str:
     error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
     return (
         f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
@@ -169,7 +179,7 @@ def _errors(repair: Repair, facts: PassFacts) -> str:
     )
 
 
-def _cleaned(fact: str, facts: PassFacts) -> list[Event]:
+def _taint_removed(fact: str, facts: PassFacts) -> list[Event]:
     return [
         about_node(fact, mark.node, "ClusterAutoscalerCleanup", f"removed {TO_BE_DELETED} taint from node {mark.node}")
         for mark in facts.marks
@@ -187,47 +197,198 @@ _PRIORITIES = {
 def _priorities(fact: str, facts: PassFacts) -> list[Event]:
     """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority"); each group that no
     rule matches is a separate fact."""
+    namespace = facts.options.namespace
     return [
         Event(
             f"{fact} {note.params.get('group', '')}".rstrip(),
             "ConfigMap",
             CONFIG_MAP,
             _PRIORITIES[note.code],
-            reason_text.sentence(note),
+            sentence(note),
             WARNING,
-            facts.options.namespace,
+            namespace,
         )
         for note in facts.plan.notes
         if note.code in _PRIORITIES
     ]
 
 
-def _not_helped(fact: str, facts: PassFacts) -> list[Event]:
+def _pods_without_node(fact: str, facts: PassFacts) -> list[Event]:
     """Report pods that get no new node, in upstream's words; pods that fit on an existing node need none."""
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if not pod.node}
     return [
         event
         for verdict in facts.plan.unschedulable
-        for event in about_pods(fact, verdict.pods, "NotTriggerScaleUp", not_triggered(verdict), uids=uids)
+        for event in about_pods(fact, verdict.pods, "NotTriggerScaleUp", _not_triggered(verdict), uids=uids)
     ]
+
+
+def _not_triggered(unschedulable: UnschedulablePods) -> str:
+    """Return how many groups have which reason, the most frequent first, equally frequent ones by their text
+    (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several times counts once for it.
+    Where all say that the cluster is full, only that is reported."""
+    by_group = [{reason.key: reason for reason in reasons}.values() for reasons in unschedulable.reasons.values()]
+    codes = {reason.code for reasons in by_group for reason in reasons}
+    if codes == {ReasonCode.MAX_NODES_TOTAL} and all(by_group):
+        return text(next(iter(by_group[0])))
+    counts = Counter(message for reasons in by_group for message in {text(reason) for reason in reasons})
+    parts = [f"{count} {message}" for message, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
+
+
+# -- scaling rules: an event is posted on the object that contains the rule, so that its author sees it there; a rule of
+#    the policy has no object, and its event is posted on the status ConfigMap
+
+
+def _objects_refused(fact: str, facts: PassFacts) -> list[Event]:
+    """Report objects that are refused as a whole, for their own mistakes or because other objects take precedence."""
+    problems = {item.key: "; ".join(item.problems) for item in facts.snapshot.rule_objects or () if item.problems}
+    for note in facts.plan.notes:
+        if note.code is ReasonCode.RULE_OBJECT_INVALID:
+            key = str(note.params.get("object", ""))
+            problems[key] = problems.get(key) or str(note.params.get("detail", ""))
+    reason = ReasonCode.RULE_OBJECT_INVALID.value
+    return [
+        event
+        for key, detail in sorted(problems.items())
+        for event in _on_object(
+            f"{fact} {detail}",
+            key,
+            facts,
+            reason,
+            f"refused as a whole (a good version before it stays in force): {detail}",
+        )
+    ]
+
+
+def _objects_warned(fact: str, facts: PassFacts) -> list[Event]:
+    """Report objects that are in force but have ignored fields."""
+    return [
+        event
+        for item in facts.snapshot.rule_objects or ()
+        if item.warnings and not item.problems
+        for event in _on_object(
+            f"{fact} {'; '.join(item.warnings)}",
+            item.key,
+            facts,
+            "HorizontalNodeAutoscalerWarning",
+            "; ".join(item.warnings),
+            lasting=True,
+        )
+    ]
+
+
+def _rules_add_nodes(fact: str, facts: PassFacts) -> list[Event]:
+    """Report rules that add nodes, once the operations are saved."""
+    saved = {
+        operation.spec.group for operation in facts.plan.operations if operation.spec.kind is OperationKind.SCALE_UP
+    }
+    rules = {rule for up in facts.plan.scale_ups if up.group in saved for rule in up.rules}
+    events: list[Event] = []
+    for verdict in facts.plan.rules:
+        if verdict.nodes > 0 and {verdict.rule, _rule_key(verdict)} & rules:
+            cause = "" if verdict.rate is None else f", its rate is {verdict.rate:.1f}%"
+            cause = f", due at {format_time(verdict.due)}" if verdict.due else cause
+            nodes = f"{verdict.nodes} node{'' if verdict.nodes == 1 else 's'}"
+            message = f"Rule {verdict.rule}: adding {nodes} to pool {verdict.pool}{cause}"
+            events += _about_rule(f"{fact} {verdict.nodes}", verdict, facts, "RuleScaledUp", message, "Normal")
+    return events
+
+
+def _rules_stopped(fact: str, facts: PassFacts, codes: Mapping[ReasonCode, str]) -> list[Event]:
+    """Report rules with one of these reasons. codes: the reason of the event for each."""
+    events: list[Event] = []
+    for verdict in facts.plan.rules:
+        if verdict.reason is not None and verdict.reason.code in codes:
+            why = sentence(verdict.reason)
+            message = f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: {why}"
+            events += _about_rule(f"{fact} {why}", verdict, facts, codes[verdict.reason.code], message, WARNING)
+    return events
+
+
+def _about_rule(
+    fact: str, verdict: RuleVerdict, facts: PassFacts, reason: str, message: str, type_: str
+) -> list[Event]:
+    """Return the event about a rule. fact: extended by the rule, the pool and the occurrence, so that none suppresses
+    another."""
+    fact = " ".join((fact, _rule_key(verdict), verdict.pool, str(int(verdict.due))))
+    on_object = _on_object(fact, verdict.source, facts, reason, message, type_) if verdict.source else []
+    return on_object or facts.status_event(fact, reason, message, type_)
+
+
+def _on_object(
+    fact: str, key: str, facts: PassFacts, reason: str, message: str, type_: str = WARNING, *, lasting: bool = False
+) -> list[Event]:
+    """Return the event on the object; none for an object that was not seen in this pass, or whose uid is not known:
+    `kubectl describe` would not show it."""
+    version = f"{GROUP}/{VERSION}"
+    for item in facts.snapshot.rule_objects or ():
+        if item.key == key and item.uid:
+            place = (item.namespace, item.uid, version)
+            return [Event(fact, KIND, item.name, reason, message, type_, *place, lasting=lasting)]
+        if item.key == key:
+            break
+    return []
+
+
+def _rule_key(verdict: RuleVerdict) -> str:
+    """Return the key by which scale-ups name the rule (model/scaling_rules.Rule.key)."""
+    return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
+
+
+# -- taints and annotations that a cluster should not have
+
+
+def _avoid_taint(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the discouraged taint once for each node."""
+    return [
+        about_node(fact, str(note.params.get("node", "")), note.code.value, sentence(note), type_=WARNING, lasting=True)
+        for note in _notes(facts, ReasonCode.AVOID_TAINT)
+    ]
+
+
+def _avoid_annotation(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the discouraged annotation once for each pod."""
+    notes = {str(note.params.get("pod", "")): note for note in _notes(facts, ReasonCode.AVOID_ANNOTATION)}
+    uids = {pod.key: pod.uid for pod in facts.snapshot.pods if pod.key in notes} if notes else {}
+    return [
+        event
+        for key, note in notes.items()
+        for event in about_pods(fact, (key,), note.code.value, sentence(note), type_=WARNING, uids=uids, lasting=True)
+    ]
+
+
+def _notes(facts: PassFacts, code: ReasonCode) -> list[Reason]:
+    return [note for note in facts.plan.notes if note.code is code]
 
 
 FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("cluster unhealthy", _unhealthy),
-    ("cluster full", _full),
-    ("scale-up begins", _growing),
-    ("removal begins, empty", lambda fact, seen: _removing(fact, seen, occupied=False)),
-    ("removal begins, drained", lambda fact, seen: _removing(fact, seen, occupied=True)),
-    ("scale-up timed out", _timed_out),
-    ("creation failed", _not_created),
-    ("taint taken off", _cleaned),
+    ("cluster full", _cluster_full),
+    ("scale-up begins", _scale_up_begins),
+    ("removal begins, empty", lambda fact, facts: _removal_begins(fact, facts, occupied=False)),
+    ("removal begins, drained", lambda fact, facts: _removal_begins(fact, facts, occupied=True)),
+    (
+        "scale-up timed out",
+        lambda fact, facts: _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message),
+    ),
+    (
+        "creation failed",
+        lambda fact, facts: _repairs(fact, facts, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _creation_message),
+    ),
+    ("taint taken off", _taint_removed),
     ("priorities", _priorities),
-    ("rule object refused", rules.objects_refused),
-    ("rule object warned", rules.objects_warned),
-    ("rule adds nodes", rules.scaled_up),
-    ("rule too late", rules.expired),
-    ("rule not in force", rules.unusable),
-    ("taint to avoid", rules.avoid_taint),
-    ("annotation to avoid", rules.avoid_annotation),
-    ("pod not helped", _not_helped),
+    ("rule object refused", _objects_refused),
+    ("rule object warned", _objects_warned),
+    ("rule adds nodes", _rules_add_nodes),
+    ("rule too late", lambda fact, facts: _rules_stopped(fact, facts, {ReasonCode.RULE_EXPIRED: "RuleExpired"})),
+    (
+        "rule not in force",
+        lambda fact, facts: _rules_stopped(
+            fact, facts, {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"}
+        ),
+    ),
+    ("taint to avoid", _avoid_taint),
+    ("annotation to avoid", _avoid_annotation),
+    ("pod not helped", _pods_without_node),
 )

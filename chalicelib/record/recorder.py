@@ -13,7 +13,12 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.kube import configmaps
+from chalicelib.kube.configmaps import ConfigMap
+from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
+from chalicelib.kube.events import post_event
+from chalicelib.kube.lazy_client import LazyKubeClient
+from chalicelib.kube.pods import get_pod
 from chalicelib.model.errors import published_name
 from chalicelib.model.gauge_ring import EVERY
 from chalicelib.model.operation import Operation, OperationKind
@@ -22,19 +27,10 @@ from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import is_ready
-from chalicelib.record import (
-    counters,
-    event_dedup,
-    events,
-    gauges,
-    journal,
-    metric_summary,
-    metrics,
-    operation_events,
-    status_configmap,
-)
+from chalicelib.record import events, journal, metric_values, metrics, operation_events, status_configmap
 from chalicelib.record.carry_over import CarryOver, PublishedStatus
 from chalicelib.record.events import Event
+from chalicelib.record.metrics import Values
 from chalicelib.store.errors import StoreError
 
 _TRIES = 5
@@ -65,6 +61,11 @@ class Recorder:
     metrics: Metrics = Metrics.SUMMARY
     ring: GaugeRing | None = None
 
+    def emit_metrics(self, cluster: str, values: Values, now: float, fields: Mapping[str, str]) -> None:
+        """Write the values for CloudWatch, as far as the policy asks for them."""
+        for line in metrics.lines(cluster, metrics.for_cloudwatch(values, self.metrics), now, fields=fields):
+            self.emit(line)
+
 
 class RecordResult(msgspec.Struct, frozen=True):
     """Result of reporting a pass. left, decision: for the next pass. trouble: what could not be reported, in words."""
@@ -90,7 +91,7 @@ def record_plan(
 
     A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
-    from chalicelib.record import pass_events, pass_facts  # of passes only: executors report the results of operations
+    from chalicelib.record import pass_events  # of passes only: executors report the results of operations
 
     trouble: list[str] = []
     decision, decided = last, old_carry_over.decided
@@ -98,35 +99,41 @@ def record_plan(
         decision, decided = journal.append_if_new(recorder.journal, plan, last, old_carry_over.decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
-    left = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
-    left = _with_point(plan, recorder, left, trouble)
+    carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
+    if recorder.ring is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
+        pending = sum(len(item.pods) for item in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
+        try:
+            recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
+        except StoreError as error:
+            trouble.append(f"chart: {published_name(error)}: {error}")
+        carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
     if recorder.board is None:
-        return RecordResult(left, decision, tuple(trouble))
+        return RecordResult(carry_over, decision, tuple(trouble))
     if recorder.options.write_status_configmap:
-        published, problem = _published(plan, recorder.options, left.published, recorder.board)
-        left = msgspec.structs.replace(left, published=published)
+        published, problem = _published(plan, recorder.options, carry_over.published, recorder.board)
+        carry_over = msgspec.structs.replace(carry_over, published=published)
         trouble += [f"status: {problem}"] * bool(problem)
-    seen = pass_facts.PassFacts(plan, snapshot, recorder.options, tuple(marks))
-    told, problem = _announced(pass_events.events_of_pass(seen), recorder, left.told, plan.at)
+    facts = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
+    reported, problem = _announced(pass_events.events_of_pass(facts), recorder, carry_over.told, plan.at)
     trouble += [f"events: {problem}"] * bool(problem)
-    return RecordResult(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
+    return RecordResult(msgspec.structs.replace(carry_over, told=reported), decision, tuple(trouble))
 
 
 def record_failure(
     cluster: str, error: BaseException, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
     """Report that a pass failed: an error of its type is counted. Returns what is carried over to the next pass."""
-    grown = counters.of_error(error)
-    _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": published_name(error)})
-    return old_carry_over.counting(grown | gauges.timed(seconds))
+    counts = metric_values.error_counts(error)
+    recorder.emit_metrics(cluster, counts | _durations(seconds), recorder.clock(), {"error": published_name(error)})
+    return old_carry_over.counting(counts | metric_values.duration_counts(seconds))
 
 
 def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
     """Report a step of an operation that continues. Returns what stopped the events early, empty if nothing did. Raises
     StoreError."""
-    operation, grown = step.before, counters.of_step(step)
-    _emit(operation.spec.cluster, grown, recorder, recorder.clock(), {"node_group": operation.spec.group})
-    return _entered(operation.spec.cluster, grown, operation_events.events_of_step(step), recorder)
+    spec, counts = step.before.spec, metric_values.step_counts(step)
+    recorder.emit_metrics(spec.cluster, counts, recorder.clock(), {"node_group": spec.group})
+    return _entered(spec.cluster, counts, operation_events.events_of_step(step), recorder)
 
 
 def record_outcome(
@@ -140,62 +147,40 @@ def record_outcome(
     """Report the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
     were not ready when their removal was planned. Returns what stopped the events early, empty if nothing did.
     Raises StoreError."""
-    now, grown = recorder.clock(), counters.of_end(operation, outcome, unready)
+    now, counts = recorder.clock(), metric_values.end_counts(operation, outcome, unready)
     fields = {"node_group": operation.spec.group}
     if isinstance(outcome, Failed) and outcome.code:
         fields["code"] = outcome.code
-    _emit(operation.spec.cluster, grown, recorder, now, fields)
-    recorder.journal.append(operation.spec.cluster, journal.of_outcome(operation, outcome, now))
+    recorder.emit_metrics(operation.spec.cluster, counts, now, fields)
+    recorder.journal.append(operation.spec.cluster, journal.outcome_entry(operation, outcome, now))
     ending = operation_events.OperationEnd(operation, outcome, recorder.options, largest)
-    return _entered(operation.spec.cluster, grown, operation_events.events_of_end(ending), recorder)
-
-
-# -- metrics
-
-
-def _with_point(plan: Plan, recorder: Recorder, carry_over: CarryOver, trouble: list[str]) -> CarryOver:
-    """Store a point of the charts every five minutes; `carry_over` has the instant of the last one."""
-    if recorder.ring is None or plan.at // EVERY == carry_over.ring_at // EVERY:
-        return carry_over
-    pending = sum(len(each.pods) for each in plan.unschedulable) + sum(len(each.pods) for each in plan.scale_ups)
-    try:
-        recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
-    except StoreError as error:
-        trouble.append(f"chart: {published_name(error)}: {error}")
-    return msgspec.structs.replace(carry_over, ring_at=plan.at)
+    return _entered(operation.spec.cluster, counts, operation_events.events_of_end(ending), recorder)
 
 
 def _measured(
     plan: Plan, snapshot: Snapshot, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
-    now_gauges, grown = gauges.of_pass(plan, recorder.options, old_carry_over.gauges), gauges.counted(plan)
-    _emit(plan.cluster, now_gauges | grown | _durations(seconds), recorder, plan.at, {"plan": plan.id})
-    left = old_carry_over.counting(grown | gauges.timed(seconds)).removing(
-        _unready(plan, snapshot, recorder.options), plan.at
-    )
-    return msgspec.structs.replace(left, gauges=now_gauges)
-
-
-def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
-    """Return the nodes that this pass removes although they are not ready, for the executor, which only sees their
-    removal."""
+    """Write the metrics of a pass; return them with the nodes that it removes although they are not ready, for the
+    executor, which only sees their removal."""
+    gauges = metric_values.pass_gauges(plan, recorder.options, old_carry_over.gauges)
+    counts = metric_values.pass_counts(plan)
+    recorder.emit_metrics(plan.cluster, gauges | counts | _durations(seconds), plan.at, {"plan": plan.id})
     leaving = {
         target.node
         for operation in plan.operations
         if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
-    return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
+    unready = {
+        node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, recorder.options)
+    }
+    counted = old_carry_over.counting(counts | metric_values.duration_counts(seconds)).removing(unready, plan.at)
+    return msgspec.structs.replace(counted, gauges=gauges)
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return single durations, of which CloudWatch makes its own statistics; buckets are for the Prometheus page."""
     return {metrics.key("function_duration_seconds", function=name): round(took, 3) for name, took in seconds.items()}
-
-
-def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, fields: Mapping[str, str]) -> None:
-    for line in metrics.lines(cluster, metric_summary.chosen(values, recorder.metrics), now, fields=fields):
-        recorder.emit(line)
 
 
 # -- the cluster
@@ -209,60 +194,106 @@ def _published(
     try:
         return status_configmap.publish(plan, options, old_status, record), ""
     except ClusterError as error:
-        said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, NotFound)
+        digest, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, NotFound)
         problem = status_configmap.how_to_make(options) if missing else f"{published_name(error)}: {error}"
-        return PublishedStatus(said, plan.at, missing), "" if missing and old_status.missing else problem
+        return PublishedStatus(digest, plan.at, missing), "" if missing and old_status.missing else problem
 
 
-def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:
+def _announced(all_events: Sequence[Event], recorder: Recorder, reported: bytes, now: float) -> tuple[bytes, str]:
     """Post events that are not known yet; return the known ones afterwards.
 
     The event that was refused counts as reported, those after it do not: an API that accepts none is called once per
     pass, and one object that cannot have events (its namespace is being deleted) does not block the others permanently.
     """
     assert recorder.board is not None
-    chosen = _chosen(told_of, event_dedup.filter_new(told, [event.key for event in told_of], now)[0], recorder)
+    chosen = _chosen(all_events, events.filter_new(reported, [event.key for event in all_events], now)[0], recorder)
     tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
-    return event_dedup.filter_new(told, [event.key for event in chosen[:tried]], now)[1], problem
+    return events.filter_new(reported, [event.key for event in chosen[:tried]], now)[1], problem
 
 
-def _chosen(told_of: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
-    """Return each fact once; all of them where the option recordDuplicatedEvents is set."""
+def _chosen(all_events: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
+    """Return each new fact once; all of them where the option recordDuplicatedEvents is set."""
     if recorder.options.record_duplicated_events:
-        return list(told_of)
-    return list({event.key: event for event in reversed(told_of) if event.key in new}.values())[::-1]
+        return list(all_events)
+    return list({event.key: event for event in reversed(all_events) if event.key in new}.values())[::-1]
 
 
-def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], recorder: Recorder) -> str:
+def _entered(cluster: str, counts: Values, all_events: Sequence[Event], recorder: Recorder) -> str:
     """Write counters and the reported events to the ledger, then post: one write, and one read where there are events.
 
     The events are recorded before they are posted: a crash in between loses an event and never repeats one. Where other
     writers keep changing the ledger, or the table fails, all events count as new and are posted.
     """
     if recorder.board is None:
-        told_of = ()
-    new, trouble = frozenset(event.key for event in told_of), ""
+        all_events = ()
+    new, trouble = frozenset(event.key for event in all_events), ""
     try:
-        new = _ledger(cluster, grown, new, recorder)
+        new = _new_in_ledger(cluster, counts, new, recorder)
     except StoreError as error:
         trouble = f"ledger: {published_name(error)}: {error}"
-    chosen = _chosen(told_of, new, recorder)
+    chosen = _chosen(all_events, new, recorder)
     if recorder.board is None or not chosen:
         return trouble
     problem = events.post_all(chosen, recorder.board, recorder.clock)[1]
     return "; ".join(filter(None, (trouble, f"events: {problem}" if problem else "")))
 
 
-def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorder: Recorder) -> frozenset[bytes]:
+def _new_in_ledger(cluster: str, counts: Values, keys: frozenset[bytes], recorder: Recorder) -> frozenset[bytes]:
     """Return those of the keys that were not reported yet. Raises StoreError."""
     for _ in range(_TRIES if keys else 0):
         ledger = recorder.journal.ledger(cluster)
-        new, told = event_dedup.filter_new(ledger.state, keys, recorder.clock())
-        if told == ledger.state:
+        new, reported = events.filter_new(ledger.state, keys, recorder.clock())
+        if reported == ledger.state:
             keys = new
             break
-        if recorder.journal.tell(cluster, grown, told, expected=ledger.version):
+        if recorder.journal.tell(cluster, counts, reported, expected=ledger.version):
             return new
-    if grown:
-        recorder.journal.count(cluster, grown)
+    if counts:
+        recorder.journal.count(cluster, counts)
     return keys
+
+
+class _WrittenMeta(msgspec.Struct, frozen=True):
+    uid: str
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _WrittenMeta
+
+
+class ClusterWriter(LazyKubeClient):
+    """Implements WritableRecord; connects when the first event is posted. Reporting must not delay a pass: each write
+    has half the time of other writes."""
+
+    def uid_of(self, kind: str, namespace: str, name: str) -> str:
+        """See EventApi."""
+        if kind == "ConfigMap":
+            return configmaps.get(self.connected, namespace, name).uid
+        try:
+            return msgspec.json.decode(get_pod(self.connected, namespace, name), type=_Object).metadata.uid
+        except msgspec.MsgspecError as error:
+            raise Unavailable(f"the answer is not a Pod: {error}") from None
+
+    def post(self, event: Event, now: float) -> None:
+        """See EventApi."""
+        involved = {"kind": event.kind, "name": event.name, "uid": event.uid}
+        involved |= {"apiVersion": event.api_version} if event.api_version else {}
+        post_event(
+            self.connected,
+            namespace=event.namespace,
+            involved=involved,
+            reason=event.reason,
+            message=event.message,
+            type_=event.type,
+            now=now,
+        )
+
+    def find(self, namespace: str, name: str) -> ConfigMap:
+        """See ConfigMapApi."""
+        return configmaps.get(self.connected, namespace, name)
+
+    def change(
+        self, namespace: str, name: str, config_map: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+    ) -> None:
+        """See ConfigMapApi."""
+        configmaps.patch(self.connected, namespace, name, config_map, data, annotations)

@@ -55,19 +55,19 @@ def policy_without_secrets(text: str) -> str:
 def without_names(value: Any, names: Collection[str]) -> Any:
     """Return the same JSON value with these names of secrets, and names that errors write in their usual form, replaced
     by `***` in all its texts."""
-    known: dict[str, list[str]] = {}
+    names_by_stem: dict[str, list[str]] = {}
     for name in sorted(islice(names, MOST_NAMES), key=len, reverse=True):
         bare = name.removeprefix(_OF_PARAMETERS)  # as errors write it
         if "/" in bare or len(bare) >= _SHORTEST:
-            known.setdefault(bare.rstrip(_MARKS), []).append(bare)
-    return _hidden(value, known)
+            names_by_stem.setdefault(bare.rstrip(_MARKS), []).append(bare)
+    return _hidden(value, names_by_stem)
 
 
 def _names(text: str) -> set[str]:
     """Return the values of keys that end with `secret`, the first ones."""
     names: set[str] = set()
-    for found in _SET.finditer(text):
-        names.add(found[1].rstrip("."))
+    for match in _SET.finditer(text):
+        names.add(match[1].rstrip("."))
         if len(names) == MOST_NAMES:
             break
     return names
@@ -81,9 +81,9 @@ def _hidden(value: Any, known: Mapping[str, Sequence[str]]) -> Any:
             return _WORD.sub(lambda match: _hide_known(match[0], known), text)
         return text
     if isinstance(value, dict):
-        return {key: _hidden(each, known) for key, each in value.items()}
+        return {key: _hidden(item, known) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_hidden(each, known) for each in value]
+        return [_hidden(item, known) for item in value]
     return value
 
 

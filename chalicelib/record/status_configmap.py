@@ -9,21 +9,25 @@ read. lastTransitionTime is preserved from the ConfigMap itself, so that neither
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Protocol
-
-import msgspec
-import yaml
-
-from chalicelib.kube.errors import Conflict, NotFound
+from chalicelib.kube.errors import Conflict
+from chalicelib.kube.errors import NotFound
 from chalicelib.kube.objects import ConfigMap
-from chalicelib.model.plan import GroupVerdict, Health, Plan
+from chalicelib.model.plan import GroupVerdict
+from chalicelib.model.plan import Health
+from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.safe_yaml import parsed
 from chalicelib.record.carry_over import PublishedStatus
+from collections.abc import Callable
+from datetime import UTC
+from datetime import datetime
+from typing import Any
+from typing import Protocol
+import hashlib
+import msgspec
+import yaml
+
 
 KEY = "status"
 ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
@@ -36,8 +40,16 @@ Document = dict[str, Any]
 
 
 class ConfigMapApi(Protocol):
+<<<<<<< /tmp/tmp2ain35tb/o
     """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
     kube/objects.py."""
+||||||| /tmp/tmp2ain35tb/b
+    """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
+    kube/configmaps.py."""
+=======
+    """The API for the ConfigMap; record/recorder.py implements it. Methods raise ClusterError, see
+    kube/configmaps.py."""
+>>>>>>> /tmp/tmp2ain35tb/t
 
     def find(self, namespace: str, name: str) -> ConfigMap:
         """Return the current ConfigMap; raises NotFound."""
@@ -52,22 +64,22 @@ def publish(plan: Plan, options: Options, old_status: PublishedStatus, config_ma
     """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if it was not written;
     NotFound where there is no such ConfigMap. It is never created: RBAC cannot limit creation to a name, and
     permission to create any ConfigMap in kube-system would include those that other programs trust."""
-    said = digest(document(plan, {}))
-    if said == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
+    new_digest = digest(document(plan, {}))
+    if new_digest == old_status.digest and 0.0 <= plan.at - old_status.at < EVERY:
         return old_status
     place = (options.namespace, options.status_config_map_name)
     for attempt in range(1, _TRIES + 1):
-        found = config_maps.find(*place)
-        text = render(document(plan, parse(found.text(KEY))))
+        config_map = config_maps.find(*place)
+        text = render(document(plan, parse(config_map.text(KEY))))
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
-            config_maps.change(*place, found, data, annotations)
+            config_maps.change(*place, config_map, data, annotations)
         except (Conflict, NotFound):  # changed or deleted concurrently: read it again
             if attempt == _TRIES:
                 raise
         else:
             break
-    return PublishedStatus(said, plan.at)
+    return PublishedStatus(new_digest, plan.at)
 
 
 def how_to_make(options: Options) -> str:
@@ -204,10 +216,10 @@ def render(status_document: Document) -> str:
 def parse(text: str) -> Document:
     """Return the ConfigMap's status; {} where the text is not a YAML mapping. Times stay text."""
     try:
-        found = parsed(text, texts=True)
+        document = parsed(text, texts=True)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def digest(status_document: Document) -> str:
@@ -227,8 +239,8 @@ def _timeless(value: Any) -> Any:
 
 def _at(value: Any, name: str) -> Document:
     """Return a nested mapping; {} where there is another value."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
+    nested = value.get(name) if isinstance(value, dict) else None
+    return nested if isinstance(nested, dict) else {}
 
 
 def _named(old_document: Document) -> dict[str, Document]:

@@ -79,7 +79,7 @@ def decided(
     gauges: Mapping[str, float] | None = None,
 ) -> None:
     """Store a decision and the pass that confirmed it, as a pass does. gauges: more of them, by metrics.key."""
-    store.journal.append(name, journal.of_plan(plan))
+    store.journal.append(name, journal.plan_entry(plan))
     lease = store.leases.acquire(name, "example", 60.0)
     health, waiting = plan.health, sum(len(each.pods) for each in plan.unschedulable)
     measured = {

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageRequest, respond
+from chalicelib.page.render import Links
 from infra.emulators.example_clusters import NOW, example
 from infra.tools.chromium import browser, chromium
 

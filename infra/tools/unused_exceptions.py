@@ -42,8 +42,8 @@ EXCEPTIONS = (
          "get_redirect_target"),
         "requests and urllib3 call and read these",
     ),
-    UnusedException("chalicelib/page/links.py", ("runbook",), "templates use it"),
-    UnusedException("chalicelib/page/status.py", ("tone",), "templates use it"),
+    UnusedException("chalicelib/page/render.py", ("runbook",), "templates use it"),
+    UnusedException("chalicelib/page/cluster_data.py", ("tone",), "templates use it"),
     UnusedException(
         "chalicelib/runtime/tracing.py",
         ("end_time", "trace_id", "parent_id", "subsegments"),

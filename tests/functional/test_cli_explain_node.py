@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from chalicelib.command import explain_node
+from chalicelib.command.explain_node import remedy
 from chalicelib.command.explain_view import ExplainContext, as_document
 from chalicelib.command.main import main
-from chalicelib.command.node_advice import remedy
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory

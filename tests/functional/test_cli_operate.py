@@ -11,8 +11,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from chalicelib.command import history_follow
-from chalicelib.command.journal_lines import JournalFilter
+from chalicelib.command.commands import history
+from chalicelib.command.commands.history import JournalFilter
 from chalicelib.command.main import main
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
 from chalicelib.model.pause import PausedPart
@@ -20,7 +20,7 @@ from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.journal import of_plan
+from chalicelib.record.journal import plan_entry
 from chalicelib.store import JournalEntry, Store
 from infra.emulators.aws import create_table
 from tests.builders import NOW as BUILT
@@ -93,7 +93,7 @@ def decided(store: Store, decided_at: float = NOW - 600) -> None:
     build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
     build.group("web", max=5).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
     plan = build.plan()
-    store.journal.append(NAME, of_plan(_moved(plan, decided_at)))
+    store.journal.append(NAME, plan_entry(_moved(plan, decided_at)))
     for at in range(3):
         store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group="web", facts={"n": at}))
     lease = store.leases.acquire(NAME, "pass", 60)
@@ -305,11 +305,11 @@ def test_followed_history_prints_each_line_once_and_in_order(store: Store, capsy
     decided(store)
 
     def later(seconds: float) -> None:
-        assert seconds == history_follow.EVERY
+        assert seconds == history.EVERY
         count = len(store.journal.recent(NAME))
         store.journal.append(NAME, JournalEntry(at=NOW + count, kind="operation", facts={"n": count}))
 
-    history_follow.follow(store, NAME, JournalFilter(kinds=("operation",)), 2, "json", later, rounds=3)
+    history.follow(store, NAME, JournalFilter(kinds=("operation",)), 2, "json", later, rounds=3)
     shown = [json.loads(line)["facts"]["n"] for line in capsys.readouterr().out.splitlines()]
     assert shown == [1, 2, 4, 5]
 

@@ -15,7 +15,8 @@ from botocore.httpsession import URLLib3Session
 from chalice.test import HTTPResponse as PageResponse
 from urllib3 import HTTPResponse
 
-from chalicelib.command import hosted_ui, signed_request
+from chalicelib.command import deployments
+from chalicelib.command.commands import ui
 from chalicelib.command.main import main
 from chalicelib.handlers.hosted_page import (
     COOKIE,
@@ -303,7 +304,7 @@ def test_ui_hosted_prints_the_link_of_the_deployment(
         asked.append(url)
         return b'{"link": "/ui/open/abc", "validFor": 60}'
 
-    monkeypatch.setattr(hosted_ui, "post", post)
+    monkeypatch.setattr(ui, "post", post)
     words = ["ui", "--hosted", "--no-open", "--api", "https://x.execute-api.eu-central-1.amazonaws.com/api/"]
     assert main(words) == 0
     assert main([*words, "--cluster", "prod"]) == 0
@@ -346,5 +347,5 @@ def test_request_is_signed_for_the_region_of_the_api(
     monkeypatch.setattr(URLLib3Session, "send", send)
     for name, value in (("REGION", configured), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):
         monkeypatch.setenv(f"AWS_{name}", value)
-    signed_request.post(url)
+    deployments.post(url)
     assert f"/{used}/execute-api/aws4_request" in signed[0]

@@ -17,8 +17,8 @@ from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, M
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageRequest, respond
+from chalicelib.page.render import Links
 from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest, load
 from chalicelib.reconciler import scan_scheduler

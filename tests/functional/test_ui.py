@@ -16,8 +16,8 @@ import pytest
 from chalicelib.command.main import main
 from chalicelib.command.ui_server import AT_ONCE, PageServer
 from chalicelib.model.policy_permissions import STRICT
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
+from chalicelib.page.render import Links
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.example_clusters import NOW, example
 

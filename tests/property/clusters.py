@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command import memory_file
+from chalicelib.command import plan_inputs
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.timestamps import format_time
 from tests.property import objects
@@ -335,7 +335,7 @@ def write(cluster: RandomCluster, folder: Path) -> list[str]:
     command = ["outscaler", "plan", "--snapshot", str(folder), "--now", format_time(NOW)]
     command += ["--policy", str(folder / "policy.yaml")]
     if cluster.requested:
-        memory_file.write(folder / "remembered", cluster.memory())
+        plan_inputs.write_memory(folder / "remembered", cluster.memory())
         command += ["--memory", str(folder / "remembered")]
     return [*command, *(word for setting in cluster.settings for word in ("--option", f"'{setting}'"))]
 

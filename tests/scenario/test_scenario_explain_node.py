@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command import memory_file
+from chalicelib.command import plan_inputs
 from chalicelib.command.main import main
 from chalicelib.model.timestamps import format_time
 from infra.emulators.aws import LocalAws
@@ -36,7 +36,7 @@ class ScenarioApiClient:
     def explain(self, node: str) -> dict[str, Any]:
         """The JSON output at the current instant."""
         memory = self._folder / "memory.json"
-        memory_file.write(memory, self._world.memory())
+        plan_inputs.write_memory(memory, self._world.memory())
         self._capsys.readouterr()
         assert (
             main(

@@ -60,7 +60,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("handlers/read_api", "http"),
     ),
     "Nothing imports the command: the packager leaves its folder out of the functions": (
-        ("handlers/read_api", "chalicelib.command.tables"),
+        ("handlers/read_api", "chalicelib.command.output"),
         ("store/journal", "chalicelib.command.saved.saved_cluster"),
     ),
     "The transport is used by the clients of the cluster's and the vendors' APIs, and by both webhooks": (

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from chalicelib.model.notification import NOTICE_TYPES
-from chalicelib.notify.forms import runbook_url
+from chalicelib.notify.delivery import runbook_url
 from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, MachineryAlarm
 from infra.tools.prometheus_rules import ALERTS
 from tests.unit.test_docs import ROOT, RUNBOOK, anchors, rows

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from chalicelib.model.operation import OperationKind
-from chalicelib.record.counters import ERRORS
-from chalicelib.record.event_dedup import APART
-from chalicelib.record.events import PODS_TOLD
+from chalicelib.record.events import APART, PODS_TOLD
+from chalicelib.record.metric_values import ERRORS
 from chalicelib.record.metrics import BUCKETS, METRICS, PREFIX
 from chalicelib.record.operation_events import ENDS, STEPS
 from chalicelib.record.pass_events import FACTS

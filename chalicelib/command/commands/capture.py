@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chalicelib.command.kubeconfig_files import kubeconfig_of
+from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.live_cluster import add_management_namespace
-from chalicelib.command.output import emit, warn
-from chalicelib.command.tables import Table
+from chalicelib.command.output import Table, emit, warn
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 
@@ -67,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
     lists = (*capture.lists, *machine_groups)
-    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
+    files = {f"{captured.resource.plural}.json.gz": captured.packed for captured in lists}
     files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
     stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
     capture_folder.write(args.directory, files, stale, capture.missing)
-    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
+    rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
     emit(
         args.output,
         {

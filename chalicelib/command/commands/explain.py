@@ -2,18 +2,34 @@
 reasons.
 
 It makes the same plan as `outscaler plan` with the same arguments, and shows only what concerns the object. With
---cluster it explains the last decision of the deployment, without access to the cluster.
+--cluster it explains the last decision of the deployment. The journal keeps the plan with all its reasons, but not the
+objects of the cluster: requests, labels and taints are not shown. Neither a kubeconfig nor a vendor's credentials are
+needed.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.command import explain_group, explain_node, explain_pod, explain_stored, explain_view, plan_inputs
-from chalicelib.command.explain_view import ExplainContext, Explanation
+from chalicelib.command import explain_group, explain_node, explain_pod, explain_view, plan_inputs
+from chalicelib.command.arguments import named, namespaced
+from chalicelib.command.explain_view import ExplainContext, Explanation, weakening
 from chalicelib.command.output import emit
-from chalicelib.command.store_access import add_table_argument
+from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.command.store_access import add_table_argument, open_store, required_decision, stored_policy
+from chalicelib.model.errors import BadInput
+from chalicelib.model.node import Node
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import coded, node_names
+
+if TYPE_CHECKING:
+    from chalicelib.model.plan import Plan
+    from chalicelib.record.journal import LastDecision
+    from chalicelib.store import Store
 
 _KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
     "pod": explain_pod.answer,
@@ -31,11 +47,84 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; raises BadInput, also for an unknown name."""
-    if args.cluster is not None:
-        return explain_stored.run(args)
-    case = plan_inputs.read(args)
-    scene = ExplainContext(case, plan_inputs.decided(case))
-    answer = _KINDS[args.kind](scene, args.name)
-    emit(args.output, explain_view.as_document(answer, scene), lambda: explain_view.as_blocks(answer, scene))
+    """Print the explanation; raises BadInput, also for an unknown cluster or name, and where no decision is stored."""
+    if args.cluster is None:
+        case = plan_inputs.read(args)
+        context = ExplainContext(case, plan_inputs.decided(case))
+        answer = _KINDS[args.kind](context, args.name)
+        emit(args.output, explain_view.as_document(answer, context), lambda: explain_view.as_blocks(answer, context))
+        return 0
+    store = open_store(args)
+    stored_policy(store, args.cluster)
+    decision = required_decision(store, args.cluster)
+    context = _stored_context(store, args.cluster, decision)
+    answer = _STORED_KINDS[args.kind](context, args.name)
+    document = explain_view.as_document(answer, context) | {"confirmedAt": format_time(decision.confirmed_at)}
+    as_of = f"Decided at {format_time(decision.at)}, and the same in the pass of {format_time(decision.confirmed_at)}."
+    emit(args.output, document, lambda: [as_of, *explain_view.as_blocks(answer, context)])
     return 0
+
+
+def _stored_context(store: Store, cluster: str, decision: LastDecision) -> ExplainContext:
+    """Return a stored decision. The policy in force only adds details, so one that this release cannot read counts as
+    one without settings."""
+    from chalicelib.policy.load import load
+
+    plan, memory = decision.plan, store.memory.look(cluster)
+    nodes = tuple(Node(name, {}, {}) for name in node_names(plan))
+    try:
+        policy = load(stored_policy(store, cluster).text, place=f"policy {cluster}")[0]
+    except BadInput:
+        policy = Policy(name=cluster)
+    snapshot = Snapshot(cluster=cluster, taken_at=plan.at, nodes=nodes)
+    case = PlanInputs(snapshot, policy, memory, plan.at, 0, None, (), 0.0)
+    return ExplainContext(case, PlannedCase(plan, memory, {}))
+
+
+def _pod_keys(plan: Plan) -> frozenset[str]:
+    """Return the pods that the plan names, as namespace/name."""
+    lists = (
+        *(verdict.pods for verdict in plan.unschedulable),
+        *(ignored.pods for ignored in plan.ignored),
+        *(up.pods for up in plan.scale_ups),
+        plan.fits_existing,
+        *(removal.evict for removal in plan.removals),
+    )
+    blocking = {verdict.pod for verdict in plan.unremovable if verdict.pod}
+    return frozenset(key for pods in lists for key in pods) | blocking
+
+
+def _stored_pod(context: ExplainContext, name: str) -> Explanation:
+    plan = context.plan
+    key = namespaced(name, {key: key for key in _pod_keys(plan)}, "explain pod", "pod of the last decision")
+    part = explain_pod.pending(context, key, bound=False)
+    if part is not None:
+        gaps = weakening(plan, removal=False, name=key)
+        return Explanation("pod", key, (part.says,), part.data, tables=part.tables, gaps=gaps)
+    removal = next((removal for removal in plan.removals if key in removal.evict), None)
+    data: dict[str, Any]
+    if removal is not None:
+        destination = removal.destinations.get(key, "")
+        room = f", and there is room for it on {destination}" if destination else ""
+        says = f"Pod {key} is evicted from node {removal.node}, which is removed{room}."
+        data = {"verdict": "runs", "node": removal.node, "nodeVerdict": "removed"}
+    else:
+        blocked = next(verdict for verdict in plan.unremovable if verdict.pod == key)
+        why = coded(blocked.reason)
+        says = f"Pod {key} keeps node {blocked.node}: {why['message']}."
+        data = {"verdict": "runs", "node": blocked.node, "nodeVerdict": "stays", "nodeReason": why}
+    return Explanation("pod", key, (says,), data, gaps=weakening(plan, removal=True, name=key))
+
+
+def _stored_node(context: ExplainContext, name: str) -> Explanation:
+    plan = context.plan
+    named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
+    says, data = explain_node.fate(context, name)
+    return Explanation("node", name, says, data, gaps=weakening(plan, removal=True, node=name))
+
+
+_STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
+    "pod": _stored_pod,
+    "node": _stored_node,
+    "group": explain_group.answer,
+}

@@ -1,7 +1,8 @@
 """`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | nodes NAME | pods NAME | brake
 NAME]`: shows the stored state.
 
-Nothing is computed here; `outscaler plan` says what would happen next.
+Nothing is computed here; `outscaler plan` says what would happen next. Nodes and pods are those of the last decision in
+the table, so no command needs access to the cluster.
 """
 
 from __future__ import annotations
@@ -12,30 +13,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.command import get_decision
-from chalicelib.command.breaker_view import brake_data, brake_line
-from chalicelib.command.commands.pause import pause_line, pauses_data
 from chalicelib.command.deployment_settings import known_settings
-from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, not_moved, open_store, stored_policy
-from chalicelib.command.tables import Table
+from chalicelib.command.output import Table, emit, warn
+from chalicelib.command.store_access import add_table_argument, not_moved, open_store, required_decision, stored_policy
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
-from chalicelib.record.cluster_health import health, results
+from chalicelib.reasons.text import sentence
+from chalicelib.record import views
+from chalicelib.record.views import NodeView, PodView, ago, as_json, coded, instant
 from chalicelib.schedules.apply import apply_schedules
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import ScanState
 
 if TYPE_CHECKING:
-    from chalicelib.model.memory import GroupMemory
-    from chalicelib.model.operation import Operation
     from chalicelib.model.pause import Pause
     from chalicelib.model.policy_permissions import Deployment
+    from chalicelib.record.journal import LastDecision
     from chalicelib.store import Store, StoredPolicy
+
+_REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,71 +54,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the requested state. Always returns 0, also for an empty result."""
-    if args.what in _OF_ALL and args.name:
-        raise BadInput(
-            f"outscaler get {args.what}",
-            f"takes no name, but {args.name!r} is given",
-            f"write outscaler get policy {args.name}",
-        )
-    if args.what not in _OF_ALL and not args.name:
-        raise BadInput(f"outscaler get {args.what}", "needs a cluster's name", "outscaler get clusters lists them")
-    _THINGS[args.what](open_store(args), args)
+    place, of_all = f"outscaler get {args.what}", args.what in ("clusters", "claims")
+    if of_all and args.name:
+        raise BadInput(place, f"takes no name, but {args.name!r} is given", f"write outscaler get policy {args.name}")
+    if not of_all and not args.name:
+        raise BadInput(place, "needs a cluster's name", "outscaler get clusters lists them")
+    store = open_store(args)
+    if not of_all and args.what != "policy":
+        stored_policy(store, args.name)
+    _THINGS[args.what](store, args)
     return 0
-
-
-def instant(at: float) -> str | None:
-    """Return RFC 3339 text, or None for never."""
-    return format_time(at) if at > 0 else None
-
-
-def ago(at: float, now: float) -> str:
-    """Format an instant as `5m10s ago`, `in 20s` or `never`."""
-    if at <= 0:
-        return "never"
-    return f"{format_duration(now - at)} ago" if at <= now else f"in {format_duration(at - now)}"
 
 
 def _clusters(store: Store, args: argparse.Namespace) -> None:
     policies = store.policies.all_current()
-    if left := not_moved(store):
-        warn(left)
+    if not_in_force := not_moved(store):
+        warn(not_in_force)
     now, deployment = time.time(), known_settings(store) if policies else None
     states, pauses, problems = _states(store, policies)
     for cluster, problem in problems.items():
         warn(f"{cluster}: {problem}")
-    health_of = {each.name: _health(each, states[each.name], now, deployment, problems) for each in policies}
-    data = [
-        {
-            "name": each.name,
-            "version": each.version,
-            "storedAt": instant(each.stored_at),
-            "digest": each.digest,
-            **results(states[each.name]),
-            "health": health_of[each.name][0],
-            "problem": health_of[each.name][1] or None,
-            "pauses": pauses_data(pauses.get(each.name, ())),
-        }
-        for each in policies
-    ]
-    rows = tuple(
-        (
-            each.name,
-            str(each.version),
-            ago(each.stored_at, now),
-            each.digest[:12],
-            ago(states[each.name].last_pass, now),
-            ": ".join(part for part in health_of[each.name] if part),
+    data, rows = [], []
+    for stored in policies:
+        state = states[stored.name]
+        health, problem = _health(stored, state, now, deployment, problems)
+        data.append(
+            {
+                "name": stored.name,
+                "version": stored.version,
+                "storedAt": instant(stored.stored_at),
+                "digest": stored.digest,
+                **as_json(views.passes_view(state)),
+                "health": health,
+                "problem": problem or None,
+                "pauses": [as_json(views.pause_view(pause)) for pause in pauses.get(stored.name, ())],
+            }
         )
-        for each in policies
-    )
+        rows.append(
+            (
+                stored.name,
+                str(stored.version),
+                ago(stored.stored_at, now),
+                stored.digest[:12],
+                ago(state.last_pass, now),
+                ": ".join(part for part in (health, problem) if part),
+            )
+        )
     emit(
         args.output,
         data,
         lambda: [
-            *(f"{each.name}: {pause_line(one)}" for each in policies for one in pauses.get(each.name, ())),
+            *(
+                f"{stored.name}: {views.pause_view(pause).paused_line}"
+                for stored in policies
+                for pause in pauses.get(stored.name, ())
+            ),
             Table(
                 ("cluster", "version", "stored", "digest", "last pass", "health"),
-                rows,
+                tuple(rows),
                 right=frozenset({1}),
                 empty="no cluster has a policy yet",
             ),
@@ -132,8 +124,8 @@ def _states(
 ) -> tuple[dict[str, ScanState], dict[str, tuple[Pause, ...]], dict[str, str]]:
     """Return the scan states, the pauses, and why a cluster's policy or rows cannot be read. Raises StoreError where
     the table does not answer."""
-    problems = {each.name: each.problem for each in policies if each.problem}
-    states, pauses = dict.fromkeys((each.name for each in policies), ScanState()), {}
+    problems = {stored.name: stored.problem for stored in policies if stored.problem}
+    states, pauses = dict.fromkeys((stored.name for stored in policies), ScanState()), {}
     for cluster, state in store.scan_states.due_by(list(states)).items():
         if isinstance(state, StoreError):
             problems.setdefault(cluster, str(state))
@@ -157,19 +149,16 @@ def _health(
     permitted by default may be one that the functions permit. problems: see _states.
     """
     if stored.name in problems:
-        return health(None, state, now, planned=False), problems[stored.name]
+        return views.health(None, state, now, planned=False), problems[stored.name]
     admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
     try:
         policy = apply_schedules(load(stored.text, place=f"policy {stored.name}", admission=admission)[0], now)
     except BadInput as error:
-        return health(None, state, now, planned=False), _first_mistake(error)
-    return health(policy.scan_interval, state, now, planned=permitted(policy).plan), ""
-
-
-def _first_mistake(bad_input: BadInput) -> str:
-    mistakes = bad_input.problems if isinstance(bad_input, InputErrors) else (bad_input,)
-    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-    return f"{mistakes[0].place.partition(': ')[2] or mistakes[0].place}: {mistakes[0].problem}{more}"
+        mistakes = error.problems if isinstance(error, InputErrors) else (error,)
+        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+        place = mistakes[0].place.partition(": ")[2] or mistakes[0].place
+        return views.health(None, state, now, planned=False), f"{place}: {mistakes[0].problem}{more}"
+    return views.health(policy.scan_interval, state, now, planned=permitted(policy).plan), ""
 
 
 def _policy(store: Store, args: argparse.Namespace) -> None:
@@ -189,127 +178,134 @@ def _policy(store: Store, args: argparse.Namespace) -> None:
 
 
 def _operations(store: Store, args: argparse.Namespace) -> None:
-    stored_policy(store, args.name)
-    operations = store.operations.look(args.name)
-    now = time.time()
-    emit(
-        args.output,
-        [_operation_data(each) for each in operations],
-        lambda: [
-            Table(
-                ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
-                tuple(
-                    (
-                        each.spec.id,
-                        each.spec.kind.value,
-                        each.spec.group,
-                        _change(each),
-                        each.status.state.value,
-                        each.status.step,
-                        str(each.status.attempt),
-                        ago(each.spec.created_at, now),
-                        ago(each.status.due_at, now) if each.status.due_at else "",
-                    )
-                    for each in operations
-                ),
-                right=frozenset({6}),
-                empty="no operation is open",
+    operations, now = [views.operation_view(operation) for operation in store.operations.look(args.name)], time.time()
+    table = Table(
+        ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
+        tuple(
+            (
+                view.id,
+                view.kind,
+                view.group,
+                view.change,
+                view.state,
+                view.step,
+                str(view.attempt),
+                ago(view.created_at, now),
+                ago(view.due_at, now) if view.due_at else "",
             )
-        ],
+            for view in operations
+        ),
+        right=frozenset({6}),
+        empty="no operation is open",
     )
-
-
-def _change(operation: Operation) -> str:
-    nodes = ", ".join(target.node or target.instance for target in operation.spec.targets)
-    return nodes or f"{operation.spec.from_size} to {operation.spec.to_size}"
-
-
-def _operation_data(operation: Operation) -> dict[str, Any]:
-    return {
-        "id": operation.spec.id,
-        "kind": operation.spec.kind.value,
-        "provider": operation.spec.provider,
-        "group": operation.spec.group,
-        "from": operation.spec.from_size,
-        "to": operation.spec.to_size,
-        "nodes": [target.node or target.instance for target in operation.spec.targets],
-        "state": operation.status.state.value,
-        "step": operation.status.step,
-        "attempt": operation.status.attempt,
-        "plan": operation.spec.plan,
-        "createdAt": instant(operation.spec.created_at),
-        "dueAt": instant(operation.status.due_at),
-        "deadline": instant(operation.spec.deadline),
-        "claimedBy": operation.status.claimed_by,
-        "claimedUntil": instant(operation.status.claimed_until),
-        "sentAt": instant(operation.status.sent_at),
-    }
+    emit(args.output, [as_json(view) for view in operations], lambda: [table])
 
 
 def _groups(store: Store, args: argparse.Namespace) -> None:
-    stored_policy(store, args.name)
-    groups = sorted(store.memory.look(args.name).groups.items())
-    now = time.time()
-    emit(
-        args.output,
-        [_group_data(name, group) for name, group in groups],
-        lambda: [
-            Table(
-                ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
-                tuple(
-                    (
-                        name,
-                        str(group.target),
-                        _request(group),
-                        _backoff(group, now),
-                        ago(group.last_add, now),
-                        ago(group.last_delete, now),
-                        ago(group.last_failure, now),
-                    )
-                    for name, group in groups
-                ),
-                right=frozenset({1}),
-                empty="nothing is remembered yet",
+    memory, now = store.memory.look(args.name), time.time()
+    rows, groups = [], [views.group_view(name, memory.groups[name]) for name in sorted(memory.groups)]
+    for view in groups:
+        request, backoff = view.request, view.backoff_at(now)
+        rows.append(
+            (
+                view.group,
+                str(view.target),
+                f"{request.increase} until {format_time(request.expected_at)}" if request else "",
+                f"{backoff.title}, ends {ago(backoff.until, now)}" if backoff else "",
+                ago(view.last_add, now),
+                ago(view.last_delete, now),
+                ago(view.last_failure, now),
             )
-        ],
+        )
+    table = Table(
+        ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
+        tuple(rows),
+        right=frozenset({1}),
+        empty="nothing is remembered yet",
     )
+    emit(args.output, [as_json(view) for view in groups], lambda: [table])
 
 
-def _request(group: GroupMemory) -> str:
-    return f"{group.request.increase} until {format_time(group.request.expected_at)}" if group.request else ""
+def _nodes(store: Store, args: argparse.Namespace) -> None:
+    """Print each node: removed, unneeded or stays, and why."""
+    decision = required_decision(store, args.name)
+    nodes = views.node_views(decision.plan)
+    table = Table(
+        ("node", "decision", "why", "pod"),
+        tuple((view.node, view.decision, _why_node(view), view.pod) for view in nodes),
+        empty="no node was seen",
+    )
+    data = _document(decision, "nodes", [_node_data(view) for view in nodes])
+    emit(args.output, data, lambda: [_as_of(decision), table])
 
 
-def _backoff(group: GroupMemory, now: float) -> str:
-    if group.backoff is None or group.backoff.until < now:
-        return ""
-    return f"{group.backoff.cls or 'failed'}, ends {ago(group.backoff.until, now)}"
+def _node_data(view: NodeView) -> dict[str, Any]:
+    data: dict[str, Any] = {"node": view.node, "decision": view.decision}
+    if view.decision == views.REMOVED:
+        data |= {"group": view.group, "evict": list(view.evict)}
+    if view.reason is not None:
+        data["reason"] = coded(view.reason)
+    return data | ({"pod": view.pod} if view.pod else {})
 
 
-def _group_data(name: str, group: GroupMemory) -> dict[str, Any]:
-    request, backoff = group.request, group.backoff
+def _why_node(view: NodeView) -> str:
+    if view.reason is not None:
+        return sentence(view.reason)
+    return f"group {view.group}, {len(view.evict)} pods evicted" if view.decision == views.REMOVED else ""
+
+
+def _pods(store: Store, args: argparse.Namespace) -> None:
+    """Print each pod that waits: with a place on the way, without one, or not considered, and why."""
+    decision = required_decision(store, args.name)
+    pods = views.pod_views(decision.plan)
+    table = Table(
+        ("pod", "decision", "why"),
+        tuple((view.pod, view.decision, _why_pod(view)) for view in pods),
+        empty="no pod waits for a place",
+    )
+    data = _document(decision, "pods", [_pod_data(view) for view in pods])
+    emit(args.output, data, lambda: [_as_of(decision), table])
+
+
+def _pod_data(view: PodView) -> dict[str, Any]:
+    data: dict[str, Any] = {"pod": view.pod, "decision": view.decision}
+    if view.decision == "unschedulable":
+        data["reasons"] = {group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()}
+    if view.decision == "newNode":
+        data["group"] = view.group
+    return data | ({"reason": coded(view.reason)} if view.reason is not None else {})
+
+
+def _why_pod(view: PodView) -> str:
+    if view.decision == "newNode":
+        return f"group {view.group} grows"
+    if view.reason is not None:
+        return sentence(view.reason)
+    groups = [f"{group}: {'; '.join(map(sentence, reasons))}" for group, reasons in view.reasons.items()]
+    more = f" and {len(groups) - _REASONS_SHOWN} more groups" if len(groups) > _REASONS_SHOWN else ""
+    return ", ".join(groups[:_REASONS_SHOWN]) + more
+
+
+def _as_of(decision: LastDecision) -> str:
+    blocked = decision.plan.paused
+    not_removed = f" No node is removed: {sentence(blocked)}." if blocked is not None else ""
+    decided, confirmed = format_time(decision.at), format_time(decision.confirmed_at)
+    return f"Decided at {decided}, last confirmed at {confirmed}.{not_removed}"
+
+
+def _document(decision: LastDecision, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "group": name,
-        "target": group.target,
-        "request": request
-        and {"increase": request.increase, "since": instant(request.since), "expectedAt": instant(request.expected_at)},
-        "backoff": backoff
-        and {
-            "until": instant(backoff.until),
-            "class": backoff.cls,
-            "code": backoff.code,
-            "message": backoff.message,
-            "attempt": backoff.attempt,
-        },
-        "lastAdd": instant(group.last_add),
-        "lastDelete": instant(group.last_delete),
-        "lastFailure": instant(group.last_failure),
+        "cluster": decision.plan.cluster,
+        "plan": decision.plan.id,
+        "at": format_time(decision.at),
+        "confirmedAt": format_time(decision.confirmed_at),
+        name: rows,
     }
 
 
-def _brake(store: Store, args: argparse.Namespace) -> None:
-    stored_policy(store, args.name)
-    data = {"name": args.name, **brake_data(store.memory.look(args.name), time.time())}
-    emit(args.output, data, lambda: [f"{args.name}: {brake_line(data)}"])
+def _breaker(store: Store, args: argparse.Namespace) -> None:
+    view = views.breaker_view(store.memory.look(args.name), time.time())
+    emit(args.output, {"name": args.name, **as_json(view)}, lambda: [f"{args.name}: {view.line}"])
 
 
 def _claims(store: Store, args: argparse.Namespace) -> None:
@@ -317,44 +313,41 @@ def _claims(store: Store, args: argparse.Namespace) -> None:
     claims, now = store.group_ownership.all(), time.time()
     data = [
         {
-            "provider": each.provider,
-            "group": each.group,
-            "key": each.key,
-            "cluster": each.owner,
-            "since": instant(each.since),
-            "named": each.named,
-            "ended": each.ended,
+            "provider": claim.provider,
+            "group": claim.group,
+            "key": claim.key,
+            "cluster": claim.owner,
+            "since": instant(claim.since),
+            "named": claim.named,
+            "ended": claim.ended,
         }
-        for each in claims
+        for claim in claims
     ]
-    rows = tuple(
-        (
-            each.provider,
-            each.key,
-            each.owner,
-            ago(each.since, now),
-            "named" if each.named else "discovered",
-            each.ended or "-",
-        )
-        for each in claims
+    table = Table(
+        ("provider", "group", "cluster", "since", "by", "ended"),
+        tuple(
+            (
+                claim.provider,
+                claim.key,
+                claim.owner,
+                ago(claim.since, now),
+                "named" if claim.named else "discovered",
+                claim.ended or "-",
+            )
+            for claim in claims
+        ),
+        empty="no node group is claimed yet",
     )
-    emit(
-        args.output,
-        data,
-        lambda: [
-            Table(("provider", "group", "cluster", "since", "by", "ended"), rows, empty="no node group is claimed yet")
-        ],
-    )
+    emit(args.output, data, lambda: [table])
 
 
-_OF_ALL = ("clusters", "claims")
 _THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
     "clusters": _clusters,
     "policy": _policy,
     "operations": _operations,
     "groups": _groups,
-    "nodes": get_decision.nodes,
-    "pods": get_decision.pods,
-    "brake": _brake,
+    "nodes": _nodes,
+    "pods": _pods,
+    "brake": _breaker,
     "claims": _claims,
 }

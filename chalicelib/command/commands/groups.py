@@ -19,18 +19,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the manifest as JSON (as YAML for `-o yaml`), and on standard error what was guessed; raises BadInput."""
     from chalicelib.command.live_cluster import management_namespaces, policy_of
+    from chalicelib.command.output import one_line
     from chalicelib.command.saved.group_draft import LEAST_MAX, draft
     from chalicelib.command.saved.machine_bounds import saved_bounds
     from chalicelib.command.saved.saved_cluster import read_nodes
-    from chalicelib.command.terminal_text import one_line
 
     namespaces = management_namespaces(args, policy_of(args))
     drafted = draft(read_nodes(args.directory), saved_bounds(args.directory, namespaces))
     entries = drafted.manifest["nodeGroups"]
-    known = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
+    bounds_note = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
     guessed = f"; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them"
     notes = [
-        f"{len(entries)} node groups{known}{guessed if drafted.bounded < len(entries) else ''}",
+        f"{len(entries)} node groups{bounds_note}{guessed if drafted.bounded < len(entries) else ''}",
         "a group without nodes cannot be seen: add it",
     ]
     if drafted.control_plane:

@@ -21,10 +21,9 @@ from chalicelib.command.importers.build_policy import PROVIDER, Wanted, assemble
 from chalicelib.command.importers.command_input import COMMAND
 from chalicelib.command.importers.input_files import MAX_BYTES, sort_out
 from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.output import warn
+from chalicelib.command.output import one_line, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.serialize_policy import dump
-from chalicelib.command.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.policy.diagnostics import Diagnostics, Scalar

@@ -10,7 +10,6 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,9 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(str(args.file), "exists already", "name a new file")
     if args.secret_prefix is None and (notice := settings_here().notice):
         warn(notice)
-    answers = _answers(args, _asker())
+    answers: dict[str, str] = {}
+    for question in QUESTIONS:
+        answers[question.argument] = _answer(question, getattr(args, question.argument), answers)
     text = document(answers)
     name = answers["name"]
     if args.file is None:
@@ -126,53 +127,34 @@ def document(answers: dict[str, str]) -> str:
         del options["maxNodesTotal"]
     if options:
         spec["options"] = options
-    made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
-    text: str = yaml.safe_dump(made, sort_keys=False, allow_unicode=True)
+    policy = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+    text: str = yaml.safe_dump(policy, sort_keys=False, allow_unicode=True)
     load_document(text, "the new policy")
     return text
 
 
-def _asker() -> Callable[[str], str] | None:
-    """Return what asks a person; None where there is nobody to ask."""
-    if not sys.stdin.isatty():
-        return None
-
-    def ask(prompt: str) -> str:
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        line = sys.stdin.readline()
-        if not line:
-            raise KeyboardInterrupt
-        return line.strip()
-
-    return ask
-
-
-def _answers(args: argparse.Namespace, ask: Callable[[str], str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for question in QUESTIONS:
-        found[question.argument] = _answer(question, getattr(args, question.argument), found, ask)
-    return found
-
-
-def _answer(question: InitQuestion, given: str | None, before: dict[str, str], ask: Callable[[str], str] | None) -> str:
+def _answer(question: InitQuestion, argument: str | None, before: dict[str, str]) -> str:
+    """Return the answer: the argument, otherwise what a person at a terminal writes. before: the earlier answers."""
     text = question.text or STARTS[before["provider"]].prompt
     place = f"--{question.argument.replace('_', '-')}"
     default = settings_here().deployment.secret_prefix if question.default == _OF_DEPLOYMENT else question.default
-    if given is None and ask is None:
+    if argument is not None:
+        _check(question.argument, argument, before, place)
+        return argument
+    if not sys.stdin.isatty():
         if default:
             return default
         raise BadInput(place, "is not given, and standard input is not a terminal", f"give it: {text}")
     for _ in range(_TRIES):
-        answer = given
-        if answer is None:
-            assert ask is not None
-            answer = ask(f"{text}{f' [{default}]' if default else ''}: ") or default
+        sys.stderr.write(f"{text}{f' [{default}]' if default else ''}: ")
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise KeyboardInterrupt
+        answer = line.strip() or default
         try:
             _check(question.argument, answer, before, place)
         except BadInput as error:
-            if given is not None:
-                raise
             sys.stderr.write(f"{error.problem}; {error.remedy}\n")
         else:
             return answer

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.command.doctor.kubeconfig_checks import private_address
-from chalicelib.command.kubeconfig_files import kubeconfig_of
+from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.output import warn
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Forbidden, NotFound
@@ -51,45 +51,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the kubeconfig as YAML. Returns 0; raises BadInput without the Secret, ClusterError."""
+    import yaml
+
     from chalicelib.command.live_cluster import connected_by_file
 
     kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
-    server, ca, name = kube.server()
+    server, ca, tls_name = kube.server()
     server = args.server or server
     if problem := private_address(server):
         warn(problem)
     token = _token(kube, args.namespace, args.secret)
-    sys.stdout.write(_document(server, ca, name, token))
-    return 0
-
-
-def _token(kube: KubeClient, namespace: str, secret: str) -> str:
-    place = f"Secret {namespace}/{secret}"
-    try:
-        found = kube.read(f"/api/v1/namespaces/{path_segment(namespace)}/secrets/{path_segment(secret)}", _TokenSecret)
-    except NotFound:
-        raise BadInput(place, "does not exist", _MANIFESTS) from None
-    except Forbidden:
-        raise BadInput(place, "may not be read with this kubeconfig", "use an administrator's kubeconfig") from None
-    if found.type != TYPE:
-        raise BadInput(place, f"is not of type {TYPE}", _MANIFESTS)
-    try:
-        token = base64.b64decode((found.data or {}).get("token", ""), validate=True).decode("ascii")
-    except (binascii.Error, UnicodeDecodeError):
-        token = ""
-    if not token:
-        raise BadInput(place, "has no token yet", "the cluster writes it within seconds; repeat the command")
-    return token
-
-
-def _document(server: str, ca: bytes, name: str, token: str) -> str:
-    import yaml
-
     cluster: dict[str, str] = {"server": server}
     if ca:
         cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
-    if name:
-        cluster["tls-server-name"] = name
+    if tls_name:
+        cluster["tls-server-name"] = tls_name
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -98,5 +74,24 @@ def _document(server: str, ca: bytes, name: str, token: str) -> str:
         "users": [{"name": _USER, "user": {"token": token}}],
         "contexts": [{"name": _USER, "context": {"cluster": _USER, "user": _USER}}],
     }
-    text: str = yaml.safe_dump(document, sort_keys=False)
-    return text
+    sys.stdout.write(yaml.safe_dump(document, sort_keys=False))
+    return 0
+
+
+def _token(kube: KubeClient, namespace: str, secret: str) -> str:
+    place = f"Secret {namespace}/{secret}"
+    try:
+        stored = kube.read(f"/api/v1/namespaces/{path_segment(namespace)}/secrets/{path_segment(secret)}", _TokenSecret)
+    except NotFound:
+        raise BadInput(place, "does not exist", _MANIFESTS) from None
+    except Forbidden:
+        raise BadInput(place, "may not be read with this kubeconfig", "use an administrator's kubeconfig") from None
+    if stored.type != TYPE:
+        raise BadInput(place, f"is not of type {TYPE}", _MANIFESTS)
+    try:
+        token = base64.b64decode((stored.data or {}).get("token", ""), validate=True).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        token = ""
+    if not token:
+        raise BadInput(place, "has no token yet", "the cluster writes it within seconds; repeat the command")
+    return token

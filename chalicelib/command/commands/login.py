@@ -12,8 +12,8 @@ import time
 
 import msgspec
 
+from chalicelib.command.deployment_settings import Login, load_login, profile_path, remove_login, save_login
 from chalicelib.command.deployments import FoundDeployment, find_deployment
-from chalicelib.command.login_profile import Login, load_login, profile_path, remove_login, save_login
 from chalicelib.command.output import emit, warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import PublishedSettings, published
@@ -48,8 +48,14 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("STACK", f"{args.stack[:60]!r} is not the name of a stack", "write dev, or a stack's name")
     if args.region and not _REGION.match(args.region):
         raise BadInput("--region", f"{args.region[:40]!r} is not a region", "write it as eu-central-2")
-    found = find_deployment(args.stack, args.region)
-    login = Login(args.stack, found.table, found.policy_table, found.region, found.settings or _in_table(found))
+    deployment = find_deployment(args.stack, args.region)
+    login = Login(
+        args.stack,
+        deployment.table,
+        deployment.policy_table,
+        deployment.region,
+        deployment.settings or _in_table(deployment),
+    )
     save_login(login)
     return _show(args, login)
 

@@ -11,12 +11,10 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.output import emit, warn
+from chalicelib.command.output import Table, emit, warn
 from chalicelib.command.policy_files import load_document
 from chalicelib.command.store_access import add_table_argument, open_store
-from chalicelib.command.tables import Table
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy_permissions import Deployment
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -35,75 +33,49 @@ def run(args: argparse.Namespace) -> int:
     """Copy the policies. Returns 0 if every policy in force is now in the policy table. Raises InputErrors with those
     that are not."""
     store = open_store(args)
-    data = [_one(store, old, args) for old in store.moving.in_old_place()]
-    emit(
-        args.output,
-        data,
-        lambda: [
-            Table(
-                ("cluster", "version", "digest", "result", "versions copied", "old rows deleted"),
-                tuple(
-                    (
-                        one["name"],
-                        str(one["version"]),
-                        str(one["digest"])[:12],
-                        one["result"],
-                        str(one["copied"]),
-                        str(one["deleted"]),
-                    )
-                    for one in data
-                ),
-                right=frozenset({1, 4, 5}),
-                empty="the state table has no policies",
-            )
-        ],
+    data = [_migrate(store, policy, args) for policy in store.moving.in_old_place()]
+    columns = ("cluster", "version", "digest", "result", "versions copied", "old rows deleted")
+    keys = ("name", "version", "digest", "result", "copied", "deleted")
+    table = Table(
+        columns,
+        tuple(tuple(str(row[key])[: 12 if key == "digest" else None] for key in keys) for row in data),
+        right=frozenset({1, 4, 5}),
+        empty="the state table has no policies",
     )
+    emit(args.output, data, lambda: [table])
     conflicts = tuple(
         BadInput(
-            str(one["name"]),
-            f"is left as it is: {one['result']}",
-            f"compare with outscaler get policy {one['name']}, and store the correct document with outscaler apply",
+            str(row["name"]),
+            f"is left as it is: {row['result']}",
+            f"compare with outscaler get policy {row['name']}, and store the correct document with outscaler apply",
         )
-        for one in data
-        if one["conflict"]
+        for row in data
+        if row["conflict"]
     )
     if conflicts:
         raise InputErrors(conflicts)
     return 0
 
 
-def _one(store: Store, old_policy: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
+def _migrate(store: Store, old_policy: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
     """Return the result for one cluster, or with --dry-run the expected result."""
-    reported = {
-        "name": old_policy.name,
-        "version": old_policy.version,
-        "digest": old_policy.digest,
-        "copied": 0,
-        "deleted": 0,
-        "conflict": False,
-    }
-    secret = _webhook(old_policy, settings_of(store).deployment)
-    if args.dry_run:
-        known = store.policies.current(old_policy.name)
-        return reported | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
-    moved = store.moving.copy(old_policy.name, lambda _: secret)
-    if moved.conflict:
-        return reported | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
-    deleted = store.moving.delete_old(old_policy.name) if args.delete_old else 0
-    result = "is there" if moved.version == old_policy.version else f"version {moved.version} is there, which is newer"
-    if moved.copied:
-        result = "copied"
-    return reported | {"result": result, "copied": moved.copied, "deleted": deleted}
-
-
-def _webhook(old_policy: StoredPolicy, deployment: Deployment) -> str | None:
-    """Return the name of the policy's webhook secret; None, and a warning, where this release cannot use the
-    document."""
+    name, version = old_policy.name, old_policy.version
+    row = {"name": name, "version": version, "digest": old_policy.digest, "copied": 0, "deleted": 0, "conflict": False}
+    secret: str | None = None  # of the policy's webhook
+    deployment = settings_of(store).deployment
     try:
-        policy, _ = load_document(
-            old_policy.text, f"{old_policy.name}, version {old_policy.version}", deployment=deployment
-        )
+        secret = load_document(old_policy.text, f"{name}, version {version}", deployment=deployment)[0].webhook.secret
     except BadInput as bad:
         warn(f"this release cannot use it, apply a corrected document: {str(bad).splitlines()[0]}")
-        return None
-    return policy.webhook.secret
+    if args.dry_run:
+        current = store.policies.current(name)
+        return row | {"result": f"left alone, version {current.version} is there" if current else "would be copied"}
+    moved = store.moving.copy(name, lambda _: secret)
+    if moved.conflict:
+        return row | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
+    deleted = store.moving.delete_old(name) if args.delete_old else 0
+    if moved.copied:
+        result = "copied"
+    else:
+        result = "is there" if moved.version == version else f"version {moved.version} is there, which is newer"
+    return row | {"result": result, "copied": moved.copied, "deleted": deleted}

@@ -10,19 +10,19 @@ import argparse
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.output import emit
+from chalicelib.command.output import Table, emit
 from chalicelib.command.store_access import add_table_argument, open_store, stored_policy, table_name
-from chalicelib.command.tables import Table
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
+from chalicelib.record.views import instant
 
 if TYPE_CHECKING:
-    from chalicelib.notify.notices import NoticeMessage, NoticeState
+    from chalicelib.notify.notices import NoticeState
     from chalicelib.store import Store
 
 
@@ -45,97 +45,84 @@ def run(args: argparse.Namespace) -> int:
 
 def _test(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
-    from chalicelib.notify.channels import channels_of, stack_of
     from chalicelib.notify.conditions import NoticeCondition
-    from chalicelib.notify.delivery import attempt
+    from chalicelib.notify.delivery import attempt, channels_of, stack_of
     from chalicelib.notify.notices import ONCE, NoticeMessage
 
-    settings = load(stored_policy(store, args.name).text, place=args.name)[0].notifications
+    name, kind, now = args.name, "notifications.test", time.time()
+    settings = load(stored_policy(store, name).text, place=name)[0].notifications
     if settings is None or not settings.destinations:
-        raise BadInput(args.name, "its policy has no destinations", "write spec.notifications, and apply the policy")
-    now = time.time()
-    condition = NoticeCondition(
-        "notifications.test",
-        "notifications.test",
-        NoticeSeverity.INFO,
-        f"a test message of outscaler notify test {args.name}; nothing is wrong",
-        command=f"outscaler notify open {args.name}",
-    )
+        raise BadInput(name, "its policy has no destinations", "write spec.notifications, and apply the policy")
+    text = f"a test message of outscaler notify test {name}; nothing is wrong"
+    condition = NoticeCondition(kind, kind, NoticeSeverity.INFO, text, command=f"outscaler notify open {name}")
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
     runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=settings_of(store).deployment, topics=None)
-    channels = channels_of(runtime, stack_of(table_name(args)))(args.name)
-    done, problems = attempt(message, settings, channels, now)
-    data = {
-        "name": args.name,
-        "id": message.id,
-        "destinations": {name: problems.get(name) for name in settings.destinations},
-    }
-    rows = tuple((name, "accepted" if done[name] else "refused", problems.get(name, "")) for name in done)
+    channels = channels_of(runtime, stack_of(table_name(args)))(name)
+    arrived, problems = attempt(message, settings, channels, now)
+    destinations = {destination: problems.get(destination) for destination in settings.destinations}
+    rows = tuple(
+        (destination, "accepted" if accepted else "refused", problems.get(destination, ""))
+        for destination, accepted in arrived.items()
+    )
+    data = {"name": name, "id": message.id, "destinations": destinations}
     emit(args.output, data, lambda: [Table(("destination", "result", "problem"), rows)])
     return 1 if problems else 0
 
 
 def _open(store: Store, args: argparse.Namespace) -> int:
     state = _state(store, args)
-    found = sorted(state.notices.values(), key=lambda each: (not each.opened_at, each.since))
+    notices = sorted(state.notices.values(), key=lambda notice: (not notice.opened_at, notice.since))
     data = {
         "name": args.name,
         "conditions": [
             {
-                "type": each.condition.type,
-                "severity": each.condition.severity.value,
-                "message": each.condition.message,
-                "since": format_time(each.since),
-                "openedAt": format_time(each.opened_at) if each.opened_at else None,
+                "type": notice.condition.type,
+                "severity": notice.condition.severity.value,
+                "message": notice.condition.message,
+                "since": format_time(notice.since),
+                "openedAt": instant(notice.opened_at),
             }
-            for each in found
+            for notice in notices
         ],
         "unsent": len(state.messages),
     }
     rows = tuple(
         (
-            each.condition.type,
-            each.condition.severity.value,
-            format_time(each.since),
-            "yes" if each.opened_at else "not yet",
-            each.condition.message,
+            notice.condition.type,
+            notice.condition.severity.value,
+            format_time(notice.since),
+            "yes" if notice.opened_at else "not yet",
+            notice.condition.message,
         )
-        for each in found
+        for notice in notices
     )
-    emit(
-        args.output,
-        data,
-        lambda: [
-            Table(("type", "severity", "since", "sent", "message"), rows, empty="no condition is open"),
-            *([f"{len(state.messages)} messages wait for delivery"] if state.messages else []),
-        ],
-    )
+    table = Table(("type", "severity", "since", "sent", "message"), rows, empty="no condition is open")
+    waiting = [f"{len(state.messages)} messages wait for delivery"] if state.messages else []
+    emit(args.output, data, lambda: [table, *waiting])
     return 0
 
 
 def _dead(store: Store, args: argparse.Namespace) -> int:
-    found = _state(store, args).dead
+    messages = _state(store, args).dead
+    data = [
+        {
+            "id": message.id,
+            "type": message.condition.type,
+            "state": message.state,
+            "at": format_time(message.at),
+            "attempts": message.attempts,
+            "notDeliveredTo": list(message.left),
+            "message": message.condition.message,
+        }
+        for message in messages
+    ]
     rows = tuple(
-        (each.condition.type, format_time(each.at), ", ".join(each.left), each.condition.message) for each in found
+        (message.condition.type, format_time(message.at), ", ".join(message.left), message.condition.message)
+        for message in messages
     )
-    emit(
-        args.output,
-        {"name": args.name, "messages": [_message_data(each) for each in found]},
-        lambda: [Table(("type", "at", "not delivered to", "message"), rows, empty="no message is lost")],
-    )
+    table = Table(("type", "at", "not delivered to", "message"), rows, empty="no message is lost")
+    emit(args.output, {"name": args.name, "messages": data}, lambda: [table])
     return 0
-
-
-def _message_data(message: NoticeMessage) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "type": message.condition.type,
-        "state": message.state,
-        "at": format_time(message.at),
-        "attempts": message.attempts,
-        "notDeliveredTo": list(message.left),
-        "message": message.condition.message,
-    }
 
 
 def _state(store: Store, args: argparse.Namespace) -> NoticeState:

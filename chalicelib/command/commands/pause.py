@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from chalicelib.command.argument_types import duration
-from chalicelib.command.caller_identity import caller
-from chalicelib.command.operator_journal import note
+from chalicelib.command.arguments import duration
+from chalicelib.command.deployments import caller
 from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy
+from chalicelib.command.store_access import add_table_argument, check_group, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pause import LONGEST_REASON, Pause, PausedPart
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import as_json, pause_view
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -64,18 +64,14 @@ def run(args: argparse.Namespace) -> int:
     """Store the pause and return 0; it is in force from the next pass or step of an operation on."""
     store = open_store(args)
     stored_policy(store, args.name)
-    _check_group(store, args)
-    now = time.time()
-    pause = Pause(
-        until=now + args.lasts,
-        since=now,
-        part=part_of(args),
-        group=args.group,
-        reason=_reason(args.reason),
-        by=caller(),
-    )
+    if args.group:
+        _check_group(store, args)
+    reason, now = " ".join(args.reason.split()), time.time()
+    if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
+    pause = Pause(until=now + args.lasts, since=now, part=part_of(args), group=args.group, reason=reason, by=caller())
     pauses = store.pauses.change(
-        args.name, lambda before: (*(each for each in before if each.scope != pause.scope), pause)
+        args.name, lambda before: (*(other for other in before if other.scope != pause.scope), pause)
     )
     note(
         store,
@@ -84,54 +80,21 @@ def run(args: argparse.Namespace) -> int:
         {"until": format_time(pause.until), "part": pause.part.value, "reason": pause.reason, "by": pause.by},
         group=pause.group,
     )
-    data = {"name": args.name, "pauses": pauses_data(pauses)}
-    emit(args.output, data, lambda: [f"{args.name}: {pause_line(each)}" for each in pauses])
+    in_force = [pause_view(pause) for pause in pauses]
+    data = {"name": args.name, "pauses": [as_json(view) for view in in_force]}
+    emit(args.output, data, lambda: [f"{args.name}: {view.paused_line}" for view in in_force])
     return 0
-
-
-def pauses_data(pauses: tuple[Pause, ...]) -> list[dict[str, Any]]:
-    """Return pauses under stable keys; instants as RFC 3339."""
-    return [
-        {
-            "part": each.part.value,
-            "group": each.group,
-            "since": format_time(each.since),
-            "until": format_time(each.until),
-            "by": each.by,
-            "reason": each.reason,
-        }
-        for each in pauses
-    ]
-
-
-def pause_line(pause: Pause) -> str:
-    """Return a pause as one line that begins with PAUSED."""
-    what = "" if pause.part is PausedPart.ALL else f" ({pause.part.value})"
-    group = f" for group {pause.group}" if pause.group else ""
-    return f"PAUSED{what}{group} until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}"
 
 
 def _check_group(store: Store, args: argparse.Namespace) -> None:
     """Raise BadInput for a group that no pass has seen, unless --unseen accepts it: a misspelt pause would pause
     nothing."""
-    if not args.group:
-        return
     if len(args.group) > 512 or not args.group.isprintable():
-        raise BadInput(
-            "--group",
-            f"{args.group[:40]!r} is not the id of a node group",
-            f"outscaler get groups {args.name} lists them",
-        )
+        problem = f"{args.group[:40]!r} is not the id of a node group"
+        raise BadInput("--group", problem, f"outscaler get groups {args.name} lists them")
     try:
         check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
     except BadInput as error:
         if not args.unseen:
             raise
         warn(f"{error.problem}; the pause is in force for a group that gets this id, and for no other one")
-
-
-def _reason(text: str) -> str:
-    reason = " ".join(text.split())
-    if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
-        raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
-    return reason

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from chalicelib.command import compare, memory_file, plan_inputs, plan_output
+from chalicelib.command import compare, plan_inputs, plan_output
 from chalicelib.command.output import emit
 from chalicelib.model.plan import Plan
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     other = compare.policy_of(case.policy, args.compare_option) if args.compare_option else None
     first = plan_inputs.decided(case)
     if args.save_memory is not None:
-        memory_file.write(args.save_memory, first.memory)
+        plan_inputs.write_memory(args.save_memory, first.memory)
     if other is None:
         emit(
             args.output,

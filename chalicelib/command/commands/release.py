@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.argument_types import duration
-from chalicelib.command.breaker_view import brake_data
-from chalicelib.command.name_lookup import near
-from chalicelib.command.operator_journal import Facts, note
+from chalicelib.command.arguments import duration, near
 from chalicelib.command.output import emit
-from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.command.store_access import Facts, add_table_argument, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import as_json, breaker_view
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -58,59 +56,42 @@ def run(args: argparse.Namespace) -> int:
     """Store the override and return 0; it applies from the next pass on."""
     store = open_store(args)
     if args.claim:
-        return _give_back(store, args)
+        return _release_claim(store, args)
     stored_policy(store, args.name)
     memory, now = store.memory.look(args.name), time.time()
     until = now + args.lasts
     store.breaker_overrides.release(args.name, until)
-    was_on = brake_data(memory, now)["on"]
+    was_on = breaker_view(memory, now).on
     note(store, args.name, "release", {"until": format_time(until), "was_on": was_on})
-    data = {
-        "name": args.name,
-        "wasOn": was_on,
-        **brake_data(msgspec.structs.replace(memory, released_until=until), now),
-    }
-    emit(
-        args.output,
-        data,
-        lambda: [
-            (
-                f"{args.name}: the circuit breaker is released until {data['releasedUntil']}; "
-                f"it was {'tripped' if was_on else 'not tripped'}"
-            )
-        ],
-    )
+    released = breaker_view(msgspec.structs.replace(memory, released_until=until), now)
+    data = {"name": args.name, "wasOn": was_on, **as_json(released)}
+    text = f"{args.name}: the circuit breaker is released until {format_time(until)}; it was "
+    emit(args.output, data, lambda: [f"{text}{'tripped' if was_on else 'not tripped'}"])
     return 0
 
 
-def _claims_like(claim: str, own: list[str]) -> str:
-    if close := near(claim, own):
-        return f"did you mean {', '.join(close[:3])}?"
-    return f"its claims: {', '.join(own[:5])}; outscaler get claims lists them" if own else "it has no claims"
-
-
-def _give_back(store: Store, args: argparse.Namespace) -> int:
+def _release_claim(store: Store, args: argparse.Namespace) -> int:
     """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
     it."""
-    place = f"--claim {args.claim}"
-    every = store.group_ownership.all()
-    found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
-    if not found:
-        holder = next((each.owner for each in every if args.claim in (each.key, each.group)), "")
-        raise BadInput(
-            place,
-            f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
-            _claims_like(args.claim, [each.key for each in every if each.owner == args.name]),
-        )
-    if len(found) > 1:
-        raise BadInput(
-            place, f"means {len(found)} claims: {', '.join(each.key for each in found)}", "write one of these"
-        )
-    claim = found[0]
-    if why_not := store.group_ownership.give_back(args.name, (claim.provider, claim.key)):
-        raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
+    place, cluster = f"--claim {args.claim}", args.name
+    claims = store.group_ownership.all()
+    owned = [claim for claim in claims if claim.owner == cluster]
+    matching = [claim for claim in owned if args.claim in (claim.key, claim.group)]
+    if not matching:
+        owner = next((claim.owner for claim in claims if args.claim in (claim.key, claim.group)), "")
+        keys = [claim.key for claim in owned]
+        remedy = f"its claims: {', '.join(keys[:5])}; outscaler get claims lists them" if keys else "it has no claims"
+        if close := near(args.claim, keys):
+            remedy = f"did you mean {', '.join(close[:3])}?"
+        raise BadInput(place, f"{cluster} has no claim on it" + (f", {owner} has" if owner else ""), remedy)
+    if len(matching) > 1:
+        keys = [claim.key for claim in matching]
+        raise BadInput(place, f"means {len(keys)} claims: {', '.join(keys)}", "write one of these")
+    claim = matching[0]
+    if why_not := store.group_ownership.give_back(cluster, (claim.provider, claim.key)):
+        raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {cluster}), and repeat it")
     facts: Facts = {"claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
-    note(store, args.name, "claim-released", facts)
-    data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
-    emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
+    note(store, cluster, "claim-released", facts)
+    text = f"{cluster}: the claim on {claim.key} ({claim.provider}) is given back"
+    emit(args.output, {"name": cluster, **facts}, lambda: [text])
     return 0

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command import compare, plan_output
-from chalicelib.command.argument_types import duration
-from chalicelib.command.output import emit
+from chalicelib.command.arguments import duration
+from chalicelib.command.output import Block, emit
 from chalicelib.command.plan_inputs import PlannedCase, decided
 from chalicelib.command.replay_inputs import OtherPolicy, inputs_of, read_policy, same_prices
-from chalicelib.command.tables import Block
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time

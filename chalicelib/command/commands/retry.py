@@ -6,28 +6,37 @@ forced: the next pass decides as always. It is woken where the deployment's queu
 
 from __future__ import annotations
 
-import argparse
-import os
-import re
-import time
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
-
-from chalicelib.command.explain_stored import node_names
-from chalicelib.command.name_lookup import unknown
-from chalicelib.command.operator_journal import note
-from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy, table_name
-from chalicelib.command.stored_decision import load_decision
+from chalicelib.command.arguments import unknown
+from chalicelib.command.deployment_settings import stage_prefix
+from chalicelib.command.output import emit
+from chalicelib.command.output import warn
+from chalicelib.command.store_access import add_table_argument
+from chalicelib.command.store_access import check_group
+from chalicelib.command.store_access import load_decision
+from chalicelib.command.store_access import note
+from chalicelib.command.store_access import open_store
+from chalicelib.command.store_access import stored_policy
+from chalicelib.command.store_access import table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import node_names
+from collections.abc import Callable
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+import argparse
+import os
+import time
+
 
 if TYPE_CHECKING:
+<<<<<<< /tmp/tmp07dtdjbj/o
     from chalicelib.dispatch.senders import SqsSender
+||||||| /tmp/tmp07dtdjbj/b
+    from chalicelib.dispatch.sqs import SqsSender
+=======
+>>>>>>> /tmp/tmp07dtdjbj/t
     from chalicelib.store import Store
-
-_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,45 +53,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """End the wait and request a pass. Returns 0. Raises BadInput where nothing waits under that name."""
-    store = open_store(args)
-    stored_policy(store, args.cluster)
-    was = _KINDS[args.kind](store, args)
-    note(
-        store,
-        args.cluster,
-        "retry",
-        {"kind": args.kind, "name": args.name, "was": was},
-        group=args.name if args.kind == "group" else "",
-        operation=args.name if args.kind == "operation" else "",
-    )
-    woken = _wake(args)
-    data = {"cluster": args.cluster, "kind": args.kind, "name": args.name, "was": was, "woken": woken}
+    store, cluster, kind, name = open_store(args), args.cluster, args.kind, args.name
+    stored_policy(store, cluster)
+    was = _KINDS[kind](store, args)
+    group, operation = name if kind == "group" else "", name if kind == "operation" else ""
+    note(store, cluster, "retry", {"kind": kind, "name": name, "was": was}, group=group, operation=operation)
+    woken = _wake(store, args)
     when = "now" if woken else "with the next pass, within scanInterval"
-    emit(args.output, data, lambda: [f"{args.cluster}: {args.kind} {args.name} is tried again {when}; it waited {was}"])
+    data = {"cluster": cluster, "kind": kind, "name": name, "was": was, "woken": woken}
+    emit(args.output, data, lambda: [f"{cluster}: {kind} {name} is tried again {when}; it waited {was}"])
     return 0
 
 
 def _group(store: Store, args: argparse.Namespace) -> str:
     groups, now = store.memory.look(args.cluster).groups, time.time()
-    waiting = {name for name, each in groups.items() if each.backoff is not None and each.backoff.until >= now}
-    waiting |= {name for name, each in groups.items() if each.repair_after > now}
+    waiting = [
+        name
+        for name, memory in groups.items()
+        if (memory.backoff is not None and memory.backoff.until >= now) or memory.repair_after > now
+    ]
     if args.name not in waiting:
         if args.name not in groups:
             check_group(store, args.cluster, args.name, place="NAME")
         raise _not_waiting(args, waiting, "is not in back-off")
-    known = groups[args.name]
+    memory = groups[args.name]
     store.retries().end_backoff(args.cluster, args.name)
-    until = max(known.repair_after, known.backoff.until if known.backoff is not None else 0.0)
-    failed = known.backoff
-    return f"until {format_time(until)}" + (f" ({failed.cls or 'failed'}, attempt {failed.attempt})" if failed else "")
+    backoff = memory.backoff
+    until = max(memory.repair_after, backoff.until if backoff is not None else 0.0)
+    cause = f" ({backoff.cls or 'failed'}, attempt {backoff.attempt})" if backoff else ""
+    return f"until {format_time(until)}{cause}"
 
 
 def _node(store: Store, args: argparse.Namespace) -> str:
     groups, now = store.memory.look(args.cluster).groups, time.time()
     waiting = {
         node: (group, failed)
-        for group, each in groups.items()
-        for node, failed in each.failed_removals.items()
+        for group, memory in groups.items()
+        for node, failed in memory.failed_removals.items()
         if failed.until > now
     }
     if args.name not in waiting:
@@ -99,48 +106,64 @@ def _node(store: Store, args: argparse.Namespace) -> str:
 def _operation(store: Store, args: argparse.Namespace) -> str:
     from chalicelib.store.errors import OperationClaimed, OperationFinished
 
-    open_ = {each.spec.id: each for each in store.operations.look(args.cluster)}
-    if args.name not in open_:
-        raise _not_waiting(args, open_, "is not an open operation")
-    before = open_[args.name]
+    operations = {operation.spec.id: operation for operation in store.operations.look(args.cluster)}
+    if args.name not in operations:
+        raise _not_waiting(args, operations, "is not an open operation")
+    due_at = operations[args.name].status.due_at
     try:
         store.operations.hasten(args.cluster, args.name)
     except OperationClaimed as error:
         raise BadInput(args.name, f"a step of it runs now ({error})", "repeat it when the step has ended") from None
     except OperationFinished as error:
         raise BadInput(args.name, f"is over ({error})", f"see outscaler history {args.cluster}") from None
-    return f"until {format_time(before.status.due_at)}" if before.status.due_at else "for its first step"
+    return f"until {format_time(due_at)}" if due_at else "for its first step"
 
 
 def _not_waiting(args: argparse.Namespace, waiting: Iterable[str], problem: str) -> BadInput:
     names = sorted(waiting)
     near = get_close_matches(args.name, names, n=1)
-    listed = f"waiting: {', '.join(names[:10])}" if names else f"none waits; outscaler get {args.kind}s {args.cluster}"
-    return BadInput(f"{args.kind} {args.name[:100]}", problem, f"did you mean {near[0]}?" if near else listed)
+    remedy = f"waiting: {', '.join(names[:10])}" if names else f"none waits; outscaler get {args.kind}s {args.cluster}"
+    return BadInput(f"{args.kind} {args.name[:100]}", problem, f"did you mean {near[0]}?" if near else remedy)
 
 
+<<<<<<< /tmp/tmp07dtdjbj/o
 def _wake(args: argparse.Namespace) -> bool:
     """Request a pass, and the operation's step; False where the queues are not known or not reachable."""
+||||||| /tmp/tmp07dtdjbj/b
+def _wake(args: argparse.Namespace) -> bool:
+    """Request a pass, and the operation's step; False where the queues are not known or not reachable."""
+    from chalicelib.dispatch.errors import NotSent
+=======
+def _wake(store: Store, args: argparse.Namespace) -> bool:
+    """Request a pass, or the operation's step; False where the queues are not known or not reachable."""
+    from chalicelib.dispatch.errors import NotSent
+>>>>>>> /tmp/tmp07dtdjbj/t
     from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
+<<<<<<< /tmp/tmp07dtdjbj/o
     from chalicelib.dispatch.senders import NotSent
+||||||| /tmp/tmp07dtdjbj/b
+=======
+    from chalicelib.dispatch.sqs import SqsSender
+>>>>>>> /tmp/tmp07dtdjbj/t
 
-    sender = _sender(args)
-    if sender is None:
+    prefix = stage_prefix(table_name(args))
+    try:
+        sender = SqsSender({}, prefix=prefix) if prefix else SqsSender.from_environment(os.environ)
+    except BadInput:
         return False
     try:
-        if args.kind == "operation":
-            found = open_store(args).operations.get(args.cluster, args.name)
-            if found is not None:
-                sender.send(act_queue(found.spec.provider), encode(ActMessage(args.cluster, args.name)), 0)
-            return True
-        message = ReconcileMessage(cluster=args.cluster, reason=Cause.PERSON.value, at=time.time())
-        sender.send(RECONCILE, encode(message), 0)
+        if args.kind != "operation":
+            message = ReconcileMessage(cluster=args.cluster, reason=Cause.PERSON.value, at=time.time())
+            sender.send(RECONCILE, encode(message), 0)
+        elif (operation := store.operations.get(args.cluster, args.name)) is not None:
+            sender.send(act_queue(operation.spec.provider), encode(ActMessage(args.cluster, args.name)), 0)
     except NotSent as error:
         warn(f"{args.cluster}: no pass could be requested ({error}); the next scheduled pass follows")
         return False
     return True
 
 
+<<<<<<< /tmp/tmp07dtdjbj/o
 def _sender(args: argparse.Namespace) -> SqsSender | None:
     from chalicelib.dispatch.senders import SqsSender
 
@@ -153,6 +176,21 @@ def _sender(args: argparse.Namespace) -> SqsSender | None:
         return None
 
 
+||||||| /tmp/tmp07dtdjbj/b
+def _sender(args: argparse.Namespace) -> SqsSender | None:
+    from chalicelib.dispatch.sqs import SqsSender
+
+    found = _TABLE.match(table_name(args))
+    if found is not None:
+        return SqsSender({}, prefix=found["prefix"])
+    try:
+        return SqsSender.from_environment(os.environ)
+    except BadInput:
+        return None
+
+
+=======
+>>>>>>> /tmp/tmp07dtdjbj/t
 _KINDS: dict[str, Callable[[Store, argparse.Namespace], str]] = {
     "group": _group,
     "node": _node,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from chalicelib.policy.document import ROOT
+from chalicelib.policy.schema import section_form
+from typing import Any
 import argparse
 import json
 import sys
@@ -14,6 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema, as JSON unless yaml is requested. Always returns 0."""
+<<<<<<< /tmp/tmpryb3a23m/o
+||||||| /tmp/tmpryb3a23m/b
+    from chalicelib.command.json_schema import json_schema
+=======
+    from chalicelib.command.commands.schema import json_schema
+>>>>>>> /tmp/tmpryb3a23m/t
     from chalicelib.command.output import emit
     from chalicelib.policy.document import json_schema
 
@@ -22,3 +31,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         emit(args.output, json_schema(), list)
     return 0
+
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema as data for JSON."""
+    return {"$schema": DRAFT, "title": "Outscaler policy", **section_form(ROOT)}

@@ -11,10 +11,9 @@ import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.argument_types import duration
-from chalicelib.command.operator_journal import note
+from chalicelib.command.arguments import duration
 from chalicelib.command.output import emit
-from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.command.store_access import add_table_argument, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 

@@ -7,11 +7,14 @@ nothing: every page ends with the command that shows the same.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
+from urllib.parse import quote, urlsplit
 
-from chalicelib.command.deployment_settings import known_settings
+from chalicelib.command.deployment_settings import known_settings, load_login
+from chalicelib.command.deployments import endpoint_of, post
 from chalicelib.command.output import warn
 from chalicelib.command.store_access import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
@@ -45,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve the page, or open the hosted one. Returns 0 after half an hour without a request; Ctrl-C ends it, too."""
     if args.hosted:
-        from chalicelib.command.hosted_ui import link_of
+        from chalicelib.command.commands.ui import link_of
 
         link = link_of(args.api, args.cluster)
         sys.stdout.write(f"{link}\nThe address works once, within a minute.\n")
@@ -90,3 +93,34 @@ def _port(text: str) -> int:
     if text.isascii() and text.isdigit() and 0 <= int(text[:6]) <= 65535:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a port from 0 to 65535")
+
+
+def link_of(api: str, cluster: str) -> str:
+    """Return the address that opens the page. api: the address of the API, "" for that of the kept deployment. cluster:
+    "" for all. Raises BadInput, ApiFailure."""
+    login = load_login()
+    base = (api or (endpoint_of(login.stack, login.region) if login is not None else "")).rstrip("/")
+    if not base:
+        raise BadInput(
+            "--api",
+            "is not given, and no login is kept to a stack that names it",
+            "give the URL that the deployment prints",
+        )
+    if _scheme(base) != "https":
+        raise BadInput("--api", f"{base[:100]!r} is not an HTTPS address", "give the URL of the API")
+    path = f"/clusters/{quote(cluster, safe='')}/session" if cluster else "/ui/session"
+    answer = post(f"{base}{path}")
+    try:
+        link = str(json.loads(answer)["link"])
+    except (ValueError, KeyError, TypeError):
+        link = ""
+    if not link.startswith("/ui/open/"):
+        raise BadInput(base, "does not answer as Outscaler does", "check the address of the API")
+    return f"{base}{link}"
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:  # a bracket that is not closed
+        return ""

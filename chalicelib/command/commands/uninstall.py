@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.kubeconfig_files import kubeconfig_of
-from chalicelib.command.operator_journal import note
-from chalicelib.command.output import emit, warn
-from chalicelib.command.store_access import add_table_argument, open_store
-from chalicelib.command.tables import Block, Table
+from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.output import Block, Table, emit, warn
+from chalicelib.command.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import Options, Policy
 
 if TYPE_CHECKING:
     from chalicelib.command.cluster_cleanup import ClusterCleanup, Leftover, NotRemoved
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 LONGEST = 25 * 60.0
 """Seconds to wait for open operations, which is longer than any of them may take without a new attempt."""
-_OFF = "off"
 _PAUSE = 5.0
 _LEASE = 900.0
 
@@ -92,39 +89,42 @@ def run(args: argparse.Namespace) -> int:
 
 def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     """See run."""
-    store = open_store(args)
-    current = store.policies.current(args.name)
-    latest = current or next(iter(store.policies.history(args.name, 1)), None)
+    name, store = args.name, open_store(args)
+    current = store.policies.current(name)
+    latest = current or next(iter(store.policies.history(name, 1)), None)
     if latest is None:
-        raise BadInput(args.name, "no such cluster", "outscaler get clusters lists them")
+        raise BadInput(name, "no such cluster", "outscaler get clusters lists them")
     policy, prefix = _policy_of(latest), settings_of(store).deployment.secret_prefix
     cleanup = None if args.without_cluster else _cleanup(args, policy)
-    if not args.yes:
-        shown = Uninstalled(
-            name=args.name,
-            done=False,
-            version=current.version if current else 0,
-            claims=_claims(store, args.name),
-            cluster=cleanup.found() if cleanup else (),
-            failures=tuple(cleanup.failures) if cleanup else (),
-        )
-        return _print(args, shown, policy, prefix)
-    if current is not None:
-        current = _switched_off(store, current, policy)
-        _wait_for_operations(store, args.name, clock)
-    lease = _lease(store, args.name, clock)
-    try:
-        removed = cleanup.removed() if cleanup else ()
-        failures = tuple(cleanup.failures) if cleanup else ()
-        claims = _release_claims(store, args.name)
-        if current is not None and not failures:
-            store.policies.archive(current)
-        _write_down(store, args.name, clock.now(), removed)
-    finally:
-        store.leases.release(lease)
-    version = current.version if current else 0
-    result = Uninstalled(args.name, done=True, version=version, claims=claims, cluster=removed, failures=failures)
-    return _print(args, result, policy, prefix)
+    if args.yes:
+        if current is not None:
+            current = _switched_off(store, current, policy)
+            _wait_for_operations(store, name, clock)
+        lease = _lease(store, name, clock)
+        try:
+            objects = cleanup.removed() if cleanup else ()
+            claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
+            store.group_ownership.release(name, [(claim.provider, claim.key) for claim in claims])
+            if current is not None and not (cleanup and cleanup.failures):
+                store.policies.archive(current)
+            store.pauses.change(name, lambda _: ())
+            note(store, name, "uninstalled", {"objects": len(objects)}, at=clock.now())
+        finally:
+            store.leases.release(lease)
+    else:
+        objects = cleanup.found() if cleanup else ()
+        claims = [claim for claim in store.group_ownership.all() if claim.owner == name]
+    result = Uninstalled(
+        name=name,
+        done=args.yes,
+        version=current.version if current else 0,
+        claims=tuple(f"{claim.provider}#{claim.key}" for claim in claims),
+        cluster=objects,
+        failures=tuple(cleanup.failures) if cleanup else (),
+    )
+    rest = _remainder(args, policy, result, prefix)
+    emit(args.output, msgspec.to_builtins(result) | {"remains": rest}, lambda: _blocks(result, rest, _repeated(args)))
+    return 1 if result.failures else 0
 
 
 def _policy_of(latest_policy: StoredPolicy) -> Policy | None:
@@ -164,7 +164,10 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
 
 
 def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | None) -> StoredPolicy:
-    """Put a version with mode off in force and return it."""
+    """Put a version with mode off in force and return it. The document loses its comments; the version before keeps
+    them."""
+    import yaml
+
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
     from chalicelib.policy.load import digest, load
@@ -172,52 +175,38 @@ def _switched_off(store: Store, stored_policy: StoredPolicy, policy: Policy | No
 
     if policy is None or not permitted(policy).plan:
         return stored_policy
-    text = _with_mode_off(stored_policy.text)
-    off, _ = load(text, place=stored_policy.name)
-    try:
-        store.policies.put(
-            stored_policy.name,
-            text,
-            digest(text),
-            stored_policy.version,
-            webhook=off.webhook.secret,
-            compiled=compiled(off, text),
-        )
-    except PolicyChanged as error:
-        raise BadInput(
-            stored_policy.name, f"another version was stored in the meantime ({error})", "repeat it"
-        ) from None
-    found = store.policies.current(stored_policy.name)
-    if found is None:
-        raise BadInput(stored_policy.name, "the policy was archived in the meantime", "repeat it")
-    return found
-
-
-def _with_mode_off(text: str) -> str:
-    """Return the document with mode off, without its comments; the version before keeps them."""
-    import yaml
-
-    document: Any = yaml.safe_load(text)
-    document["spec"]["mode"] = _OFF
+    name = stored_policy.name
+    document: Any = yaml.safe_load(stored_policy.text)
+    document["spec"]["mode"] = "off"
     document["spec"].pop("schedules", None)  # a schedule may replace the mode
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    off, _ = load(text, place=name)
+    form, version = compiled(off, text), stored_policy.version
+    try:
+        store.policies.put(name, text, digest(text), version, webhook=off.webhook.secret, compiled=form)
+    except PolicyChanged as error:
+        raise BadInput(name, f"another version was stored in the meantime ({error})", "repeat it") from None
+    current = store.policies.current(name)
+    if current is None:
+        raise BadInput(name, "the policy was archived in the meantime", "repeat it")
+    return current
 
 
 def _wait_for_operations(store: Store, name: str, clock: UninstallClock) -> None:
     """Wait until no operation is open. Raises BadInput with those that still are after LONGEST."""
     until = clock.now() + LONGEST
-    said = False
+    warned = False
     while opened := store.operations.list_open(name):
-        names = ", ".join(each.spec.id for each in opened[:5])
+        ids = ", ".join(operation.spec.id for operation in opened[:5])
         if clock.now() >= until:
             raise BadInput(
                 name,
-                f"{len(opened)} operations are still open: {names}",
+                f"{len(opened)} operations are still open: {ids}",
                 f"the mode is off; repeat it when outscaler get operations {name} is empty",
             )
-        if not said:
-            warn(f"{name}: mode off; waiting for {len(opened)} open operations to end: {names}")
-            said = True
+        if not warned:
+            warn(f"{name}: mode off; waiting for {len(opened)} open operations to end: {ids}")
+            warned = True
         clock.sleep(_PAUSE)
 
 
@@ -233,29 +222,6 @@ def _lease(store: Store, name: str, clock: UninstallClock) -> Lease:
             if clock.now() >= until:
                 raise
             clock.sleep(_PAUSE)
-
-
-def _claims(store: Store, name: str) -> tuple[str, ...]:
-    return tuple(f"{each.provider}#{each.key}" for each in store.group_ownership.all() if each.owner == name)
-
-
-def _release_claims(store: Store, name: str) -> tuple[str, ...]:
-    """Release the cluster's claims and return them. No operation is open, and the lease is held."""
-    owned = [each for each in store.group_ownership.all() if each.owner == name]
-    store.group_ownership.release(name, [(each.provider, each.key) for each in owned])
-    return tuple(f"{each.provider}#{each.key}" for each in owned)
-
-
-def _write_down(store: Store, name: str, now: float, removed: tuple[Leftover, ...]) -> None:
-    store.pauses.change(name, lambda _: ())
-    note(store, name, "uninstalled", {"objects": len(removed)}, at=now)
-
-
-def _print(args: argparse.Namespace, uninstalled: Uninstalled, policy: Policy | None, prefix: str) -> int:
-    rest = _remainder(args, policy, uninstalled, prefix)
-    data = msgspec.to_builtins(uninstalled) | {"remains": rest}
-    emit(args.output, data, lambda: _blocks(uninstalled, rest, _repeated(args)))
-    return 1 if uninstalled.failures else 0
 
 
 def _repeated(args: argparse.Namespace) -> str:
@@ -274,16 +240,17 @@ def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uni
     from chalicelib.command.cluster_cleanup import EXPIRED
 
     rest = _roles(policy, keep_status=args.keep_status)
-    tokens = [each.name.partition("/")[2] for each in uninstalled.cluster if EXPIRED in each.what]
+    tokens = [leftover.name.partition("/")[2] for leftover in uninstalled.cluster if EXPIRED in leftover.what]
     if tokens:
         rest.append(f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # expired tokens")
     if policy and policy.kubernetes.watcher_secret:
         rest.append("kubectl delete -f infra/kubernetes/outscaler-watcher.yaml --ignore-not-found")
         rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
-        namespace = policy.options.namespace if policy else "kube-system"
-        status = policy.options.status_config_map_name if policy else "cluster-autoscaler-status"
-        rest.append(f"kubectl -n {namespace} delete configmap {status} --ignore-not-found")
+        options = policy.options if policy else Options()
+        rest.append(
+            f"kubectl -n {options.namespace} delete configmap {options.status_config_map_name} --ignore-not-found"
+        )
     secrets = f"{prefix}{args.name}/"
     rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
     rest.append("the deployment, if this was its last cluster: docs/uninstall.md")
@@ -320,37 +287,27 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
 
 
 def _blocks(uninstalled: Uninstalled, rest: list[str], repeated: str) -> list[Block]:
-    title = "Removed from the cluster" if uninstalled.done else "Would be removed from the cluster"
+    name, done = uninstalled.name, uninstalled.done
     blocks: list[Block] = [
         Table(
             ("kind", "name", "what"),
-            tuple((each.kind, each.name, ", ".join(each.what)) for each in uninstalled.cluster),
-            title=title,
+            tuple((leftover.kind, leftover.name, ", ".join(leftover.what)) for leftover in uninstalled.cluster),
+            title="Removed from the cluster" if done else "Would be removed from the cluster",
             empty="nothing of Outscaler is in the cluster",
         )
     ]
     if uninstalled.claims:
-        blocks.append(
-            f"Claims {'released' if uninstalled.done else 'that would be released'}: {', '.join(uninstalled.claims)}"
-        )
+        blocks.append(f"Claims {'released' if done else 'that would be released'}: {', '.join(uninstalled.claims)}")
     if uninstalled.failures:
-        blocks.append(
-            Table(
-                ("kind", "name", "why not"),
-                tuple((each.kind, each.name, each.why) for each in uninstalled.failures),
-                title="Not removed",
-            )
-        )
-    blocks.append(_outcome(uninstalled, repeated))
-    blocks.append("\n".join(["Remains, for you to delete:", *(f"  {each}" for each in rest)]))
-    return blocks
-
-
-def _outcome(uninstalled: Uninstalled, repeated: str) -> str:
-    if not uninstalled.done:
-        return f"{uninstalled.name}: nothing is changed. Next: {repeated}"
-    if uninstalled.failures:
-        return f"{uninstalled.name}: the mode is off; the policy stays until everything is removed. Repeat the command"
-    if not uninstalled.version:
-        return f"{uninstalled.name}: no policy was in force"
-    return f"{uninstalled.name}: version {uninstalled.version} of the policy is archived"
+        rows = tuple((failure.kind, failure.name, failure.why) for failure in uninstalled.failures)
+        blocks.append(Table(("kind", "name", "why not"), rows, title="Not removed"))
+    if not done:
+        outcome = f"nothing is changed. Next: {repeated}"
+    elif uninstalled.failures:
+        outcome = "the mode is off; the policy stays until everything is removed. Repeat the command"
+    elif uninstalled.version:
+        outcome = f"version {uninstalled.version} of the policy is archived"
+    else:
+        outcome = "no policy was in force"
+    remains = "\n".join(["Remains, for you to delete:", *(f"  {line}" for line in rest)])
+    return [*blocks, f"{name}: {outcome}", remains]

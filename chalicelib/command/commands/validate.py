@@ -9,15 +9,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from typing import Any
 
 import msgspec
 
 from chalicelib.command.deployment_settings import settings_here
-from chalicelib.command.output import emit, warn
+from chalicelib.command.output import Table, emit, one_line, plural, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
-from chalicelib.command.tables import Table
-from chalicelib.command.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 
 
@@ -46,24 +43,35 @@ def run(args: argparse.Namespace) -> int:
             sys.stderr.write(f"{one_line(str(problem))}\n")
         for warning in verdict.warnings:
             warn(warning)
-    emit(args.output, [_as_data(verdict) for verdict in verdicts], lambda: [_table(verdicts)])
+    data = [
+        {
+            "file": verdict.file,
+            "name": verdict.name,
+            "valid": not verdict.problems,
+            "problems": [
+                {"place": bad.place, "problem": bad.problem, "remedy": bad.remedy} for bad in verdict.problems
+            ],
+            "warnings": list(verdict.warnings),
+        }
+        for verdict in verdicts
+    ]
+    rows = tuple((verdict.file, verdict.name, _result(verdict)) for verdict in verdicts)
+    emit(args.output, data, lambda: [Table(("file", "cluster", "result"), rows)])
     if any(verdict.problems for verdict in verdicts):
         return 2
     return 1 if args.strict and any(verdict.warnings for verdict in verdicts) else 0
 
 
 def _verdict(file: str) -> FileVerdict:
-    place = place_of(file)
-    text = ""
+    place, text = place_of(file), ""
     try:
         text = read_document(file)
         policy, warnings = load_document(text, place)
     except OSError as error:
         return FileVerdict(place, problems=(BadInput(place, error.strerror or str(error)),))
-    except InputErrors as error:
-        return FileVerdict(place, problems=_another_form(file, text) or error.problems)
     except BadInput as error:
-        return FileVerdict(place, problems=_another_form(file, text) or (error,))
+        problems = error.problems if isinstance(error, InputErrors) else (error,)
+        return FileVerdict(place, problems=_another_form(file, text) or problems)
     return FileVerdict(place, policy.name, warnings=warnings)
 
 
@@ -72,11 +80,8 @@ def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
     from chalicelib.command.importers.input_forms import form_of
 
     form = form_of(place_of(file), text)
-    if not form:
-        return ()
-    return (
-        BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {shlex.quote(file)} to make one"),
-    )
+    remedy = f"run outscaler import {shlex.quote(file)} to make one"
+    return (BadInput(place_of(file), f"is {form}, not a policy", remedy),) if form else ()
 
 
 def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
@@ -85,36 +90,15 @@ def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
     checked = []
     for verdict in verdicts:
         before = first.setdefault(verdict.name, verdict.file) if verdict.name else verdict.file
+        problems = verdict.problems
         if before != verdict.file:
-            twice = BadInput(
-                f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}", "one document per cluster"
-            )
-            checked.append(msgspec.structs.replace(verdict, problems=(*verdict.problems, twice)))
-        else:
-            checked.append(verdict)
+            place, problem = f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}"
+            problems = (*problems, BadInput(place, problem, "one document per cluster"))
+        checked.append(msgspec.structs.replace(verdict, problems=problems))
     return checked
-
-
-def _as_data(verdict: FileVerdict) -> dict[str, Any]:
-    problems = [{"place": each.place, "problem": each.problem, "remedy": each.remedy} for each in verdict.problems]
-    return {
-        "file": verdict.file,
-        "name": verdict.name,
-        "valid": not problems,
-        "problems": problems,
-        "warnings": list(verdict.warnings),
-    }
-
-
-def _table(verdicts: list[FileVerdict]) -> Table:
-    return Table(("file", "cluster", "result"), tuple((each.file, each.name, _result(each)) for each in verdicts))
 
 
 def _result(verdict: FileVerdict) -> str:
     if verdict.problems:
-        return f"refused, {_count(len(verdict.problems), 'mistake')}"
-    return f"right, {_count(len(verdict.warnings), 'warning')}" if verdict.warnings else "right"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        return f"refused, {plural(len(verdict.problems), 'mistake')}"
+    return f"right, {plural(len(verdict.warnings), 'warning')}" if verdict.warnings else "right"

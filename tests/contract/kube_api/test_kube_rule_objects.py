@@ -17,8 +17,8 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.scaling_rules import RuleObject
-from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.events import Event
+from chalicelib.record.recorder import ClusterWriter
 from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.server import ApiServer

@@ -20,7 +20,7 @@ from chalicelib.kube.errors import NotFound
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Options
 from chalicelib.record.carry_over import PublishedStatus
-from chalicelib.record.cluster_writer import ClusterWriter
+from chalicelib.record.recorder import ClusterWriter
 from chalicelib.record.status_configmap import KEY, publish
 from infra.emulators.kube.auth import MASTERS, User
 from infra.emulators.kube.objects import KubeObject

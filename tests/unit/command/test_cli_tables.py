@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from chalicelib.command.tables import Table, show
-from chalicelib.command.terminal_text import as_error, as_warning, columns, one_line, printable
+from chalicelib.command.output import Table, as_error, as_warning, columns, one_line, printable, show
 
 TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
 

@@ -8,8 +8,8 @@ import msgspec
 
 from chalicelib.command import explain_group, explain_node, explain_pod, explain_view
 from chalicelib.command.explain_view import ExplainContext, Explanation
+from chalicelib.command.output import Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.command.tables import Table
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.plan import GroupVerdict, IgnoredPods, NodeVerdict, Plan, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import Policy

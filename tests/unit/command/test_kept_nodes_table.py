@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
+from chalicelib.command.output import show
 from chalicelib.command.plan_output import as_blocks
-from chalicelib.command.tables import show
 from tests.builders import cluster, having
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.command.name_lookup import named, namespaced, near
+from chalicelib.command.arguments import named, namespaced, near
 from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.command import placements, plan_output
-from chalicelib.command.tables import Table
+from chalicelib.command import plan_output
+from chalicelib.command.output import Table
 from chalicelib.model.plan import Health, NodeVerdict, Plan, PodPlacement, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
 
@@ -34,7 +34,7 @@ def test_placements_on_equally_full_new_nodes_share_a_row() -> None:
     names = pods(25)
     full = [PodPlacement(names[at * 10 : at * 10 + 10], group="g", number=at + 1) for at in range(2)]
     made = plan(*full, PodPlacement(names[20:], group="g", number=3), PodPlacement(("shop/x",), group="a", number=1))
-    assert [row[:3] for row in placements.rows_of_new(made)] == [
+    assert [row[:3] for row in plan_output.rows_of_new(made)] == [
         ("a", "1", "1"),
         ("g", "1 to 2", "10"),
         ("g", "3", "5"),
@@ -43,7 +43,7 @@ def test_placements_on_equally_full_new_nodes_share_a_row() -> None:
 
 def test_placements_of_several_pod_classes_on_one_new_node_are_summed() -> None:
     made = plan(PodPlacement(pods(3, "a"), group="g", number=1), PodPlacement(pods(4, "b"), group="g", number=1))
-    assert placements.rows_of_new(made)[0][:3] == ("g", "1", "7")
+    assert plan_output.rows_of_new(made)[0][:3] == ("g", "1", "7")
 
 
 def test_placements_of_twenty_thousand_pods_stay_readable() -> None:
@@ -73,7 +73,7 @@ def test_placements_list_fullest_existing_nodes_first_and_count_every_pod() -> N
         PodPlacement(pods(5, "q"), node="n-2"),
         fits_existing=(*pods(2), *pods(5, "q"), "shop/nowhere"),
     )
-    assert [row[:2] for row in placements.rows_of_existing(made)] == [("n-2", "5"), ("n-1", "2"), ("-", "1")]
+    assert [row[:2] for row in plan_output.rows_of_existing(made)] == [("n-2", "5"), ("n-1", "2"), ("-", "1")]
 
 
 def test_placements_show_notes_and_assumptions() -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from chalicelib.command.progress import progress
+from chalicelib.command.output import progress
 
 
 class Terminal(io.StringIO):

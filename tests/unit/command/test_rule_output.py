@@ -11,8 +11,8 @@ import pytest
 from chalicelib.command import explain_group, plan_output
 from chalicelib.command.explain_view import ExplainContext, Explanation
 from chalicelib.command.main import main
+from chalicelib.command.output import Block, Table
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.command.tables import Block, Table
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, HeadroomVerdict, Plan, RuleVerdict, ScaleUp

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.event_sources import switch_on
+from chalicelib.command.deployments import switch_on
 from infra.emulators.aws_in_process import in_process
 
 TRUST = {

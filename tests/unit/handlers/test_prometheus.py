@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.handlers.prometheus import page
-from chalicelib.record.gauges import timed
+from chalicelib.record.metric_values import duration_counts
 from chalicelib.record.metrics import METRICS, PREFIX, key
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -42,7 +42,7 @@ def test_prometheus_types_equal_those_of_the_metric_table() -> None:
     values: dict[str, float] = {}
     for metric in METRICS:
         labels = dict.fromkeys(metric.labels, "x")
-        values |= timed({"main": 1.0}) if metric.type == "histogram" else {key(metric.name, **labels): 1.0}
+        values |= duration_counts({"main": 1.0}) if metric.type == "histogram" else {key(metric.name, **labels): 1.0}
     families = {family.name: family.type for family in text_string_to_metric_families(page({"c": values}))}
     # The parser names a counter without _total.
     assert families == {metric.full_name.removesuffix("_total"): metric.type for metric in METRICS}
@@ -51,7 +51,7 @@ def test_prometheus_types_equal_those_of_the_metric_table() -> None:
 def test_prometheus_histogram_buckets_are_cumulative_and_ordered() -> None:
     counts = Counter[str]()
     for took in (0.04, 0.3, 3.0, 400.0):
-        counts.update(timed({"main": took}))  # fractions are added as well
+        counts.update(duration_counts({"main": took}))  # fractions are added as well
     values = {series: float(count) for series, count in counts.items()}
     [family] = text_string_to_metric_families(page({"c": values}))
     buckets = [(sample.labels["le"], sample.value) for sample in family.samples if sample.name.endswith("_bucket")]

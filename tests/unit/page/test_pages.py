@@ -12,12 +12,10 @@ import pytest
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
-from chalicelib.page.render import security_headers, style
-from chalicelib.page.text import LONGEST, shown
+from chalicelib.page.render import LONGEST, Links, security_headers, shown, style
 from chalicelib.policy.load import digest
-from chalicelib.record.journal import of_plan
+from chalicelib.record.journal import plan_entry
 from chalicelib.record.metrics import key
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.leases import PassFailure
@@ -273,7 +271,7 @@ def test_decision_that_is_older_than_the_shown_entries_is_found() -> None:
     for at in range(40):
         store.journal.append("lab", JournalEntry(at=NOW - at, kind="operation", facts={"n": at}))
     assert "NotUnderutilized</a> 6" in text(get(store, "/clusters/lab"))
-    store.journal.append("lab", of_plan(msgspec.structs.replace(plan, at=NOW)))
+    store.journal.append("lab", plan_entry(msgspec.structs.replace(plan, at=NOW)))
     assert get(store, "/clusters/lab").status == 200
 
 

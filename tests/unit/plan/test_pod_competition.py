@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.command import plan_output
-from chalicelib.command.tables import Table
+from chalicelib.command.output import Table
 from chalicelib.model.plan import Plan, PodPlacement, UnschedulablePods
 from tests.builders import ClusterBuilder, cluster, node
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.record.event_dedup import APART, MOST, digest, filter_new, recent
+from chalicelib.record.events import APART, MOST, digest, filter_new, recent
 from tests.unit.record.support import NOW
 
 A, B = digest("a"), digest("b")

@@ -11,8 +11,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Health
 from chalicelib.model.policy import Metrics
 from chalicelib.policy.load import load
-from chalicelib.record.metric_summary import SERIES
-from chalicelib.record.metrics import METRICS
+from chalicelib.record.metrics import METRICS, SERIES
 from chalicelib.record.recorder import record_failure
 from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended, plan, refused

@@ -19,9 +19,9 @@ from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.providers.errors import OutOfStock
-from chalicelib.record import carry_over, metric_summary, metrics
+from chalicelib.record import carry_over, metrics
 from chalicelib.record.carry_over import CarryOver
-from chalicelib.record.gauges import of_pass
+from chalicelib.record.metric_values import pass_gauges
 from chalicelib.record.metrics import METRICS, key, lines, parts
 from chalicelib.record.recorder import record_failure
 from chalicelib.store.errors import StoreUnavailable
@@ -106,18 +106,18 @@ def test_brake_gauge_follows_the_circuit_breaker_and_is_on_the_page_only() -> No
     cooldown = Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=NOW)
     seen, gauges = [], dict[str, float]()
     for paused in (None, braked, cooldown, braked, None, cooldown):
-        gauges = of_pass(plan(paused=paused), Options(), gauges)
+        gauges = pass_gauges(plan(paused=paused), Options(), gauges)
         seen.append(gauges["brake"])
     assert seen == [0, 1, 1, 1, 0, 0]
     assert "brake" in gauges
-    assert ["brake" in metric_summary.chosen(gauges, choice) for choice in Metrics] == [False] * len(Metrics)
+    assert ["brake" in metrics.for_cloudwatch(gauges, choice) for choice in Metrics] == [False] * len(Metrics)
 
 
 def test_metrics_per_group_are_emitted_only_with_the_option() -> None:
-    without = of_pass(crowded(), Options(), {})
+    without = pass_gauges(crowded(), Options(), {})
     assert "node_groups_count;node_group_type=autoscaled" in without
     assert not [series for series in without if "node_group=" in series]
-    gauges = of_pass(crowded(), Options(emit_per_nodegroup_metrics=True), {})
+    gauges = pass_gauges(crowded(), Options(emit_per_nodegroup_metrics=True), {})
     assert {series: value for series, value in gauges.items() if "node_group=g" in series} == {
         "node_group_min_count;node_group=g": 1,
         "node_group_max_count;node_group=g": 9,

@@ -5,7 +5,7 @@ from typing import Any
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.record.event_dedup import APART
+from chalicelib.record.events import APART
 from chalicelib.record.operation_events import ENDS, triggered
 from chalicelib.store.errors import StoreUnavailable
 from tests.cases import each_row

@@ -5,8 +5,7 @@ import msgspec
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import Health, NodeVerdict, Plan, Removal, Repair, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.record.event_dedup import APART
-from chalicelib.record.events import PODS_TOLD
+from chalicelib.record.events import APART, PODS_TOLD
 from chalicelib.store.errors import StoreUnavailable
 from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, plan, refused

@@ -13,8 +13,8 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.record.event_dedup import APART, LASTING
-from chalicelib.record.journal import of_outcome, of_plan
+from chalicelib.record.events import APART, LASTING
+from chalicelib.record.journal import outcome_entry, plan_entry
 from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
 OBJECT = RuleObject("kube-system", "night", uid="uid-night")
@@ -153,11 +153,11 @@ def test_CCE_A10_taint_and_annotation_cause_one_warning_each() -> None:
 
 
 def test_rule_events_journal_names_the_rules_of_a_pass_and_of_a_scale_up() -> None:
-    facts = of_plan(plan(**growing(RuleVerdict("evening", "pool", KEY, nodes=2)))).facts
+    facts = plan_entry(plan(**growing(RuleVerdict("evening", "pool", KEY, nodes=2)))).facts
     assert facts["rules"] == f"{KEY}/evening"
-    assert "rules" not in of_plan(plan()).facts
+    assert "rules" not in plan_entry(plan()).facts
     operation = ended(OperationKind.SCALE_UP, data={"rules": "evening,busy"})
-    assert of_outcome(operation, Succeeded({}), NOW).facts["rules"] == "evening,busy"
+    assert outcome_entry(operation, Succeeded({}), NOW).facts["rules"] == "evening,busy"
 
 
 def test_rule_events_changed_rule_result_is_a_new_decision() -> None:
@@ -166,5 +166,5 @@ def test_rule_events_changed_rule_result_is_a_new_decision() -> None:
         verdict, rate=31.0, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=31.0, above=40)
     )
     scaling = msgspec.structs.replace(verdict, reason=Reason.of(ReasonCode.RULE_SCALING, pool="p", detail="x"))
-    entries = [of_plan(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)]
+    entries = [plan_entry(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)]
     assert entries[0] == entries[1] != entries[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.memory_file import read, write
+from chalicelib.command.plan_inputs import read_memory, write_memory
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationSpec, OperationStatus
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
@@ -47,9 +47,9 @@ def test_large_save_keeps_its_bytes() -> None:
 
 def test_saved_memory_keeps_its_bytes(tmp_path: pathlib.Path) -> None:
     memory = Memory(operations=OPERATIONS[:3], first_seen=5.0, unregistered={"i": 1.0})
-    write(tmp_path / "memory.json", memory)
+    write_memory(tmp_path / "memory.json", memory)
     assert (tmp_path / "memory.json").read_text() == RECORDED.memory
-    assert read(tmp_path / "memory.json") == memory
+    assert read_memory(tmp_path / "memory.json") == memory
 
 
 def test_operation_document_has_exactly_the_fields_of_spec_and_status() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import parse_duration
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -46,24 +48,48 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
 def near(name: str, known: Collection[str]) -> list[str]:
     """Return names that start with this one; if none, names that contain it; if none, similar names. `namespace/` is
     respected where it is given."""
-    space, _, wanted = name.rpartition("/")
+    space, _, name_part = name.rpartition("/")
     inside = {
-        each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2]
-        for each in sorted(known)
-        if not space or each.startswith(f"{space}/")
+        candidate: candidate.removeprefix(f"{space}/") if space else candidate.rpartition("/")[2]
+        for candidate in sorted(known)
+        if not space or candidate.startswith(f"{space}/")
     }
-    fits: tuple[Callable[[str], bool], ...] = (lambda short: short.startswith(wanted), lambda short: wanted in short)
+    fits: tuple[Callable[[str], bool], ...] = (
+        lambda short: short.startswith(name_part),
+        lambda short: name_part in short,
+    )
     for fit in fits:
-        hits = [each for each, short in inside.items() if fit(short)]
+        hits = [candidate for candidate, short in inside.items() if fit(short)]
         if hits:
             return hits
-    alike = [short for short in inside.values() if abs(len(short) - len(wanted)) <= max(3, len(wanted) // 3)]
-    close = get_close_matches(wanted, alike[:_COMPARED], n=3)
+    alike = [short for short in inside.values() if abs(len(short) - len(name_part)) <= max(3, len(name_part) // 3)]
+    close = get_close_matches(name_part, alike[:_COMPARED], n=3)
     if not close and space:
-        return near(wanted, known)
-    return [each for text in dict.fromkeys(close) for each, short in inside.items() if short == text]
+        return near(name_part, known)
+    return [candidate for text in dict.fromkeys(close) for candidate, short in inside.items() if short == text]
 
 
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+
+
+_DAY = 86400.0
+
+
+def duration(least: float, most: float, limits: str, *, days: bool = False) -> Callable[[str], float]:
+    """Return a type that reads a duration as seconds. least, most: seconds. limits: ends the message about any other
+    text. days: whole days such as 7d are permitted, too."""
+
+    def read(text: str) -> float:
+        number = text.removesuffix("d")
+        try:
+            whole = days and number != text and number.isascii() and number.isdecimal()
+            seconds = float(number) * _DAY if whole else parse_duration(text)
+        except BadInput:
+            seconds = -1.0
+        if not least <= seconds <= most:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration{limits}")
+        return seconds
+
+    return read

@@ -1,0 +1,367 @@
+"""The stored state of a cluster as people read it, made once from the rows: JSON, pages and tables render it.
+
+`as_json` gives the stable keys of `-o json` and of the read routes; instants are epoch seconds here, 0.0 for never, and
+RFC 3339 or null there. No decision uses these values; the planner has its own view of the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.pause import Pause, PausedPart
+from chalicelib.model.plan import Plan
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Reason
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import sentence
+from chalicelib.store.scan_state import ScanState
+
+LATE_AFTER = 180.0
+"""Seconds beyond its interval after which a cluster's next pass is late."""
+
+
+class Instant(float):
+    """Epoch seconds, 0.0 for never."""
+
+
+def as_json(view: msgspec.Struct) -> dict[str, Any]:
+    """Return a view under its stable keys."""
+    data: dict[str, Any] = msgspec.to_builtins(view, enc_hook=instant)
+    return data
+
+
+def instant(at: float) -> str | None:
+    """Return RFC 3339 text, or None for never."""
+    return format_time(at) if at > 0 else None
+
+
+def exact(at: float) -> str:
+    """Return an instant with microseconds, which identifies an entry of the journal."""
+    micros = round(at * 1e6)
+    return f"{format_time(micros // 10**6)[:-1]}.{micros % 10**6:06d}Z"
+
+
+def ago(at: float, now: float) -> str:
+    """Return `5m10s ago`, `in 20s` or `never`."""
+    if at <= 0:
+        return "never"
+    away = format_duration(float(round(abs(now - at))))
+    return f"{away} ago" if at <= now else f"in {away}"
+
+
+def coded(reason: Reason) -> dict[str, Any]:
+    """Return a machine-readable reason: its code, its sentence and its numbers."""
+    return {"code": reason.code.value, "message": sentence(reason), "params": dict(reason.params)}
+
+
+# -- passes
+
+
+class FailureView(msgspec.Struct, frozen=True, rename={"error_class": "class"}):
+    """The passes that fail, since the first of them."""
+
+    error_class: str
+    message: str
+    since: Instant
+    at: Instant
+    failures: int
+
+
+class PassesView(msgspec.Struct, frozen=True, rename="camel"):
+    """The last passes of a cluster."""
+
+    last_pass: Instant
+    last_success: Instant
+    last_error: FailureView | None
+
+
+def passes_view(scan: ScanState) -> PassesView:
+    """Return the results of the last passes."""
+    failure = scan.failure
+    return PassesView(
+        Instant(scan.last_pass),
+        Instant(scan.last_success),
+        FailureView(failure.cls, failure.message, Instant(failure.since), Instant(failure.at), failure.count)
+        if failure
+        else None,
+    )
+
+
+def health(interval: float | None, scan: ScanState, now: float, *, planned: bool) -> str:
+    """Summarise Outscaler's own passes: the first of these that applies: unreadable (the stored policy), off, waiting
+    (no pass yet), late (a pass is overdue), `failing: CLASS since INSTANT`, ok. If the last pass before an overdue one
+    failed, `late, failing: …` says both. The health of nodes is part of the plan.
+
+    interval: the policy's scanInterval in seconds, None where the policy cannot be read. planned: its mode makes plans.
+    """
+    if interval is None:
+        return "unreadable"
+    if not planned:
+        return "off"
+    if not scan.last_pass:
+        return "waiting"
+    late = ("late",) if now - scan.last_pass > interval + LATE_AFTER else ()
+    failing = (f"failing: {scan.failure.cls} since {format_time(scan.failure.since)}",) if scan.failure else ()
+    return ", ".join(late + failing) or "ok"
+
+
+# -- groups
+
+
+class RequestView(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes that were requested and have not arrived yet."""
+
+    increase: int
+    since: Instant
+    expected_at: Instant
+
+
+class BackoffView(msgspec.Struct, frozen=True, rename={"error_class": "class"}):
+    """Why and until when a group is not grown."""
+
+    until: Instant
+    error_class: str
+    code: str
+    message: str
+    attempt: int
+
+    @property
+    def title(self) -> str:
+        """Return the class of the error."""
+        return self.error_class or "failed"
+
+
+class GroupView(msgspec.Struct, frozen=True, rename="camel"):
+    """What is remembered of a node group. backoff: the last one, which may have ended."""
+
+    group: str
+    target: int
+    request: RequestView | None
+    backoff: BackoffView | None
+    last_add: Instant
+    last_delete: Instant
+    last_failure: Instant
+
+    def backoff_at(self, now: float) -> BackoffView | None:
+        """Return the back-off that is in force."""
+        return self.backoff if self.backoff is not None and self.backoff.until >= now else None
+
+
+def group_view(name: str, memory: GroupMemory) -> GroupView:
+    """Return a node group."""
+    request, backoff = memory.request, memory.backoff
+    return GroupView(
+        name,
+        memory.target,
+        RequestView(request.increase, Instant(request.since), Instant(request.expected_at)) if request else None,
+        BackoffView(Instant(backoff.until), backoff.cls, backoff.code, backoff.message, backoff.attempt)
+        if backoff
+        else None,
+        Instant(memory.last_add),
+        Instant(memory.last_delete),
+        Instant(memory.last_failure),
+    )
+
+
+# -- operations
+
+
+class OperationView(msgspec.Struct, frozen=True, rename="camel"):
+    """An open operation. nodes: what it removes, by the name of the instance where there is no node."""
+
+    id: str
+    kind: str
+    provider: str
+    group: str
+    from_size: int = msgspec.field(name="from")
+    to_size: int = msgspec.field(name="to")
+    nodes: tuple[str, ...]
+    state: str
+    step: str
+    attempt: int
+    plan: str
+    created_at: Instant
+    due_at: Instant
+    deadline: Instant
+    claimed_by: str
+    claimed_until: Instant
+    sent_at: Instant
+
+    @property
+    def change(self) -> str:
+        """Return the nodes, otherwise both sizes."""
+        return ", ".join(self.nodes) or f"{self.from_size} to {self.to_size}"
+
+
+def operation_view(operation: Operation) -> OperationView:
+    """Return an operation and its progress."""
+    spec, status = operation.spec, operation.status
+    return OperationView(
+        id=spec.id,
+        kind=spec.kind.value,
+        provider=spec.provider,
+        group=spec.group,
+        from_size=spec.from_size,
+        to_size=spec.to_size,
+        nodes=tuple(target.node or target.instance for target in spec.targets),
+        state=status.state.value,
+        step=status.step,
+        attempt=status.attempt,
+        plan=spec.plan,
+        created_at=Instant(spec.created_at),
+        due_at=Instant(status.due_at),
+        deadline=Instant(spec.deadline),
+        claimed_by=status.claimed_by,
+        claimed_until=Instant(status.claimed_until),
+        sent_at=Instant(status.sent_at),
+    )
+
+
+# -- pauses and the circuit breaker
+
+
+class PauseView(msgspec.Struct, frozen=True):
+    """A pause that is in force. group: "" for the whole cluster."""
+
+    part: str
+    group: str
+    since: Instant
+    until: Instant
+    by: str
+    reason: str
+
+    @property
+    def line(self) -> str:
+        """Return the pause as one line, such as `removals of group web paused until …`."""
+        what = "" if self.part == PausedPart.ALL else f"{self.part} "
+        return f"{what}{f'of group {self.group} ' if self.group else ''}paused {self._until}"
+
+    @property
+    def paused_line(self) -> str:
+        """Return the pause as one line that begins with PAUSED."""
+        what = "" if self.part == PausedPart.ALL else f" ({self.part})"
+        return f"PAUSED{what}{f' for group {self.group}' if self.group else ''} {self._until}"
+
+    @property
+    def _until(self) -> str:
+        return f"until {format_time(self.until)} by {self.by or 'unknown'}: {self.reason}"
+
+
+def pause_view(pause: Pause) -> PauseView:
+    """Return a pause that is in force."""
+    return PauseView(pause.part.value, pause.group, Instant(pause.since), Instant(pause.until), pause.by, pause.reason)
+
+
+class RemovedView(msgspec.Struct, frozen=True):
+    """Removals that count for the limits per hour."""
+
+    nodes: int
+    pods: int
+
+
+class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
+    """The circuit breaker (spec.maxDisruption). pulled_at, wanted: when it was tripped, and by a plan that would have
+    removed how many nodes. released_until: the end of an operator's override."""
+
+    on: bool
+    pulled_at: Instant
+    wanted: int
+    released_until: Instant
+    last_hour: RemovedView
+
+    @property
+    def line(self) -> str:
+        """Return it as a sentence."""
+        hour = f"nodes removed in the last hour: {self.last_hour.nodes}, pods moved: {self.last_hour.pods}"
+        if self.on:
+            tripped = format_time(self.pulled_at)
+            return f"tripped at {tripped} by a plan that removed {self.wanted} nodes at once; {hour}"
+        return (
+            f"released until {format_time(self.released_until)}; {hour}"
+            if self.released_until
+            else (f"not tripped; {hour}")
+        )
+
+
+def breaker_view(memory: Memory, now: float) -> BreakerView:
+    """Return the circuit breaker at `now`."""
+    # Imported here because it loads numpy, which the webhook must not pay for.
+    from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
+
+    removals = removals_last_hour(memory.breaker, now)
+    released = memory.released_until if memory.released_until > now else 0.0
+    return BreakerView(
+        on=bool(memory.breaker.tripped_at) and not released,
+        pulled_at=Instant(memory.breaker.tripped_at),
+        wanted=memory.breaker.wanted,
+        released_until=Instant(released),
+        last_hour=RemovedView(sum(nodes for _, nodes, _ in removals), sum(pods for _, _, pods in removals)),
+    )
+
+
+# -- the last decision, by object
+
+REMOVED, UNNEEDED, STAYS = "removed", "unneeded", "stays"
+_NODE_ORDER = (REMOVED, UNNEEDED, STAYS)
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node in a decision. reason: why it is not removed, None where it is or where the decision does not say. pod:
+    that keeps it. group, evict: of a removal."""
+
+    node: str
+    decision: str
+    reason: Reason | None = None
+    pod: str = ""
+    group: str = ""
+    evict: tuple[str, ...] = ()
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """A waiting pod in a decision. decision: unschedulable, newNode, fitsExisting or notLookedAt. group: that grows for
+    it. reasons: by group, why it gets no node. reason: why it is not looked at."""
+
+    pod: str
+    decision: str
+    group: str = ""
+    reasons: Mapping[str, tuple[Reason, ...]] = {}
+    reason: Reason | None = None
+
+
+def node_names(plan: Plan) -> tuple[str, ...]:
+    """Return the nodes of the cluster: a plan has a verdict about each."""
+    named = {verdict.node for verdict in plan.unremovable} | {removal.node for removal in plan.removals}
+    return tuple(sorted(named | set(plan.unneeded)))
+
+
+def node_views(plan: Plan) -> list[NodeView]:
+    """Return every node of a decision, removed ones first, then by name."""
+    removals = {removal.node: removal for removal in plan.removals}
+    verdicts, unneeded = {verdict.node: verdict for verdict in plan.unremovable}, set(plan.unneeded)
+    views = []
+    for name in node_names(plan):
+        decision = UNNEEDED if name in unneeded else STAYS
+        if name in removals:
+            view = NodeView(name, REMOVED, group=removals[name].group, evict=removals[name].evict)
+        elif name in verdicts:
+            view = NodeView(name, decision, verdicts[name].reason, verdicts[name].pod)
+        else:
+            view = NodeView(name, decision)
+        views.append(view)
+    return sorted(views, key=lambda view: (_NODE_ORDER.index(view.decision), view.node))
+
+
+def pod_views(plan: Plan) -> list[PodView]:
+    """Return every waiting pod of a decision, those without a node first, then by name."""
+    lists = (
+        [PodView(pod, "unschedulable", reasons=row.reasons) for row in plan.unschedulable for pod in row.pods],
+        [PodView(pod, "newNode", group=up.group) for up in plan.scale_ups for pod in up.pods],
+        [PodView(pod, "fitsExisting") for pod in plan.fits_existing],
+        [PodView(pod, "notLookedAt", reason=row.reason) for row in plan.ignored for pod in row.pods],
+    )
+    return [view for views in lists for view in sorted(views, key=lambda view: view.pod)]
