@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-
 from chalicelib.command import compare
-from chalicelib.command.output import Block, Table, emit, progress
-from chalicelib.command.replay_inputs import OtherPolicy, inputs_of, same_prices
-from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.command.output import Block
+from chalicelib.command.output import Table
+from chalicelib.command.output import emit
+from chalicelib.command.output import progress
+from chalicelib.command.replayed_plan import OtherPolicy
+from chalicelib.command.replayed_plan import inputs_of
+from chalicelib.command.replayed_plan import replay
+from chalicelib.command.replayed_plan import same_prices
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
+from chalicelib.replay.decision_place import DecisionReader
+from chalicelib.replay.recorded_decision import RecordedDecision
+from chalicelib.replay.recorded_decision import decode
+from chalicelib.replay.recorded_decision import key_at
+from chalicelib.replay.recorded_decision import key_from
+from collections.abc import Iterator
+from datetime import UTC
+from datetime import datetime
+from typing import Any
+import argparse
+import msgspec
+import time
 
-if TYPE_CHECKING:
-    from chalicelib.replay.decision_place import DecisionReader
-    from chalicelib.replay.recorded_decision import RecordedDecision
 
 _NAMED = 20  # problems that are named one by one
 _MOST_PODS = 100_000  # names that are kept of a day
 _LONGEST = 400 * 86400.0
+_COLUMNS = ("new nodes", "removed", "pods without a node", "cost/h added", "cost/h saved")
 
 
 class PlanTotals(msgspec.Struct):
@@ -39,14 +48,29 @@ class PlanTotals(msgspec.Struct):
 
     def add(self, plan: Plan, decision: RecordedDecision, policy: Policy) -> None:
         """Add one plan."""
-        self.bought += sum(up.to_size - up.from_size for up in plan.scale_ups)
+        self.bought += sum(increase.to_size - increase.from_size for increase in plan.scale_ups)
         self.removed += len(plan.removals)
         if len(self.refused) < _MOST_PODS:
-            self.refused.update(pod for left in plan.unschedulable for pod in left.pods)
+            self.refused.update(pod for batch in plan.unschedulable for pod in batch.pods)
         price = compare.cost(inputs_of(decision), policy, plan)
         self.cost += price.added
         self.saved += price.saved
         self.unpriced += len(price.unknown)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the sums as JSON has them."""
+        return {
+            "nodes": self.bought,
+            "removals": self.removed,
+            "left": len(self.refused),
+            "cost": round(self.cost, 6),
+            "saved": round(self.saved, 6),
+            "unpriced": self.unpriced,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the sums in the order of the columns."""
+        return str(self.bought), str(self.removed), str(len(self.refused)), f"{self.cost:.2f}", f"{self.saved:.2f}"
 
 
 class ReplayedDay(msgspec.Struct):
@@ -59,12 +83,12 @@ class ReplayedDay(msgspec.Struct):
 
 
 class Span(msgspec.Struct):
-    """All days, and what could not be replayed. left: decisions beyond the limit."""
+    """All days, and what could not be replayed. beyond_limit: number of decisions."""
 
     days: dict[str, ReplayedDay] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
     unreadable: int = 0
-    left: int = 0
+    beyond_limit: int = 0
 
     def problem(self, text: str) -> None:
         """Count a decision that cannot be replayed."""
@@ -80,10 +104,10 @@ def show_span(args: argparse.Namespace, reader: DecisionReader, other: OtherPoli
     span = Span()
     with progress("replaying"):
         for number, path in enumerate(_paths(reader, args.cluster, since, now - args.until)):
-            if number >= args.limit:
-                span.left += 1
-                continue
-            _replay(path, reader, other, span)
+            if number < args.limit:
+                _add_decision(path, reader, other, span)
+            else:
+                span.beyond_limit += 1
     if not span.days and not span.problems:
         raise BadInput(args.cluster, "has no recorded decision in this time", "see spec.recordDecisions, and --since")
     emit(args.output, _document(args.cluster, span, other), lambda: _blocks(span, other))
@@ -91,8 +115,6 @@ def show_span(args: argparse.Namespace, reader: DecisionReader, other: OtherPoli
 
 
 def _paths(reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[str]:
-    from chalicelib.replay.recorded_decision import key_at, key_from
-
     first, last = key_at(cluster, max(0.0, since), "").at, key_at(cluster, max(0.0, until), "").at
     for path in reader.paths(f"{cluster}/"):
         key = key_from(path)
@@ -100,14 +122,11 @@ def _paths(reader: DecisionReader, cluster: str, since: float, until: float) -> 
             yield path
 
 
-def _replay(path: str, reader: DecisionReader, other: OtherPolicy | None, span: Span) -> None:
-    from chalicelib.command.replayed_plan import replay, with_policy
-    from chalicelib.replay.recorded_decision import decode
-
+def _add_decision(path: str, reader: DecisionReader, other: OtherPolicy | None, span: Span) -> None:
     try:
         header, decision = decode(reader.get(path), path)
         replayed = replay(header, decision)
-        changed = None if other is None else (found := other.of(decision), with_policy(decision, *found))
+        changed = None if other is None else other.plan(decision)
     except OutscalerError as error:
         span.problem(str(error))
         return
@@ -120,23 +139,12 @@ def _replay(path: str, reader: DecisionReader, other: OtherPolicy | None, span: 
     if changed is None:
         day.recorded.add(replayed.plan, decision, decision.policy)
         return
-    (_, policy), plan = changed
-    recorded, given = same_prices(decision.policy, policy)
-    day.recorded.add(replayed.plan, decision, recorded)
-    day.other.add(plan, decision, given)
+    recorded_policy, other_policy = same_prices(decision.policy, changed[0])
+    day.recorded.add(replayed.plan, decision, recorded_policy)
+    day.other.add(changed[1], decision, other_policy)
 
 
 def _document(cluster: str, span: Span, other: OtherPolicy | None) -> dict[str, Any]:
-    def of(totals: PlanTotals) -> dict[str, Any]:
-        return {
-            "nodes": totals.bought,
-            "removals": totals.removed,
-            "left": len(totals.refused),
-            "cost": round(totals.cost, 6),
-            "saved": round(totals.saved, 6),
-            "unpriced": totals.unpriced,
-        }
-
     return {
         "cluster": cluster,
         "days": [
@@ -144,34 +152,28 @@ def _document(cluster: str, span: Span, other: OtherPolicy | None) -> dict[str, 
                 "day": name,
                 "decisions": day.decisions,
                 "different": day.different,
-                "recorded": of(day.recorded),
-                **({"withPolicy": of(day.other)} if other is not None else {}),
+                "recorded": day.recorded.as_data(),
+                **({"withPolicy": day.other.as_data()} if other is not None else {}),
             }
             for name, day in sorted(span.days.items())
         ],
         "unreadable": span.unreadable,
         "problems": span.problems,
-        "notReplayed": span.left,
+        "notReplayed": span.beyond_limit,
     }
 
 
 def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
-    def cell(day: ReplayedDay, shown: str) -> str:
-        first = _cell(day.recorded, shown)
-        return first if other is None else f"{first} / {_cell(day.other, shown)}"
-
-    rows = tuple(
-        (name, str(day.decisions), str(day.decisions - day.different), *(cell(day, each) for each in _COLUMNS))
-        for name, day in sorted(span.days.items())
-    )
+    rows: list[tuple[str, ...]] = []
+    for name, day in sorted(span.days.items()):
+        cells = day.recorded.cells()
+        if other is not None:
+            cells = tuple(map(" / ".join, zip(cells, day.other.cells(), strict=True)))
+        rows.append((name, str(day.decisions), str(day.decisions - day.different), *cells))
+    columns = ("day", "decisions", "same", *_COLUMNS)
     title = "By day" if other is None else "By day: recorded policy / given policy"
     blocks: list[Block] = [
-        Table(
-            ("day", "decisions", "same", *_COLUMNS.values()),
-            rows,
-            title=title,
-            right=frozenset(range(1, len(_COLUMNS) + 3)),
-        ),
+        Table(columns, tuple(rows), title=title, right=frozenset(range(1, len(columns)))),
         "Each decision is planned from its own recorded state; effects of one on the next are not carried on.",
     ]
     unpriced = sum(day.recorded.unpriced + day.other.unpriced for day in span.days.values())
@@ -180,22 +182,6 @@ def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
     if span.unreadable:
         more = span.unreadable - len(span.problems)
         blocks.append("\n".join([*span.problems, *([f"and {more} more"] if more else [])]))
-    if span.left:
-        blocks.append(f"{span.left} more decisions are in this time; --limit N replays more.")
+    if span.beyond_limit:
+        blocks.append(f"{span.beyond_limit} more decisions are in this time; --limit N replays more.")
     return blocks
-
-
-_COLUMNS = {
-    "bought": "new nodes",
-    "removed": "removed",
-    "refused": "pods without a node",
-    "cost": "cost/h added",
-    "saved": "cost/h saved",
-}
-
-
-def _cell(totals: PlanTotals, shown: str) -> str:
-    value = getattr(totals, shown)
-    if isinstance(value, set):
-        return str(len(value))
-    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,27 +1,207 @@
-"""Shows the comparison of a cluster in mode shadow with the autoscaler that acts in it, as text and as data."""
+"""Shows the comparison of a cluster in mode shadow with the autoscaler that acts in it, as text and as data.
+
+The figures are computed from the sums of its days. The gate says which of them a cluster must reach before its mode
+becomes active.
+"""
 
 from __future__ import annotations
 
+from chalicelib.command.output import Block
+from chalicelib.command.output import Table
+from chalicelib.model.timestamps import format_time
+from chalicelib.shadow.records import AGREEING
+from chalicelib.shadow.records import BUCKETS
+from chalicelib.shadow.records import Day
+from chalicelib.shadow.records import GROWTH
+from chalicelib.shadow.records import Ledger
+from chalicelib.shadow.records import Match
+from chalicelib.shadow.records import REMOVAL
+from chalicelib.shadow.records import ShadowVerdict
+from chalicelib.shadow.records import day_of
+from chalicelib.shadow.verdicts import UNKNOWN
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC
+from datetime import datetime
+from statistics import median
 from typing import Any
-
 import msgspec
 
-from chalicelib.command.output import Block, Table
-from chalicelib.command.shadow_figures import Figures, figures, is_accepted, recent
-from chalicelib.command.shadow_gate import Condition, gate, is_open
-from chalicelib.model.timestamps import format_time
-from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match, ShadowVerdict
 
 MOST_SHOWN = 20
-
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
     "2. wait until its lease is over: kubectl -n kube-system get lease cluster-autoscaler (15s after its last renewal)",
     "3. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
     "Way back: set mode: shadow and run outscaler apply FILE, then scale cluster-autoscaler to 1 replica.",
 )
+_DAY = 86400.0
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The figures. None: nothing to compute it from. growths, removals: verdict -> count. growth_agreement: over
+    totals; growth_agreement_groups: per group; both and unneeded_overlap from 0 to 1. only_ours_open: those that no
+    operator has accepted. missed_unknown: missed growths without a known cause. lead: median in seconds, positive
+    where our plan came first. exact: growths matched without approximation. days: length of the comparison without
+    the time in which the other autoscaler was not running (dead_seconds)."""
+
+    growths: dict[str, int]
+    removals: dict[str, int]
+    growth_agreement: float | None
+    growth_agreement_groups: float | None
+    unneeded_overlap: float | None
+    only_ours: int
+    only_ours_open: int
+    missed: int
+    missed_unknown: int
+    lead: float | None
+    cost_ratio: float | None
+    exact: int
+    days: float
+    dead_seconds: float
+    passes: int
+
+    @property
+    def compared_growths(self) -> int:
+        """Return the number of the other autoscaler's growths."""
+        others = (ShadowVerdict.SOMEBODY, ShadowVerdict.EXTRA)
+        return sum(count for verdict, count in self.growths.items() if verdict not in others)
+
+    @property
+    def compared_removals(self) -> int:
+        """Return the number of the other autoscaler's removals."""
+        others = (ShadowVerdict.SOMEBODY, ShadowVerdict.ONLY_OURS)
+        return sum(count for verdict, count in self.removals.items() if verdict not in others)
+
+
+def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: float) -> Figures:
+    """Return the figures from the day of `since` (epoch seconds) on. accepted: node or match id -> when an operator
+    accepted it."""
+    days = [sums for day, sums in ledger.days.items() if day >= day_of(max(since, 0.0))]
+    matches = recent(ledger, since)
+    growths, removals = _counts(days, GROWTH), _counts(days, REMOVAL)
+    leads = [match.lead for match in matches if match.lead is not None]
+    cost_theirs = sum(day.cost_theirs for day in days)
+    dead = sum(day.dead for day in days)
+    return Figures(
+        growths=growths,
+        removals=removals,
+        growth_agreement=_agreement(sum(day.apart_total for day in days), sum(day.most_total for day in days)),
+        growth_agreement_groups=_agreement(sum(day.apart_groups for day in days), sum(day.most_groups for day in days)),
+        unneeded_overlap=_median_overlap(days),
+        only_ours=removals.get(ShadowVerdict.ONLY_OURS, 0),
+        only_ours_open=len(_not_accepted(matches, accepted)),
+        missed=growths.get(ShadowVerdict.MISSED, 0),
+        missed_unknown=sum(match.verdict is ShadowVerdict.MISSED and match.cause == UNKNOWN for match in matches),
+        lead=median(leads) if leads else None,
+        cost_ratio=sum(day.cost_ours for day in days) / cost_theirs if cost_theirs > 0 else None,
+        exact=sum(day.exact for day in days),
+        days=max(0.0, now - max(ledger.first, since) - dead) / _DAY,
+        dead_seconds=dead,
+        passes=sum(day.passes for day in days),
+    )
+
+
+def recent(ledger: Ledger, since: float) -> tuple[Match, ...]:
+    """Return the kept results from the day of `since` on, oldest first, as the sums count them."""
+    first_day = day_of(max(since, 0.0))
+    matches = (match for match in ledger.matches if day_of(match.at) >= first_day)
+    return tuple(sorted(matches, key=lambda match: match.at))
+
+
+def is_accepted(match: Match, accepted: Mapping[str, float]) -> bool:
+    """Return whether an operator accepted the result, or its node later than it happened."""
+    return match.id in accepted or accepted.get(match.node, 0.0) >= match.at
+
+
+def _not_accepted(matches: Iterable[Match], accepted: Mapping[str, float]) -> list[Match]:
+    """Return the removals that only our plan wanted and that no operator has accepted."""
+    own = (match for match in matches if match.verdict is ShadowVerdict.ONLY_OURS)
+    return [match for match in own if not is_accepted(match, accepted)]
+
+
+def _counts(days: Iterable[Day], kind: str) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for day in days:
+        for key, count in day.verdicts.items():
+            name, _, verdict = key.partition(" ")
+            if name == kind:
+                counts[verdict] += count
+    return dict(sorted(counts.items()))
+
+
+def _agreement(apart: int, most: int) -> float | None:
+    return 1.0 - apart / most if most else None
+
+
+def _median_overlap(days: Iterable[Day]) -> float | None:
+    """Return the lower bound of the bucket that holds the median."""
+    counts = [sum(row) for row in zip(*(day.overlap for day in days if day.overlap), strict=True)]
+    total, passed = sum(counts), 0
+    for bucket, count in enumerate(counts):
+        passed += count
+        if count and 2 * passed >= total:
+            return bucket / BUCKETS
+    return None
+
+
+# -- gate ------------------------------------------------------------------------------------------------------------
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition. value: the figure, None where it does not apply; then the condition is met only if optional."""
+
+    name: str
+    wanted: str
+    value: float | None
+    met: bool
+
+
+class _Rule(msgspec.Struct, frozen=True):
+    name: str
+    wanted: str
+    value: Callable[[Figures], float | None]
+    least: float | None = None
+    most: float | None = None
+    optional: bool = False
+
+
+_RULES = (
+    _Rule("growth agreement", "at least 0.95", lambda f: f.growth_agreement, least=0.95),
+    _Rule("unneeded overlap", "at least 0.9", lambda f: f.unneeded_overlap, least=0.9, optional=True),
+    _Rule("only ours, not accepted", "0", lambda f: float(f.only_ours_open), most=0.0),
+    _Rule("missed without a known cause", "0", lambda f: float(f.missed_unknown), most=0.0),
+    _Rule("cost ratio", "at most 1.05", lambda f: f.cost_ratio, most=1.05, optional=True),
+    _Rule("growths", "at least 20", lambda f: float(f.compared_growths), least=20.0),
+    _Rule("removals", "at least 20", lambda f: float(f.compared_removals), least=20.0),
+    _Rule("days", "at least 7", lambda f: f.days, least=7.0),
+)
+
+
+def gate(figures: Figures) -> tuple[Condition, ...]:
+    """Return all conditions in the order in which they are shown."""
+    return tuple(Condition(rule.name, rule.wanted, rule.value(figures), _is_met(rule, figures)) for rule in _RULES)
+
+
+def is_open(conditions: tuple[Condition, ...]) -> bool:
+    """Return whether all conditions are met."""
+    return all(condition.met for condition in conditions)
+
+
+def _is_met(rule: _Rule, figures: Figures) -> bool:
+    value = rule.value(figures)
+    if value is None:
+        return rule.optional
+    value = round(value, 9)
+    return (rule.least is None or value >= rule.least) and (rule.most is None or value <= rule.most)
+
+
+# -- output ----------------------------------------------------------------------------------------------------------
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -33,50 +213,49 @@ class Report(msgspec.Struct, frozen=True):
     since: float
     now: float
 
-    @property
-    def figures(self) -> Figures:
-        """Return the figures; of an empty comparison where there is none."""
-        assert self.ledger is not None
-        return figures(self.ledger, self.accepted, self.since, self.now)
-
 
 def data(report: Report) -> dict[str, Any]:
     """Return all figures, conditions and kept results."""
     if report.ledger is None:
         return {"name": report.name, "figures": None, "gate": [], "open": False, "matches": [], "next": None}
-    found = report.figures
-    conditions = gate(found)
+    numbers = figures(report.ledger, report.accepted, report.since, report.now)
+    conditions = gate(numbers)
     matches = recent(report.ledger, report.since)
     return {
         "name": report.name,
         "since": format_time(max(report.ledger.first, report.since)),
         "lastPass": format_time(report.ledger.seen.at),
         "figures": {
-            "shadow_growth_agreement": _rounded(found.growth_agreement),
-            "shadow_growth_agreement_per_group": _rounded(found.growth_agreement_groups),
-            "shadow_unneeded_overlap": found.unneeded_overlap,
-            "shadow_only_ours_total": found.only_ours,
-            "shadow_missed_total": found.missed,
-            "shadow_lead_seconds": found.lead,
-            "shadow_cost_ratio": _rounded(found.cost_ratio),
-            "growths": found.growths,
-            "removals": found.removals,
-            "comparedGrowths": found.compared_growths,
-            "comparedRemovals": found.compared_removals,
-            "exactGrowths": found.exact,
-            "onlyOursOpen": found.only_ours_open,
-            "missedWithoutCause": found.missed_unknown,
-            "days": round(found.days, 2),
-            "passes": found.passes,
-            "secondsWithoutTheOther": round(found.dead_seconds),
+            "shadow_growth_agreement": _rounded(numbers.growth_agreement),
+            "shadow_growth_agreement_per_group": _rounded(numbers.growth_agreement_groups),
+            "shadow_unneeded_overlap": numbers.unneeded_overlap,
+            "shadow_only_ours_total": numbers.only_ours,
+            "shadow_missed_total": numbers.missed,
+            "shadow_lead_seconds": numbers.lead,
+            "shadow_cost_ratio": _rounded(numbers.cost_ratio),
+            "growths": numbers.growths,
+            "removals": numbers.removals,
+            "comparedGrowths": numbers.compared_growths,
+            "comparedRemovals": numbers.compared_removals,
+            "exactGrowths": numbers.exact,
+            "onlyOursOpen": numbers.only_ours_open,
+            "missedWithoutCause": numbers.missed_unknown,
+            "days": round(numbers.days, 2),
+            "passes": numbers.passes,
+            "secondsWithoutTheOther": round(numbers.dead_seconds),
         },
         "gate": [
-            {"name": each.name, "wanted": each.wanted, "value": _rounded(each.value), "met": each.met}
-            for each in conditions
+            {
+                "name": condition.name,
+                "wanted": condition.wanted,
+                "value": _rounded(condition.value),
+                "met": condition.met,
+            }
+            for condition in conditions
         ],
         "open": is_open(conditions),
         "matches": [_match_data(match, report.accepted) for match in matches],
-        "next": next_step(report, conditions, matches),
+        "next": _next_step(report, conditions, matches),
     }
 
 
@@ -84,63 +263,51 @@ def blocks(report: Report) -> list[Block]:
     """Return the headline, the disagreements, the conditions and the next command."""
     if report.ledger is None:
         return [f"{report.name}: no pass has compared anything yet; the cluster must be in mode shadow"]
-    found = report.figures
-    conditions = gate(found)
+    numbers = figures(report.ledger, report.accepted, report.since, report.now)
+    conditions = gate(numbers)
     matches = recent(report.ledger, report.since)
-    shown: list[Block] = [_headline(report.name, found)]
-    if found.dead_seconds:
-        shown.append(f"Left out: {_days(found.dead_seconds / 86400)} without a running Cluster Autoscaler.\n")
+    shown: list[Block] = [_headline(report.name, numbers)]
+    if numbers.dead_seconds:
+        shown.append(f"Left out: {_days(numbers.dead_seconds / _DAY)} without a running Cluster Autoscaler.\n")
+    open_ids = {match.id for match in _not_accepted(matches, report.accepted)}
     apart = [match for match in matches if match.verdict not in AGREEING]
-    apart.sort(key=lambda match: (match.verdict is not ShadowVerdict.ONLY_OURS or is_accepted(match, report.accepted),
-                                  match.verdict is not ShadowVerdict.MISSED, -match.at))  # fmt: skip
-    shown.append(
-        Table(
-            ("verdict", "when", "what", "cause", "detail", "id"),
-            tuple(_row(match, report.accepted) for match in apart[:MOST_SHOWN]),
-            title="Disagreements"
-            + (f" ({MOST_SHOWN} of {len(apart)}; -o json has all)" if len(apart) > MOST_SHOWN else ""),
-            empty="none",
-        )
+    apart.sort(key=lambda match: (match.id not in open_ids, match.verdict is not ShadowVerdict.MISSED, -match.at))
+    more = f" ({MOST_SHOWN} of {len(apart)}; -o json has all)" if len(apart) > MOST_SHOWN else ""
+    rows = tuple(_row(match, report.accepted) for match in apart[:MOST_SHOWN])
+    columns = ("verdict", "when", "what", "cause", "detail", "id")
+    shown.append(Table(columns, rows, title=f"Disagreements{more}", empty="none"))
+    rows = tuple(
+        (condition.name, condition.wanted, _number(condition.value), "yes" if condition.met else "no")
+        for condition in conditions
     )
-    shown.append(
-        Table(
-            ("condition for mode active", "wanted", "is", "met"),
-            tuple((each.name, each.wanted, _number(each.value), "yes" if each.met else "no") for each in conditions),
-            title="Gate",
-        )
-    )
-    shown.append(f"Next: {next_step(report, conditions, matches)}")
+    shown.append(Table(("condition for mode active", "wanted", "is", "met"), rows, title="Gate"))
+    shown.append(f"Next: {_next_step(report, conditions, matches)}")
     if is_open(conditions):
         shown.append("\n".join(("Hand-over:", *HAND_OVER)))
     return shown
 
 
-def next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> str:
+def _next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> str:
     """Return the next command, or what to wait for."""
-    waiting = [
-        match
-        for match in matches
-        if match.verdict is ShadowVerdict.ONLY_OURS and not is_accepted(match, report.accepted)
-    ]
-    if waiting:
-        node, cluster = waiting[0].node, report.name
+    if to_accept := _not_accepted(matches, report.accepted):
+        node, cluster = to_accept[0].node, report.name
         return f"outscaler explain node {node} --cluster {cluster}, then outscaler shadow accept {cluster}/{node}"
-    missing = [f"{each.name} {_number(each.value)}, wanted {each.wanted}" for each in conditions if not each.met]
-    if missing:
-        return f"wait or find the cause: {'; '.join(missing)}"
-    return HAND_OVER[0].removeprefix("1. ")
+    missing = [
+        f"{condition.name} {_number(condition.value)}, wanted {condition.wanted}"
+        for condition in conditions
+        if not condition.met
+    ]
+    return f"wait or find the cause: {'; '.join(missing)}" if missing else HAND_OVER[0].removeprefix("1. ")
 
 
 def _headline(name: str, figures: Figures) -> str:
     counts = ", ".join(f"{count} {verdict}" for verdict, count in figures.growths.items())
-    only = f"only ours {figures.only_ours}" + (
-        f" -> look at {figures.only_ours_open}" if figures.only_ours_open else ""
-    )
+    open_ = f" -> look at {figures.only_ours_open}" if figures.only_ours_open else ""
     parts = (
         f"growth {_number(figures.growth_agreement)}{f' ({counts})' if counts else ''}",
         f"unneeded overlap {_number(figures.unneeded_overlap)}",
         f"missed {figures.missed}",
-        only,
+        f"only ours {figures.only_ours}{open_}",
         *((f"lead {figures.lead:g}s",) if figures.lead is not None else ()),
         *((f"cost {figures.cost_ratio:.2f}",) if figures.cost_ratio is not None else ()),
     )
@@ -149,15 +316,15 @@ def _headline(name: str, figures: Figures) -> str:
 
 
 def _row(match: Match, accepted: Mapping[str, float]) -> tuple[str, ...]:
-    looked = " (accepted)" if match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted) else ""
+    verdict = match.verdict.upper()
+    if match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted):
+        verdict += " (accepted)"
+    when = datetime.fromtimestamp(match.at, UTC).strftime("%d %b %H:%M")
+    what = match.node
+    if match.kind == GROWTH:
+        what = f"Cluster Autoscaler {_sizes(match.theirs)}, Outscaler {_sizes(match.ours)}"
     detail = match.detail + (" (approximate)" if match.approximate else "")
-    return f"{match.verdict.upper()}{looked}", _when(match.at), _what(match), match.cause, detail, match.id
-
-
-def _what(match: Match) -> str:
-    if match.kind != GROWTH:
-        return match.node
-    return f"Cluster Autoscaler {_sizes(match.theirs)}, Outscaler {_sizes(match.ours)}"
+    return verdict, when, what, match.cause, detail, match.id
 
 
 def _sizes(groups: Mapping[str, int]) -> str:
@@ -180,10 +347,6 @@ def _match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
         "costs": None if match.costs is None else {"ours": match.costs[0], "theirs": match.costs[1]},
         "accepted": match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted),
     }
-
-
-def _when(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M")
 
 
 def _days(days: float) -> str:

@@ -214,7 +214,7 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
     share_lists(policy, runtime)
     if decision is not None:
         # Imported here, because it is off by default.
-        from chalicelib.replay.recording import record
+        from chalicelib.replay.decision_place import record
 
         record(decision, runtime.decisions)
 
@@ -275,8 +275,8 @@ def run(policy: Policy, lease: Lease, recorder: PassRecorder, runtime: Runtime) 
         compare(plan, snapshot, before, policy, kube, lease, runtime, until)
     if not (policy.record_decisions and runtime.decisions) or runtime.clock() > until + RECORDED_WITHIN:
         return None
+    from chalicelib.replay.decision_place import has_changes
     from chalicelib.replay.recorded_decision import RecordedDecision
-    from chalicelib.replay.recording import has_changes
 
     if not has_changes(plan) or (recorder.decision == last and not plan.operations):
         return None

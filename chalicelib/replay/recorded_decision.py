@@ -18,8 +18,9 @@ import chalicelib
 from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Memory
+from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import KubernetesAccess, Policy, Webhook
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.struct_form import form_of
 
@@ -89,8 +90,8 @@ def key_at(cluster: str, at: float, plan: str) -> DecisionKey:
 
 def key_from(path: str) -> DecisionKey | None:
     """Return the key in a path; None for a path that is of nothing else."""
-    found = _KEY.match(path)
-    return DecisionKey(found["cluster"], f"{found['day']}/{found['time']}", found["plan"]) if found else None
+    match = _KEY.match(path)
+    return DecisionKey(match["cluster"], f"{match['day']}/{match['time']}", match["plan"]) if match else None
 
 
 def form_version() -> str:
@@ -114,10 +115,10 @@ def encode(decision: RecordedDecision) -> bytes:
         at=decision.now,
         digest=hashlib.sha256(packed).hexdigest(),
     )
-    made = msgspec.json.encode(header) + b"\n" + packed
-    if len(made) > LARGEST_FILE:
-        raise TooLarge(f"the decision has {len(made)} bytes compressed; {LARGEST_FILE} is the limit")
-    return made
+    file = msgspec.json.encode(header) + b"\n" + packed
+    if len(file) > LARGEST_FILE:
+        raise TooLarge(f"the decision has {len(file)} bytes compressed; {LARGEST_FILE} is the limit")
+    return file
 
 
 def header_of(data: bytes, place: str) -> DecisionHeader:
@@ -161,9 +162,57 @@ def _mistakes(decision: RecordedDecision) -> Iterator[str]:
     snapshot = decision.snapshot
     if not 0.0 <= decision.now < _LATEST:
         yield f"now is {decision.now:g}"
-    classes = (("pods", [pod.cls for pod in snapshot.pods]), ("daemonsets", [one.cls for one in snapshot.daemonsets]))
-    for kind, numbers in classes:
-        for at, number in enumerate(numbers):
+    numbers = {"pods": [pod.cls for pod in snapshot.pods], "daemonsets": [ds.cls for ds in snapshot.daemonsets]}
+    for kind, class_numbers in numbers.items():
+        for at, number in enumerate(class_numbers):
             if not 0 <= number < len(snapshot.classes):
                 yield f"{kind}[{at}].cls is {number} of {len(snapshot.classes)}"
     yield from unbounded_numbers(decision, "decision")
+
+
+# -- what the planner reads ------------------------------------------------------------------------------------------
+
+_OWN_ANNOTATIONS = "outscaler.dev/"  # beginning of the annotations of this autoscaler, which the planner reads
+
+
+def reduced(decision: RecordedDecision) -> RecordedDecision:
+    """Return the decision with what the planner reads only: annotations, addresses and names of secrets are of no use
+    to it. It makes the same plan.
+
+    Providers keep their names, which schedules compare with those of groups.
+    """
+    snapshot, policy, memory = decision.snapshot, decision.policy, decision.memory
+    groups = tuple(
+        msgspec.structs.replace(group, template=_reduced_node(group.template)) if group.template else group
+        for group in snapshot.groups
+    )
+    templates = {
+        name: msgspec.structs.replace(learnt, node=_reduced_node(learnt.node))
+        for name, learnt in memory.templates.items()
+    }
+    policy = msgspec.structs.replace(
+        policy,
+        kubernetes=KubernetesAccess(),
+        webhook=Webhook(),
+        notifications=None,
+        providers={name: {} for name in policy.providers},
+        pauses=tuple(msgspec.structs.replace(pause, by="") for pause in policy.pauses),
+    )
+    nodes = tuple(map(_reduced_node, snapshot.nodes))
+    return msgspec.structs.replace(
+        decision,
+        snapshot=msgspec.structs.replace(snapshot, nodes=nodes, groups=groups),
+        policy=policy,
+        memory=msgspec.structs.replace(memory, templates=templates),
+    )
+
+
+def _reduced_node(node: Node) -> Node:
+    annotations = {
+        key: text
+        for key, text in node.annotations.items()
+        if key == SCALE_DOWN_DISABLED or key.startswith(_OWN_ANNOTATIONS)
+    }
+    if len(annotations) == len(node.annotations):
+        return node
+    return msgspec.structs.replace(node, annotations=annotations)

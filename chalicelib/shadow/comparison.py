@@ -6,31 +6,40 @@ episode that is over, and `answered` records our plan for the state before it.
 
 from __future__ import annotations
 
-from collections.abc import Set
-
-import msgspec
-
-from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import node_price
-from chalicelib.shadow import acts, episodes, verdicts
-from chalicelib.shadow.causes import Situation, cause
-from chalicelib.shadow.observed import Pass, observe
+from chalicelib.shadow import verdicts
+from chalicelib.shadow.observed import Pass
+from chalicelib.shadow.observed import RemovedNode
+from chalicelib.shadow.observed import confirmed
+from chalicelib.shadow.observed import growths
+from chalicelib.shadow.observed import observe
+from chalicelib.shadow.observed import removals
+from chalicelib.shadow.observed import restarted
 from chalicelib.shadow.rebuild import Rebuilt
-from chalicelib.shadow.records import (
-    AGREEING,
-    GROWTH,
-    MOST_TRACKED,
-    REMOVAL,
-    Episode,
-    Growth,
-    Ledger,
-    Match,
-    ShadowVerdict,
-    Wanted,
-    match_id,
-)
-from chalicelib.shadow.tally import add, on_day, sample, trimmed
+from chalicelib.shadow.records import AGREEING
+from chalicelib.shadow.records import Episode
+from chalicelib.shadow.records import GROWTH
+from chalicelib.shadow.records import Growth
+from chalicelib.shadow.records import Ledger
+from chalicelib.shadow.records import MOST_PODS
+from chalicelib.shadow.records import MOST_TRACKED
+from chalicelib.shadow.records import Match
+from chalicelib.shadow.records import Observation
+from chalicelib.shadow.records import REMOVAL
+from chalicelib.shadow.records import ShadowVerdict
+from chalicelib.shadow.records import WantedNodes
+from chalicelib.shadow.records import add
+from chalicelib.shadow.records import joined
+from chalicelib.shadow.records import match_id
+from chalicelib.shadow.records import on_day
+from chalicelib.shadow.records import sample
+from chalicelib.shadow.records import trimmed
+from chalicelib.shadow.verdicts import Situation
+from chalicelib.shadow.verdicts import cause
+from collections.abc import Set
+import msgspec
+
 
 EXTRA_AFTER = 120.0
 """Seconds within which the other autoscaler may follow a growth of our plans."""
@@ -50,143 +59,147 @@ class Step(msgspec.Struct, frozen=True):
 
 def advance(ledger: Ledger | None, this_pass: Pass) -> Step:
     """Return the row after this pass."""
-    seen = observe(this_pass)
+    observation = observe(this_pass)
     if ledger is None:
-        return Step(_wanted(_only_ours(Ledger(this_pass.at, seen), this_pass), this_pass))
+        first = Ledger(this_pass.at, observation)
+        return Step(_wanted_nodes(_planned_removals(first, observation, this_pass), this_pass))
     last = ledger.seen
     if this_pass.at <= last.at:
         return Step(ledger)
-    if seen.dead or last.dead:
-        return Step(_without_comparison(ledger, this_pass))
-    grown = acts.growths(last, this_pass)
-    if acts.restarted(last, seen.soft):
-        ledger = msgspec.structs.replace(
-            ledger, restarted=this_pass.status.at if this_pass.status and this_pass.status.at else this_pass.at
-        )
-    ledger = _removals(ledger, this_pass)
-    ledger = _only_ours(ledger, this_pass)
-    ledger, question = _episode(ledger, grown, this_pass)
-    ledger = _wanted(ledger, this_pass)
-    if seen.soft or not seen.candidates:
-        ledger = sample(ledger, set(this_pass.plan.unneeded), set(seen.soft), this_pass.at)
-    return Step(_seen(ledger, this_pass), question)
+    if observation.dead or last.dead:  # the other autoscaler was not running: the time counts nowhere
+        ledger = msgspec.structs.replace(ledger, episode=None, wanted=None, planned={})
+        return Step(_with_observation(ledger, observation, dead=this_pass.at - last.at))
+    new_growths = growths(last, this_pass)
+    if restarted(last, observation.soft):
+        status_at = this_pass.status.at if this_pass.status else 0.0
+        ledger = msgspec.structs.replace(ledger, restarted=status_at or this_pass.at)
+    ledger = _judge_removals(ledger, this_pass)
+    ledger = _planned_removals(ledger, observation, this_pass)
+    ledger, question = _continue_episode(ledger, new_growths, this_pass)
+    ledger = _wanted_nodes(ledger, this_pass)
+    if observation.soft or not observation.candidates:
+        ledger = sample(ledger, set(this_pass.plan.unneeded), set(observation.soft), this_pass.at)
+    return Step(_with_observation(ledger, observation), question)
 
 
-def _seen(ledger: Ledger, this_pass: Pass, *, dead: float = 0.0) -> Ledger:
-    seen = observe(this_pass)
-    passes = max(1, min(seen.token - ledger.seen.token, 1000)) if seen.token else 1
-    return msgspec.structs.replace(
-        trimmed(on_day(ledger, this_pass.at, dead=dead, passes=passes), this_pass.at), seen=seen
-    )
-
-
-def _without_comparison(ledger: Ledger, this_pass: Pass) -> Ledger:
-    """Return the row after a pass during which the other autoscaler was not running: its time counts nowhere."""
-    ledger = msgspec.structs.replace(ledger, episode=None, wanted=None, planned={})
-    return _seen(ledger, this_pass, dead=this_pass.at - ledger.seen.at)
+def _with_observation(ledger: Ledger, observation: Observation, *, dead: float = 0.0) -> Ledger:
+    passes = max(1, min(observation.token - ledger.seen.token, 1000)) if observation.token else 1
+    ledger = trimmed(on_day(ledger, observation.at, dead=dead, passes=passes), observation.at)
+    return msgspec.structs.replace(ledger, seen=observation)
 
 
 def worth_writing(old_ledger: Ledger | None, new_ledger: Ledger) -> bool:
     """Return whether the row must be written: something other than its counters changed, or they are old."""
     if old_ledger is None or new_ledger.seen.at - old_ledger.seen.at >= WAITS:
         return True
-    return _essence(old_ledger) != _essence(new_ledger)
+    return _without_counters(old_ledger) != _without_counters(new_ledger)
 
 
-def _essence(ledger: Ledger) -> Ledger:
+def _without_counters(ledger: Ledger) -> Ledger:
     seen = msgspec.structs.replace(ledger.seen, at=0.0, token=0)
     wanted = ledger.wanted and msgspec.structs.replace(ledger.wanted, passes=min(ledger.wanted.passes, EXTRA_PASSES))
     return msgspec.structs.replace(ledger, seen=seen, wanted=wanted, days={}, sampled=0.0)
 
 
-# -- removals
+# -- removals --------------------------------------------------------------------------------------------------------
 
 
-def _removals(ledger: Ledger, this_pass: Pass) -> Ledger:
-    here = {node.name for node in this_pass.snapshot.nodes}
-    deleting = {node: at for node, at in ledger.deleting.items() if node in here}
-    found = []
-    for act in acts.removals(ledger.seen, ledger.deleting, this_pass):
-        if act.node in here:
-            deleting[act.node] = act.at
-        found.append(_judged_removal(ledger, act, this_pass))
-    gone = {match.node for match in found}
-    planned = {node: at for node, at in ledger.planned.items() if node in here and node not in gone}
-    reported = {node: at for node, at in ledger.reported.items() if node in here and node not in gone}
-    deleting = dict(sorted(deleting.items(), key=lambda item: item[1])[-MOST_TRACKED:])
-    return add(msgspec.structs.replace(ledger, deleting=deleting, planned=planned, reported=reported), *found)
-
-
-def _judged_removal(ledger: Ledger, act: acts.RemovedNode, this_pass: Pass) -> Match:
-    name = match_id(REMOVAL, act.at, act.node)
-    if not act.confirmed:
-        return Match(name, REMOVAL, act.at, ShadowVerdict.SOMEBODY, act.node)
-    known: NodeMemory | None = this_pass.before.nodes.get(act.node)
-    planned = ledger.planned.get(act.node, ledger.reported.get(act.node))
-    judged = verdicts.removal(act, planned, known, ledger.seen, _patience(act.group, this_pass))
-    began = (known.unneeded_since if known else 0.0) or planned or 0.0
-    restarted = ledger.restarted if began and began <= ledger.restarted <= act.at else 0.0
-    why = "" if judged.verdict in AGREEING else cause(_situation(this_pass, judged.apart, restarted=restarted))
-    return Match(name, REMOVAL, act.at, judged.verdict, act.node, detail=judged.detail, cause=why, lead=judged.apart)
-
-
-def _patience(group_id: str, this_pass: Pass) -> float:
-    own = next(
-        (group.options.scale_down_unneeded_time for group in this_pass.snapshot.groups if group.id == group_id), None
+def _judge_removals(ledger: Ledger, this_pass: Pass) -> Ledger:
+    existing = this_pass.node_names
+    deleting = {node: at for node, at in ledger.deleting.items() if node in existing}
+    matches = []
+    for removed_node in removals(ledger.seen, ledger.deleting, this_pass):
+        if removed_node.node in existing:
+            deleting[removed_node.node] = removed_node.at
+        matches.append(_removal_match(ledger, removed_node, this_pass))
+    remaining = existing - {match.node for match in matches}
+    ledger = msgspec.structs.replace(
+        ledger,
+        deleting=_latest(deleting),
+        planned={node: at for node, at in ledger.planned.items() if node in remaining},
+        reported={node: at for node, at in ledger.reported.items() if node in remaining},
     )
-    return this_pass.policy.options.scale_down_unneeded_time if own is None else own
+    return add(ledger, *matches)
 
 
-def _only_ours(ledger: Ledger, this_pass: Pass) -> Ledger:
+def _latest(times: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(times.items(), key=lambda item: item[1])[-MOST_TRACKED:])
+
+
+def _removal_match(ledger: Ledger, removed_node: RemovedNode, this_pass: Pass) -> Match:
+    node, at = removed_node.node, removed_node.at
+    name = match_id(REMOVAL, at, node)
+    if not removed_node.confirmed:
+        return Match(name, REMOVAL, at, ShadowVerdict.SOMEBODY, node)
+    memory = this_pass.before.nodes.get(node)
+    planned = ledger.planned.get(node, ledger.reported.get(node))
+    own_time = next(
+        (
+            group.options.scale_down_unneeded_time
+            for group in this_pass.snapshot.groups
+            if group.id == removed_node.group
+        ),
+        None,
+    )
+    patience = this_pass.policy.options.scale_down_unneeded_time if own_time is None else own_time
+    judged = verdicts.removal(removed_node, planned, memory, ledger.seen, patience)
+    unneeded_since = (memory.unneeded_since if memory else 0.0) or planned or 0.0
+    restart = ledger.restarted if unneeded_since and unneeded_since <= ledger.restarted <= at else 0.0
+    why = "" if judged.verdict in AGREEING else cause(_situation(this_pass, judged.apart, restarted=restart))
+    return Match(name, REMOVAL, at, judged.verdict, node, detail=judged.detail, cause=why, lead=judged.apart)
+
+
+def _planned_removals(ledger: Ledger, observation: Observation, this_pass: Pass) -> Ledger:
     """Return the ledger with the nodes that our plan removes; those that the other autoscaler keeps for half an hour
     longer are the dangerous class."""
-    planned = dict(ledger.planned)
-    evicted = {removal.node: removal.evict for removal in this_pass.plan.removals}
-    for node in evicted:
+    planned, reported = dict(ledger.planned), dict(ledger.reported)
+    pods_of = {removal.node: removal.evict for removal in this_pass.plan.removals}
+    for node in pods_of:
         if node not in ledger.reported and node not in ledger.deleting and len(planned) < MOST_TRACKED:
             planned.setdefault(node, this_pass.at)
-    reported = dict(ledger.reported)
-    found = []
+    matches = []
     for node, at in sorted(planned.items()):
         if this_pass.at - at >= verdicts.WINDOW:
-            found.append(_kept_by_them(ledger, node, at, evicted.get(node, ()), this_pass))
-            reported[node] = at
-            del planned[node]
-    reported = dict(sorted(reported.items(), key=lambda item: item[1])[-MOST_TRACKED:])
-    return add(msgspec.structs.replace(ledger, planned=planned, reported=reported), *found)
+            pods = pods_of.get(node, ())
+            moved = f"pods: {', '.join(pods[:3])}{' …' if len(pods) > 3 else ''}" if pods else "no pods to move"
+            taint = "it has Cluster Autoscaler's soft taint" if node in observation.soft else "no soft taint"
+            memory = this_pass.before.nodes.get(node)
+            unneeded_since = (memory.unneeded_since if memory else 0.0) or at
+            restart = ledger.restarted if ledger.restarted >= unneeded_since else 0.0
+            match = Match(
+                match_id(REMOVAL, at, node),
+                REMOVAL,
+                at,
+                ShadowVerdict.ONLY_OURS,
+                node,
+                detail=f"{moved}; {taint}",
+                cause=cause(_situation(this_pass, restarted=restart)),
+            )
+            matches.append(match)
+            reported[node] = planned.pop(node)
+    return add(msgspec.structs.replace(ledger, planned=planned, reported=_latest(reported)), *matches)
 
 
-def _kept_by_them(ledger: Ledger, node: str, at: float, pods: tuple[str, ...], this_pass: Pass) -> Match:
-    soft = observe(this_pass).soft.get(node)
-    told = [f"pods: {', '.join(pods[:3])}{' …' if len(pods) > 3 else ''}" if pods else "no pods to move"]
-    told.append("it has Cluster Autoscaler's soft taint" if soft is not None else "no soft taint")
-    known = this_pass.before.nodes.get(node)
-    began = (known.unneeded_since if known else 0.0) or at
-    restarted = ledger.restarted if ledger.restarted >= began else 0.0
-    why = cause(_situation(this_pass, restarted=restarted))
-    return Match(
-        match_id(REMOVAL, at, node), REMOVAL, at, ShadowVerdict.ONLY_OURS, node, detail="; ".join(told), cause=why
-    )
+# -- growths ---------------------------------------------------------------------------------------------------------
 
 
-# -- growths
-
-
-def _episode(ledger: Ledger, grown: tuple[Growth, ...], this_pass: Pass) -> tuple[Ledger, Episode | None]:
+def _continue_episode(
+    ledger: Ledger, new_growths: tuple[Growth, ...], this_pass: Pass
+) -> tuple[Ledger, Episode | None]:
     """Return the ledger with the open episode, and the episode that is over."""
     episode, question, last = ledger.episode, None, ledger.seen
     if episode is not None:
-        checked = tuple(acts.confirmed(each, this_pass, episode.since) for each in episode.growths)
+        checked = tuple(confirmed(growth, this_pass, episode.since) for growth in episode.growths)
         episode = msgspec.structs.replace(episode, growths=checked)
-        if not episodes.follows(episode, grown) or (not grown and episodes.is_over(episode, this_pass.at)):
+        if not episode.is_continued_by(new_growths, this_pass.at):
             question, episode = episode, None
-    new = episode is None
-    episode = episodes.joined(episode, grown, last.at, this_pass.at)
-    if episode is not None and new and ledger.wanted is not None:
+    begins = episode is None
+    episode = joined(episode, new_growths, last.at, this_pass.at)
+    if episode is not None and begins and ledger.wanted is not None:
         episode = msgspec.structs.replace(episode, wanted_at=ledger.wanted.since, pods=ledger.wanted.pods)
-    acted = max((growth.at for growth in grown), default=ledger.acted)
+    acted = max((growth.at for growth in new_growths), default=ledger.acted)
     ledger = msgspec.structs.replace(ledger, episode=episode, acted=acted)
-    if question is not None and episodes.is_somebody_elses(question):
+    if question is not None and not any(growth.confirmed or growth.alone for growth in question.growths):
         return add(ledger, _growth_match(question, ShadowVerdict.SOMEBODY)), None
     return ledger, question
 
@@ -194,25 +207,25 @@ def _episode(ledger: Ledger, grown: tuple[Growth, ...], this_pass: Pass) -> tupl
 def postponed(ledger: Ledger, episode: Episode) -> Ledger:
     """Return the ledger with the episode open again, because this pass has no time to ask the planner. An episode that
     began in the meantime continues it."""
-    growths = ledger.episode.growths if ledger.episode else ()
-    return msgspec.structs.replace(ledger, episode=episodes.joined(episode, growths, episode.since, episode.noticed))
+    later_growths = ledger.episode.growths if ledger.episode else ()
+    return msgspec.structs.replace(ledger, episode=joined(episode, later_growths, episode.since, episode.noticed))
 
 
 def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, this_pass: Pass) -> Ledger:
     """Return the ledger with the verdict of an episode. plan: ours for the rebuilt state."""
-    random = _random(this_pass)
-    theirs = episodes.sizes(episode)
+    random = this_pass.policy.options.expander[:1] == ("random",)
+    theirs = episode.sizes
     judged = verdicts.growth(theirs, plan, rebuilt.pods, random=random)
+    why = ""
+    if judged.verdict not in AGREEING:
+        reserved = _reserves_more(judged.ours.keys() | theirs.keys(), this_pass)
+        why = cause(_situation(this_pass, random=random, reserved=reserved))
     lead = episode.began - (episode.wanted_at or episode.noticed)
     match = msgspec.structs.replace(
         _growth_match(episode, judged.verdict),
         ours=judged.ours,
         detail=judged.detail,
-        cause=""
-        if judged.verdict in AGREEING
-        else cause(
-            _situation(this_pass, random=random, reserved=_reserves_more(judged.ours.keys() | theirs.keys(), this_pass))
-        ),
+        cause=why,
         approximate=rebuilt.approximate,
         lead=round(lead, 1) if judged.ours else None,
         costs=_costs(judged.ours, theirs, this_pass),
@@ -221,23 +234,24 @@ def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, thi
 
 
 def _growth_match(episode: Episode, verdict: ShadowVerdict) -> Match:
-    theirs = episodes.sizes(episode)
+    theirs = episode.sizes
     name = match_id(GROWTH, episode.began, ",".join(theirs))
     return Match(name, GROWTH, episode.began, verdict, theirs=theirs)
 
 
-def _wanted(ledger: Ledger, this_pass: Pass) -> Ledger:
+def _wanted_nodes(ledger: Ledger, this_pass: Pass) -> Ledger:
     """Return the ledger with the nodes that our plans want; it is a difference if the other autoscaler does nothing
     for them."""
-    groups = {up.group: up.to_size - up.from_size for up in this_pass.plan.scale_ups}
+    increases = this_pass.plan.scale_ups
+    groups = {increase.group: increase.to_size - increase.from_size for increase in increases}
     if not groups or ledger.episode is not None:
         return msgspec.structs.replace(ledger, wanted=None)
-    uids = {pod.key: pod.uid for pod in this_pass.snapshot.pods if not pod.node}
-    pods = tuple(uids[key] for up in this_pass.plan.scale_ups for key in up.pods if key in uids)[: episodes.MOST_PODS]
     before = ledger.wanted
     if before is None:
-        return msgspec.structs.replace(ledger, wanted=Wanted(this_pass.at, groups, pods=pods))
-    wanted = Wanted(before.since, groups, before.passes + 1, before.told, before.pods)
+        uids = {pod.key: pod.uid for pod in this_pass.snapshot.pods if not pod.node}
+        pods = tuple(uids[key] for increase in increases for key in increase.pods if key in uids)[:MOST_PODS]
+        return msgspec.structs.replace(ledger, wanted=WantedNodes(this_pass.at, groups, pods=pods))
+    wanted = WantedNodes(before.since, groups, before.passes + 1, before.told, before.pods)
     if not wanted.told and wanted.passes >= EXTRA_PASSES and this_pass.at - wanted.since >= EXTRA_AFTER:
         match = Match(
             match_id(GROWTH, wanted.since, ",".join(sorted(groups))),
@@ -245,8 +259,8 @@ def _wanted(ledger: Ledger, this_pass: Pass) -> Ledger:
             wanted.since,
             ShadowVerdict.EXTRA,
             ours=dict(sorted(groups.items())),
-            detail=f"for {', '.join(this_pass.plan.scale_ups[0].pods[:3])}"[:200],
-            cause=cause(_situation(this_pass, known=_held_back(this_pass, groups))),
+            detail=f"for {', '.join(increases[0].pods[:3])}"[:200],
+            cause=cause(_situation(this_pass, known=_reported_hindrance(this_pass, groups))),
             costs=_costs(groups, {}, this_pass),
         )
         ledger, wanted = add(ledger, match), msgspec.structs.replace(wanted, told=True)
@@ -259,40 +273,34 @@ def _costs(ours: dict[str, int], theirs: dict[str, int], this_pass: Pass) -> tup
     nodes = {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
     for group in this_pass.snapshot.groups:
         if group.id in ours or group.id in theirs:
-            node = group.template or next((nodes[each.id] for each in group.instances if each.id in nodes), None)
+            real_nodes = (nodes[instance.id] for instance in group.instances if instance.id in nodes)
+            node = group.template or next(real_nodes, None)
             price = node_price(node, this_pass.policy.prices, group.price) if node is not None else None
             if price is not None:
                 prices[group.id] = price
     if not ours.keys() | theirs.keys() <= prices.keys():
         return None
-    first, second = (sum(prices[name] * count for name, count in each.items()) for each in (ours, theirs))
-    return round(first, 6), round(second, 6)
+    own_cost, their_cost = (sum(prices[name] * count for name, count in sizes.items()) for sizes in (ours, theirs))
+    return round(own_cost, 6), round(their_cost, 6)
 
 
-def _random(this_pass: Pass) -> bool:
-    return this_pass.policy.options.expander[:1] == ("random",)
-
-
-def _held_back(this_pass: Pass, groups: dict[str, int]) -> str:
+def _reported_hindrance(this_pass: Pass, groups: dict[str, int]) -> str:
     """Return why the other autoscaler does not grow these groups, by its own status; "" where it does not say."""
-    found = {
-        name: this_pass.status.groups[name].scale_up
-        for name in groups
-        if this_pass.status and name in this_pass.status.groups
-    }
-    told = [f"Cluster Autoscaler reports {word} of {name}" for name, word in found.items() if word in HELD_BACK]
-    return "; ".join(told[:3])
+    reported = this_pass.status.groups if this_pass.status else {}
+    words = {name: reported[name].scale_up for name in groups if name in reported}
+    sentences = [f"Cluster Autoscaler reports {word} of {name}" for name, word in words.items() if word in HELD_BACK]
+    return "; ".join(sentences[:3])
 
 
 def _reserves_more(groups: Set[str], this_pass: Pass) -> bool:
     """Return whether a node of these groups offers less CPU or memory than the group's template promises."""
     nodes = {node.provider_id: node for node in this_pass.snapshot.nodes if node.provider_id}
     return any(
-        nodes[each.id].allocatable.get(name, 0) < group.template.allocatable.get(name, 0)
+        nodes[instance.id].allocatable.get(name, 0) < group.template.allocatable.get(name, 0)
         for group in this_pass.snapshot.groups
         if group.id in groups and group.template is not None
-        for each in group.instances
-        if each.id in nodes
+        for instance in group.instances
+        if instance.id in nodes
         for name in ("cpu", "memory")
     )
 
@@ -306,11 +314,5 @@ def _situation(
     known: str = "",
     reserved: bool = False,
 ) -> Situation:
-    return Situation(
-        random=random,
-        apart=apart,
-        gaps=tuple(sorted({gap.kind for gap in this_pass.snapshot.gaps})),
-        restarted=restarted,
-        known=known,
-        reserved=reserved,
-    )
+    gaps = tuple(sorted({gap.kind for gap in this_pass.snapshot.gaps}))
+    return Situation(random=random, apart=apart, gaps=gaps, restarted=restarted, known=known, reserved=reserved)

@@ -56,74 +56,74 @@ class OtherStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 def read_status(text: str, updated: str = "") -> OtherStatus | None:
     """Return the status, None where the text is neither form. updated: the annotation `last-updated`."""
     text = text[:LONGEST]
-    found = _of_text(text) if _TITLE.search(text[:200]) else _of_yaml(text)
-    if found is None:
+    title = _TITLE.search(text[:200])
+    status = _read_text(text, go_time(title[1])) if title else _read_yaml(text)
+    if status is None:
         return None
-    return msgspec.structs.replace(found, at=go_time(updated) or found.at)
+    return msgspec.structs.replace(status, at=go_time(updated) or status.at)
 
 
 def go_time(text: str) -> float:
     """Return epoch seconds of a time as Go prints it or of RFC 3339; 0.0 for anything else."""
-    found = _GO_TIME.match(text.strip())
-    if found is None:
+    match = _GO_TIME.match(text.strip())
+    if match is None:
         return instant(text)
     try:
-        return max(0.0, datetime.fromisoformat(f"{found[1]}T{found[2]}{found[3]}:{found[4]}").timestamp())
+        return max(0.0, datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3]}:{match[4]}").timestamp())
     except (ValueError, OverflowError):
         return 0.0
 
 
-def _of_yaml(text: str) -> OtherStatus | None:
+def _read_yaml(text: str) -> OtherStatus | None:
     try:
-        found = parsed(text, texts=True)
+        document = parsed(text, texts=True)
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError):
         return None
-    if not isinstance(found, dict) or "clusterWide" not in found:
+    if not isinstance(document, dict) or "clusterWide" not in document:
         return None
-    wide = _mapping(found, "clusterWide")
-    listed = found.get("nodeGroups")
-    groups = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    wide = _mapping(document, "clusterWide")
+    groups = document.get("nodeGroups")
+    groups = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
     count = str(_mapping(wide, "scaleDown").get("candidates", "0"))
     return OtherStatus(
-        go_time(str(found.get("time", ""))),
-        _part(wide),
-        {str(each.get("name", ""))[:300]: _part(each) for each in groups[:MOST_GROUPS]},
+        go_time(str(document.get("time", ""))),
+        _group_status(wide),
+        {str(group.get("name", ""))[:300]: _group_status(group) for group in groups[:MOST_GROUPS]},
         int(count) if count.isascii() and count.isdecimal() and len(count) < 8 else None,
     )
 
 
-def _part(section: dict[str, Any]) -> GroupStatus:
+def _group_status(section: dict[str, Any]) -> GroupStatus:
     part = _mapping(section, "scaleUp")
     return GroupStatus(str(part.get("status", ""))[:40], go_time(str(part.get("lastTransitionTime", ""))))
 
 
-def _mapping(value: dict[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+def _mapping(document: dict[str, Any], name: str) -> dict[str, Any]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def _of_text(text: str) -> OtherStatus:
+def _read_text(text: str, at: float) -> OtherStatus:
     """Each part is followed by its times, and the parts of the cluster precede those of the first group."""
-    title = _TITLE.search(text)
     parts: dict[str, GroupStatus] = {"": GroupStatus()}
     name, section, candidates = "", "", None
     for line in text.splitlines():
-        found = _LINE.match(line.strip())
-        if found is None:
+        match = _LINE.match(line.strip())
+        if match is None:
             section = "" if line.strip().startswith("Health:") else section
             continue
-        word, rest = found[1], found[2].strip()
+        word, value = match[1], match[2].strip()
         if word == "Name" and len(parts) <= MOST_GROUPS:
-            name = rest
+            name = value
             parts[name] = GroupStatus()
         elif word == "LastTransitionTime" and section == "ScaleUp":
-            parts[name] = msgspec.structs.replace(parts[name], changed=go_time(rest))
+            parts[name] = msgspec.structs.replace(parts[name], changed=go_time(value))
         elif word == "ScaleUp":
             section = word
-            parts[name] = msgspec.structs.replace(parts[name], scale_up=rest.partition(" ")[0])
+            parts[name] = msgspec.structs.replace(parts[name], scale_up=value.partition(" ")[0])
         elif word == "ScaleDown":
             section = word
-            count = _CANDIDATES.search(rest)
+            count = _CANDIDATES.search(value)
             candidates = int(count[1]) if count and not name else candidates
     wide = parts.pop("")
-    return OtherStatus(go_time(title[1]) if title else 0.0, wide, parts, candidates)
+    return OtherStatus(at, wide, parts, candidates)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.memory import Memory
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.what_if import without_nodes
-from chalicelib.shadow.episodes import sizes
 from chalicelib.shadow.records import Episode
 
 _WAITED = 31.0
@@ -34,63 +33,62 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 def rebuild(snapshot: Snapshot, memory: Memory, episode: Episode, options: Options) -> Rebuilt:
     """Return the state before the episode, from the state and memory of a pass after it."""
-    grown = sizes(episode)
-    created = {node.name: node.created for node in snapshot.nodes}
-    new_nodes: set[str] = set()
-    new_instances: set[str] = set()
-    groups: list[NodeGroup] = []
-    approximate = False
+    sizes, end = episode.sizes, episode.ended
+    new_instances: list[Instance] = []
+    shrunk = False
     for group in snapshot.groups:
-        count = grown.get(group.id, 0)
-        if not count:
-            continue
-        since = {each.id: _created(each.created, created.get(each.node), memory, each.id) for each in group.instances}
-        newest = sorted(
-            (each for each in group.instances if since[each.id] > episode.since), key=lambda each: -since[each.id]
-        )[:count]
-        new_nodes |= {each.node for each in newest if each.node}
-        new_instances |= {each.id for each in newest}
-        before = min(growth.before for growth in episode.growths if growth.group == group.id)
-        approximate = approximate or group.target < before + count
-    approximate = approximate or not grown.keys() <= {group.id for group in snapshot.groups}
-    approximate = approximate or not set(episode.pods) <= {pod.uid for pod in snapshot.pods}
-    end = episode.ended
+        if count := sizes.get(group.id, 0):
+            new_instances += _new_instances(group, count, snapshot, memory, episode.since)
+            size_before = min(growth.before for growth in episode.growths if growth.group == group.id)
+            shrunk = shrunk or group.target < size_before + count
+    new_nodes = {instance.node for instance in new_instances if instance.node}
+    new_ids = {instance.id for instance in new_instances}
     earlier = msgspec.structs.replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.created <= end))
-    kept = [pod for pod in earlier.pods if pod.node in new_nodes]
-    bare, smaller_memory, removed = without_nodes(earlier, memory, sorted(new_nodes), end, options)
-    lost = {key for each in removed for key in each.lost}
-    pods = [*bare.pods, *(_waiting(pod, end) for pod in kept if pod.key in lost)]
-    for group, original in zip(bare.groups, snapshot.groups, strict=True):
-        left = tuple(each for each in group.instances if each.id not in new_instances)
-        target = max(0, original.target - grown.get(group.id, 0))
-        groups.append(msgspec.structs.replace(group, instances=left, target=target))
-    before_memory = msgspec.structs.replace(
-        smaller_memory,
-        groups={name: _calm(known, episode, name in grown) for name, known in smaller_memory.groups.items()},
-        unregistered={name: at for name, at in smaller_memory.unregistered.items() if name not in new_instances},
-        last_scale_up=min(smaller_memory.last_scale_up, episode.since),
+    bare, bare_memory, removed = without_nodes(earlier, memory, sorted(new_nodes), end, options)
+    lost = {key for node in removed for key in node.lost}
+    waiting = [_waiting(pod, end) for pod in earlier.pods if pod.node in new_nodes and pod.key in lost]
+    groups = [
+        msgspec.structs.replace(
+            group,
+            instances=tuple(instance for instance in group.instances if instance.id not in new_ids),
+            target=max(0, original.target - sizes.get(group.id, 0)),
+        )
+        for group, original in zip(bare.groups, snapshot.groups, strict=True)
+    ]
+    group_memories = {
+        name: msgspec.structs.replace(
+            group_memory, request=None, last_add=min(group_memory.last_add, episode.since), size_wrong_since=0.0
+        )
+        if name in sizes
+        else group_memory
+        for name, group_memory in bare_memory.groups.items()
+    }
+    memory_before = msgspec.structs.replace(
+        bare_memory,
+        groups=group_memories,
+        unregistered={name: at for name, at in bare_memory.unregistered.items() if name not in new_ids},
+        last_scale_up=min(bare_memory.last_scale_up, episode.since),
     )
-    pods.sort(key=lambda pod: (pod.namespace, pod.name))
-    again = {key for each in removed for key in (*each.again, *each.lost)}
+    pods = sorted((*bare.pods, *waiting), key=lambda pod: (pod.namespace, pod.name))
+    group_ids, pod_uids = {group.id for group in snapshot.groups}, {pod.uid for pod in snapshot.pods}
     return Rebuilt(
         msgspec.structs.replace(bare, taken_at=end, pods=tuple(pods), groups=tuple(groups)),
-        before_memory,
-        approximate,
-        tuple(sorted(again)),
+        memory_before,
+        shrunk or not sizes.keys() <= group_ids or not set(episode.pods) <= pod_uids,
+        tuple(sorted({key for node in removed for key in (*node.again, *node.lost)})),
     )
 
 
-def _created(instance: float, node: float | None, memory: Memory, name: str) -> float:
-    """Return when an instance came into being; 0.0 where nothing says so, which counts as long ago."""
-    return node or instance or memory.unregistered.get(name, 0.0)
+def _new_instances(group: NodeGroup, count: int, snapshot: Snapshot, memory: Memory, since: float) -> list[Instance]:
+    """Return the newest instances of a group that came into being after an instant, at most `count`. One of which
+    nothing says when counts as old."""
+    node_times = {node.name: node.created for node in snapshot.nodes}
 
+    def created(instance: Instance) -> float:
+        return node_times.get(instance.node) or instance.created or memory.unregistered.get(instance.id, 0.0)
 
-def _calm(group_memory: GroupMemory, episode: Episode, grown: bool) -> GroupMemory:  # noqa: FBT001 - private
-    if not grown:
-        return group_memory
-    return msgspec.structs.replace(
-        group_memory, request=None, last_add=min(group_memory.last_add, episode.since), size_wrong_since=0.0
-    )
+    recent = [instance for instance in group.instances if created(instance) > since]
+    return sorted(recent, key=lambda instance: -created(instance))[:count]
 
 
 def _waiting(pod: Pod, now: float) -> Pod:

@@ -1,4 +1,4 @@
-"""What is kept between passes: the last observation, what is still open, and the results.
+"""What is kept between passes: the last observation, what is still open, the results and their sums.
 
 All of it is one row of the state table, so every collection here has a limit. Results are summed per day, and only
 the newest ones are kept one by one.
@@ -7,6 +7,8 @@ the newest ones are kept one by one.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
@@ -17,6 +19,12 @@ MOST_AGREEMENTS, MOST_DISAGREEMENTS = 200, 500
 MOST_TRACKED = 500  # nodes that are watched one by one
 BUCKETS = 20  # of the overlap, from 0 to 1
 TEXT = 200  # characters of a detail
+CHAIN = 120.0
+"""Maximum seconds between two growths of one episode: an autoscaler that grows one group per loop answers one need in
+several acts."""
+MOST_GROWTHS, MOST_PODS = 200, 200
+SAMPLED = 600.0
+"""Seconds between two samples of the overlap. They do not coincide with changes, which would distort the median."""
 
 
 class ShadowVerdict(StrEnum):
@@ -120,8 +128,21 @@ class Episode(msgspec.Struct, frozen=True, array_like=True):
         """Return the instant of the last growth."""
         return max(growth.at for growth in self.growths)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Return how many nodes each group got."""
+        counts: Counter[str] = Counter()
+        for growth in self.growths:
+            counts[growth.group] += growth.count
+        return dict(sorted(counts.items()))
 
-class Wanted(msgspec.Struct, frozen=True, array_like=True):
+    def is_continued_by(self, growths: tuple[Growth, ...], now: float) -> bool:
+        """Return whether the episode is still open: these growths belong to it, or further ones may."""
+        next_growth = min((growth.at for growth in growths), default=now)
+        return next_growth - self.ended <= CHAIN
+
+
+class WantedNodes(msgspec.Struct, frozen=True, array_like=True):
     """Nodes that our plans want. since: the first of these passes."""
 
     since: float
@@ -139,7 +160,7 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     first: float
     seen: Observation
     episode: Episode | None = None
-    wanted: Wanted | None = None
+    wanted: WantedNodes | None = None
     planned: dict[str, float] = {}
     reported: dict[str, float] = {}
     deleting: dict[str, float] = {}
@@ -153,3 +174,82 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
 def match_id(kind: str, at: float, name: str) -> str:
     """Return eight hexadecimal digits that name a match for an operator."""
     return hashlib.sha256(f"{kind} {round(at)} {name}".encode()).hexdigest()[:8]
+
+
+# -- changes ---------------------------------------------------------------------------------------------------------
+
+
+def joined(episode: Episode | None, growths: tuple[Growth, ...], since: float, now: float) -> Episode | None:
+    """Return the open episode with these growths, or a new one. since: the last pass before them; now: this pass."""
+    if not growths:
+        return episode
+    if episode is None:
+        return Episode(since, growths[:MOST_GROWTHS], noticed=now)
+    return msgspec.structs.replace(episode, growths=(*episode.growths, *growths)[:MOST_GROWTHS])
+
+
+def day_of(at: float) -> str:
+    """Return the day of an instant, UTC: `2026-11-23`."""
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def add(ledger: Ledger, *matches: Match) -> Ledger:
+    """Return the ledger with these results, each in the sums of its day and in the list."""
+    days = dict(ledger.days)
+    for match in matches:
+        day = day_of(match.at)
+        days[day] = _with_match(days.get(day, Day()), match)
+    return msgspec.structs.replace(ledger, days=days, matches=(*ledger.matches, *matches))
+
+
+def _with_match(day: Day, match: Match) -> Day:
+    key = f"{match.kind} {match.verdict}"
+    day = msgspec.structs.replace(day, verdicts={**day.verdicts, key: day.verdicts.get(key, 0) + 1})
+    if match.kind != GROWTH or match.verdict is ShadowVerdict.SOMEBODY:
+        return day
+    # Another group of the same size is no difference where the expander draws at random.
+    same = match.verdict in (ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE)
+    pairs = [(match.ours.get(name, 0), match.theirs.get(name, 0)) for name in match.ours.keys() | match.theirs.keys()]
+    own_size, their_size = sum(match.ours.values()), sum(match.theirs.values())
+    cost_ours, cost_theirs = match.costs or (0.0, 0.0)
+    return msgspec.structs.replace(
+        day,
+        apart_groups=day.apart_groups + (0 if same else sum(abs(ours - theirs) for ours, theirs in pairs)),
+        most_groups=day.most_groups + (max(own_size, their_size) if same else sum(map(max, pairs))),
+        apart_total=day.apart_total + abs(own_size - their_size),
+        most_total=day.most_total + max(own_size, their_size),
+        exact=day.exact + (not match.approximate and match.verdict is not ShadowVerdict.EXTRA),
+        cost_ours=day.cost_ours + cost_ours,
+        cost_theirs=day.cost_theirs + cost_theirs,
+    )
+
+
+def sample(ledger: Ledger, unneeded: set[str], soft: set[str], now: float) -> Ledger:
+    """Return the ledger with one more sample of the overlap, unless the last one is recent or neither autoscaler has
+    an unneeded node."""
+    if now - ledger.sampled < SAMPLED or not unneeded | soft:
+        return ledger
+    share = len(unneeded & soft) / len(unneeded | soft)
+    day = ledger.days.get(day_of(now), Day())
+    counts = list(day.overlap or (0,) * (BUCKETS + 1))
+    counts[int(share * BUCKETS)] += 1
+    day = msgspec.structs.replace(day, overlap=tuple(counts))
+    return msgspec.structs.replace(ledger, days={**ledger.days, day_of(now): day}, sampled=now)
+
+
+def on_day(ledger: Ledger, now: float, *, dead: float = 0.0, passes: int = 0) -> Ledger:
+    """Return the ledger with more seconds without the other autoscaler, and more passes."""
+    day = ledger.days.get(day_of(now), Day())
+    day = msgspec.structs.replace(day, dead=day.dead + dead, passes=day.passes + passes)
+    return msgspec.structs.replace(ledger, days={**ledger.days, day_of(now): day})
+
+
+def trimmed(ledger: Ledger, now: float) -> Ledger:
+    """Return the ledger without results that are too old, and without the oldest ones of too many."""
+    oldest = now - KEPT
+    days = {day: sums for day, sums in sorted(ledger.days.items()) if day >= day_of(oldest)}
+    recent = [match for match in ledger.matches if match.at >= oldest]
+    agreements = [match.id for match in recent if match.verdict in AGREEING][-MOST_AGREEMENTS:]
+    disagreements = [match.id for match in recent if match.verdict not in AGREEING][-MOST_DISAGREEMENTS:]
+    ids = {*agreements, *disagreements}
+    return msgspec.structs.replace(ledger, days=days, matches=tuple(match for match in recent if match.id in ids))

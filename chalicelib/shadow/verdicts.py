@@ -1,14 +1,20 @@
-"""Judges one act of the other autoscaler by our plan: a growth by the plan of the rebuilt state, a removal by our
-timers."""
+"""Judges one act of the other autoscaler by our plan, and names the cause of a disagreement.
+
+A growth is judged by the plan of the rebuilt state, a removal by our timers. The table of causes is ordered from what
+an operator can change to what no one knows, so that the first answer is the most useful one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
+from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import text
-from chalicelib.shadow.acts import RemovedNode
+from chalicelib.shadow.observed import RemovedNode
 from chalicelib.shadow.records import TEXT, Observation, ShadowVerdict
 
 CLOSE = 120.0
@@ -30,33 +36,34 @@ def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random:
     """Return the verdict of a growth. plan: ours for the rebuilt state. pods: those that waited then. random: the
     expander draws at random, so that another group of the same size is no difference."""
     ours: dict[str, int] = {}
-    for up in plan.scale_ups:
-        ours[up.group] = ours.get(up.group, 0) + up.to_size - up.from_size
+    for increase in plan.scale_ups:
+        ours[increase.group] = ours.get(increase.group, 0) + increase.to_size - increase.from_size
     ours = dict(sorted(ours.items()))
-    wanted, got = sum(ours.values()), sum(theirs.values())
-    unplaced = [each for each in plan.unschedulable if not pods or set(each.pods) & set(pods)]
-    why = _why(plan, pods)
+    own_size, their_size = sum(ours.values()), sum(theirs.values())
+    unplaced = [batch for batch in plan.unschedulable if not pods or set(batch.pods) & set(pods)]
     if ours == theirs:
         return Judged(ShadowVerdict.SAME, "", ours)
-    if not wanted:
-        return Judged(ShadowVerdict.MISSED, why, ours)
-    if wanted == got or (not unplaced and ours.keys() != theirs.keys() and abs(wanted - got) <= 1):
+    if not own_size:
+        return Judged(ShadowVerdict.MISSED, _reasons(plan, pods), ours)
+    alike = not unplaced and ours.keys() != theirs.keys() and abs(own_size - their_size) <= 1
+    if own_size == their_size or alike:
         return Judged(ShadowVerdict.SAME_SIZE if random else ShadowVerdict.CHOICE, "", ours)
-    return Judged(ShadowVerdict.MORE if wanted > got else ShadowVerdict.FEWER, why, ours)
+    verdict = ShadowVerdict.MORE if own_size > their_size else ShadowVerdict.FEWER
+    return Judged(verdict, _reasons(plan, pods), ours)
 
 
-def _why(plan: Plan, pods: tuple[str, ...]) -> str:
+def _reasons(plan: Plan, pods: tuple[str, ...]) -> str:
     """Return why pods got no node in our plan; the first reason of each of the first pods."""
-    told = []
-    for each in plan.unschedulable[:20]:
-        if not pods or set(each.pods) & set(pods):
-            reason = next((reasons[0] for _, reasons in sorted(each.reasons.items()) if reasons), None)
-            told.append(f"{each.pods[0]}: {text(reason) if reason else 'no group fits'}")
+    sentences = []
+    for batch in plan.unschedulable[:20]:
+        if not pods or set(batch.pods) & set(pods):
+            reason = next((reasons[0] for _, reasons in sorted(batch.reasons.items()) if reasons), None)
+            sentences.append(f"{batch.pods[0]}: {text(reason) if reason else 'no group fits'}")
     fits = [pod for pod in plan.fits_existing if not pods or pod in pods]
     if fits:
-        told.append(f"{fits[0]}{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: fits on existing nodes")
-    told += [f"{ignored.pods[0]}: {text(ignored.reason)}" for ignored in plan.ignored if set(ignored.pods) & set(pods)]
-    return "; ".join(told)[:TEXT]
+        sentences.append(f"{fits[0]}{f' and {len(fits) - 1} more' if len(fits) > 1 else ''}: fits on existing nodes")
+    sentences += [f"{batch.pods[0]}: {text(batch.reason)}" for batch in plan.ignored if set(batch.pods) & set(pods)]
+    return "; ".join(sentences)[:TEXT]
 
 
 def removal(
@@ -74,7 +81,43 @@ def removal(
     if node_memory is not None and node_memory.unneeded_since > 0:
         apart = removed_node.at - (node_memory.unneeded_since + patience)
         return Judged(ShadowVerdict.SAME if apart >= -CLOSE else ShadowVerdict.LATER, "", apart=apart)
-    told = last_observation.refusals.get(removed_node.node, "")
+    reason = last_observation.refusals.get(removed_node.node, "")
     if node_memory is not None and node_memory.why is not None:
-        told = text(node_memory.why)
-    return Judged(ShadowVerdict.REFUSED, (told or "it was not unneeded at the last pass")[:TEXT])
+        reason = text(node_memory.why)
+    return Judged(ShadowVerdict.REFUSED, (reason or "it was not unneeded at the last pass")[:TEXT])
+
+
+# -- causes ----------------------------------------------------------------------------------------------------------
+
+UNKNOWN = "unknown"
+INTERVAL = 60.0
+"""Seconds: a difference in time below one interval has no meaning."""
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What is known about one disagreement. random: the expander draws at random. apart: seconds between both acts,
+    None: only one acted. gaps: what this pass could not read. restarted: when the other autoscaler started again after
+    our decision, 0.0: it did not. known: a documented difference, with its place. reserved: node and template differ in
+    what the node's own programs reserve."""
+
+    random: bool = False
+    apart: float | None = None
+    gaps: tuple[str, ...] = ()
+    restarted: float = 0.0
+    known: str = ""
+    reserved: bool = False
+
+
+_CAUSES: tuple[tuple[Callable[[Situation], bool], Callable[[Situation], str]], ...] = (
+    (lambda s: s.random, lambda _: "expander random"),
+    (lambda s: s.restarted > 0, lambda s: f"Cluster Autoscaler restarted at {format_time(s.restarted)}"),
+    (lambda s: s.apart is not None and abs(s.apart) < INTERVAL, lambda _: "timing: under one interval apart"),
+    (lambda s: bool(s.gaps), lambda s: f"this pass could not read {', '.join(s.gaps[:3])}"),
+    (lambda s: bool(s.known), lambda s: f"known difference: {s.known}"),
+    (lambda s: s.reserved, lambda _: "the node reserves more than its template"),
+)
+
+
+def cause(situation: Situation) -> str:
+    """Return the first cause that applies, otherwise `unknown`."""
+    return next((words(situation) for applies, words in _CAUSES if applies(situation)), UNKNOWN)

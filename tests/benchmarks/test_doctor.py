@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.command.doctor.budgets import check_overlaps
 from chalicelib.command.doctor.cluster_state import (
     check_expander,
     check_provider_ids,
@@ -15,7 +14,7 @@ from chalicelib.command.doctor.cluster_state import (
     check_startup_taints,
 )
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.drains import check_drains
+from chalicelib.command.doctor.drains import check_drains, check_overlaps
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.command.doctor.other_autoscalers import check_traces
 from chalicelib.model.group import Instance, NodeGroup

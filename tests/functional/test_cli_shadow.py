@@ -11,9 +11,8 @@ import pytest
 from moto import mock_aws
 
 from chalicelib.command.main import main
-from chalicelib.shadow.causes import UNKNOWN
-from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, match_id
-from chalicelib.shadow.tally import add
+from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, add, match_id
+from chalicelib.shadow.verdicts import UNKNOWN
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from tests.cases import each_row

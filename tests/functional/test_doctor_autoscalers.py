@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from chalicelib.command.doctor.other_autoscalers import at_work, check_status, check_traces
+from chalicelib.command.doctor.other_autoscalers import check_activity
+from chalicelib.command.doctor.other_autoscalers import check_status
+from chalicelib.command.doctor.other_autoscalers import check_traces
 from chalicelib.kube.objects import OWN_MANAGER
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.node import DELETION_CANDIDATE
+from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.http_session import AGENT
+from collections.abc import Sequence
 from tests.cases import each_row
-from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, client, cluster, context, grouped, rules_of, told
+from tests.functional.doctor_cases import ACTIVE
+from tests.functional.doctor_cases import NOW
+from tests.functional.doctor_cases import SHADOW
+from tests.functional.doctor_cases import client
+from tests.functional.doctor_cases import cluster
+from tests.functional.doctor_cases import context
+from tests.functional.doctor_cases import grouped
+from tests.functional.doctor_cases import rules_of
+from tests.functional.doctor_cases import told
 from tests.functional.saved_cluster import node
+from typing import Any
 
 
 def lease(name: str = "cluster-autoscaler", age: float = 8, holder: str = "ca-1") -> dict[str, Any]:
@@ -94,29 +104,29 @@ EMPTY = {**FLUX, "fieldsV1": {**LABELLED, "f:data": {}}}
 )
 def test_DOC_7_DOC_8_an_autoscaler_at_work_is_found(objects: list[dict[str, Any]], expected: set[str]) -> None:
     with cluster(objects) as (_, kube):
-        assert set(told(at_work, context(kube, ACTIVE))) == expected
+        assert set(told(check_activity, context(kube, ACTIVE))) == expected
 
 
 def test_another_autoscaler_is_no_error_in_shadow() -> None:
     with cluster([lease(), deployment()]) as (_, kube):
-        assert set(told(at_work, context(kube, SHADOW))) == {"DR07 info"}
+        assert set(told(check_activity, context(kube, SHADOW))) == {"DR07 info"}
 
 
 def test_an_autoscaler_of_other_groups_is_no_error() -> None:
     objects = [lease(), deployment("--cloud-provider=exoscale", "--nodes=1:3:batch"), node("a", "g")]
     with cluster(objects) as (_, kube):
         given = context(kube, ACTIVE)
-        other = context(kube, ACTIVE, snapshot=grouped(given.seen, "web"))
-        same = context(kube, ACTIVE, snapshot=grouped(given.seen, "batch"))
+        other = context(kube, ACTIVE, snapshot=grouped(given.required_snapshot, "web"))
+        same = context(kube, ACTIVE, snapshot=grouped(given.required_snapshot, "batch"))
     with cluster(objects) as (_, kube):
-        assert set(told(at_work, context(kube, ACTIVE, snapshot=other.snapshot))) == {"DR07 info"}
-        assert set(told(at_work, context(kube, ACTIVE, snapshot=same.snapshot))) == {"DR07 error"}
+        assert set(told(check_activity, context(kube, ACTIVE, snapshot=other.snapshot))) == {"DR07 info"}
+        assert set(told(check_activity, context(kube, ACTIVE, snapshot=same.snapshot))) == {"DR07 error"}
 
 
 def test_workloads_that_may_not_be_read_are_unknown_and_found_as_a_person() -> None:
     with cluster([deployment()], rules=rules_of("rbac-workload.yaml")) as (server, kube):
-        assert "DR07 unknown" in told(at_work, context(kube, ACTIVE))
-        assert set(told(at_work, context(kube, ACTIVE, person=client(server, "admin")))) == {"DR07 error"}
+        assert "DR07 unknown" in told(check_activity, context(kube, ACTIVE))
+        assert set(told(check_activity, context(kube, ACTIVE, person=client(server, "admin")))) == {"DR07 error"}
 
 
 @each_row(
@@ -163,14 +173,14 @@ def test_DOC_11_karpenter_counts_by_its_nodes() -> None:
     with cluster([node("a", "g", **own), node("b", "g")]) as (_, kube):
         given = context(kube, ACTIVE)
         assert told(check_traces, given) == ["DR09 warn"]
-        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.seen))) == ["DR07 error"]
+        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == ["DR07 error"]
 
 
 def test_a_label_that_workloads_select_by_is_no_karpenter() -> None:
     """Groups get it when workloads move over from Karpenter."""
     with cluster([node("a", "g", **{"karpenter.sh/nodepool": "x"})]) as (_, kube):
         given = context(kube, ACTIVE)
-        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.seen))) == []
+        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.required_snapshot))) == []
 
 
 def test_the_field_manager_is_the_beginning_of_the_user_agent() -> None:

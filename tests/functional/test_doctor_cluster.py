@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import yaml
 
-from chalicelib.command.doctor.budgets import check_budgets, check_overlaps
 from chalicelib.command.doctor.cluster_state import (
     check_apis,
     check_expander,
@@ -19,7 +18,7 @@ from chalicelib.command.doctor.cluster_state import (
     check_simulation,
     check_startup_taints,
 )
-from chalicelib.command.doctor.drains import check_drains
+from chalicelib.command.doctor.drains import check_budgets, check_drains, check_overlaps
 from chalicelib.command.doctor.kubeconfig_checks import check_address, check_clocks, check_ends, check_login
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.kube.client import KubeClient
@@ -131,7 +130,7 @@ def templated(snapshot: Snapshot, made: Node | None, **fields: Any) -> Snapshot:
 def test_DOC_17_templates_are_compared_with_real_nodes(cpu: int, expected: list[str]) -> None:
     with cluster([node("a", "g")]) as (_, kube):
         given = context(kube)
-        snapshot = templated(given.seen, template(cpu=cpu))
+        snapshot = templated(given.required_snapshot, template(cpu=cpu))
         assert told(check_templates, context(kube, snapshot=snapshot)) == expected
 
 
@@ -140,13 +139,13 @@ def test_DOC_18_a_label_that_the_template_lacks_counts_if_pods_select_by_it(used
     selector: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}} if used else {}
     objects = [node("a", "g", disk="ssd"), pod("web-1", "1", labels={"app": "web"}, **selector)]
     with cluster(objects) as (_, kube):
-        snapshot = templated(context(kube).seen, template())
+        snapshot = templated(context(kube).required_snapshot, template())
         assert told(check_templates, context(kube, snapshot=snapshot)) == (["DR15 warn"] if used else [])
 
 
 def test_a_group_without_node_and_template_can_never_grow() -> None:
     with cluster() as (_, kube):
-        empty = grouped(context(kube).seen, target=0, instances=())
+        empty = grouped(context(kube).required_snapshot, target=0, instances=())
         assert told(check_templates, context(kube, snapshot=empty)) == ["DR16 error"]
 
 
@@ -162,7 +161,7 @@ def test_DOC_23_daemonsets_of_another_architecture_are_told(selects: bool) -> No
         template_of(daemonset)["nodeSelector"] = {"kubernetes.io/arch": "amd64"}
     arm = msgspec.structs.replace(template(), labels={"kubernetes.io/arch": "arm64"})
     with cluster([node("a", "g", **{"kubernetes.io/arch": "amd64"}), daemonset]) as (_, kube):
-        snapshot = grouped(context(kube).seen, "arm", target=0, instances=(), template=arm)
+        snapshot = grouped(context(kube).required_snapshot, "arm", target=0, instances=(), template=arm)
         assert told(check_architectures, context(kube, snapshot=snapshot)) == (["DR17 warn"] if selects else [])
 
 
@@ -215,7 +214,7 @@ def test_DOC_22_pods_that_hold_their_nodes_are_counted_by_rule() -> None:
     objects += [pod(f"cache-{name}", "1", on=name, annotations=held) for name in ("a", "b")]
     objects += [workload("ReplicaSet", "rs", 2)]
     with cluster(objects) as (_, kube):
-        snapshot = templated(context(kube).seen, template())
+        snapshot = templated(context(kube).required_snapshot, template())
         [finding] = check_drains(context(kube, snapshot=snapshot))
         assert (finding.id, finding.severity) == ("DR21", "warn")
         assert "2 of 4 nodes cannot be drained at present: NotSafeToEvictAnnotation 2" in finding.message
@@ -263,7 +262,9 @@ def test_missing_api_versions_are_told() -> None:
 def test_untainted_gpu_groups_are_told() -> None:
     gpu = template(**{"nvidia.com/gpu": 1})
     with cluster([node("a", "g")]) as (_, kube):
-        snapshot = grouped(templated(context(kube).seen, template()), "gpu", instances=(), target=0, template=gpu)
+        snapshot = grouped(
+            templated(context(kube).required_snapshot, template()), "gpu", instances=(), target=0, template=gpu
+        )
         assert told(check_expander, context(kube, snapshot=snapshot)) == ["DR31 warn"]
         priced = with_options(ACTIVE, expander=("price",))
         assert check_expander(context(kube, priced, snapshot=snapshot)) == ()
@@ -271,7 +272,7 @@ def test_untainted_gpu_groups_are_told() -> None:
 
 def test_first_removals_are_listed_before_they_happen() -> None:
     with cluster([node("a", "g"), node("b", "g")]) as (_, kube):
-        snapshot = templated(context(kube).seen, template())
+        snapshot = templated(context(kube).required_snapshot, template())
         plan, _ = plan_cluster(snapshot, ACTIVE, Memory(), NOW, 0, assume_unneeded_for=700.0)
         [finding] = check_removals(context(kube, snapshot=snapshot, plan=plan))
     assert finding.message.startswith("first removals in mode active: 2 nodes (a, b)")

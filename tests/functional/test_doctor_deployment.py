@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.deployment_checks import check_secrets, check_volume
-from chalicelib.command.doctor.secret_forms import FORMS
+from chalicelib.command.doctor.deployment_checks import FORMS, check_secrets, check_volume, check_webhook
 from chalicelib.command.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
-from chalicelib.command.doctor.webhook import check_webhook
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.notification import NoticeWebhook, Notifications
 from chalicelib.model.pod import Pod

@@ -182,10 +182,20 @@ def test_hostile_values_are_refused_in_plain_lines(values: dict[str, Any], tmp_p
     assert all(len(line) < 1000 for line in found.err.splitlines())
 
 
-@pytest.mark.parametrize("form", ["values", "openshift"])
-def test_the_command_reads_the_form(form: str, tmp_path: Path, capsys: Said) -> None:
-    cluster = {"apiVersion": "autoscaling.openshift.io/v1", "kind": "ClusterAutoscaler", "spec": {"scaleDown": {}}}
-    text = yaml.safe_dump(CAPI[0] if form == "values" else cluster)
-    found = imported(capsys, written(tmp_path, text), "--name", "shop")
+def test_the_command_reads_the_form(tmp_path: Path, capsys: Said) -> None:
+    found = imported(capsys, written(tmp_path, yaml.safe_dump(CAPI[0])), "--name", "shop")
     assert found.code == 0
     assert list(found.document["spec"]["providers"]) == ["clusterapi"]
+
+
+@pytest.mark.parametrize("kind", ["ClusterAutoscaler", "MachineAutoscaler"])
+def test_objects_of_openshift_are_refused_with_what_to_give_instead(kind: str, tmp_path: Path, capsys: Said) -> None:
+    text = yaml.safe_dump({"apiVersion": "autoscaling.openshift.io/v1", "kind": kind, "spec": {}})
+    refused = imported(capsys, written(tmp_path, text), "--name", "shop")
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.endswith(
+        f"deploy.yaml:1: {kind} of OpenShift is not read; give the Deployment that its operator makes: "
+        "kubectl -n openshift-machine-api get deploy -o yaml\n"
+    )
+    beside = manifest(workload(container(["./cluster-autoscaler", "--cloud-provider=clusterapi"]))) + "---\n" + text
+    assert imported(capsys, written(tmp_path, beside), "--name", "shop").rows_of(kind)[0][0] == "no effect"

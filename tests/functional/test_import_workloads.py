@@ -168,13 +168,6 @@ def test_only_public_keys_of_a_secret_are_read(tmp_path: Path, capsys: Said) -> 
     assert base64.b64encode(SECRET_VALUE.encode()).decode() not in said
 
 
-def test_import_reports_commented_flags_as_not_read(tmp_path: Path, capsys: Said) -> None:
-    text = manifest(workload(container(COMMAND))) + "      # - --max-nodes-total=5\n"
-    found = imported(capsys, written(tmp_path, text), *GIVEN)
-    assert found.rows_of("--max-nodes-total=5") == [("told", "commented out, not read")]
-    assert "maxNodesTotal" not in found.options
-
-
 def test_import_refuses_placeholders_all_at_once(tmp_path: Path, capsys: Said) -> None:
     words = ["--nodes=[min]:[max]:[ASG_ID]", "--cluster-name=${CLUSTER_NAME}", "--namespace=<namespace>"]
     words += ["--status-config-map-name=YOUR_NAME", "--user-agent={Project ID}"]

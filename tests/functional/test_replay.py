@@ -25,8 +25,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.replay import recorded_decision
 from chalicelib.replay.decision_place import reader, writer
-from chalicelib.replay.planner_inputs import reduced
-from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode, key_from
+from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode, key_from, reduced
 from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld

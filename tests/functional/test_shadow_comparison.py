@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.shadow_figures import Figures, figures
+from chalicelib.command.shadow_view import Figures, figures
 from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault

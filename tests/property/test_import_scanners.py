@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from chalicelib.command.importers.command_line import Word
 from chalicelib.command.importers.command_line import read_command_line
-from chalicelib.command.importers.commented_flags import commented_flags
-from chalicelib.command.importers.container_input import Environment
-from chalicelib.command.importers.placeholders import remedy_for
-from chalicelib.command.importers.placeholders import template_problems
-from chalicelib.command.importers.programs import invocations_of_script
-from chalicelib.command.importers.programs import invocations_of_words
+from chalicelib.command.importers.command_line import remedy_for
+from chalicelib.command.importers.command_line import template_problems
 from chalicelib.command.importers.public_values import public_config
 from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.importers.shell_words import split_script
-from chalicelib.command.importers.unit_file import read_unit
+from chalicelib.command.importers.scripts import Environment
+from chalicelib.command.importers.scripts import invocations_of_script
+from chalicelib.command.importers.scripts import invocations_of_words
+from chalicelib.command.importers.scripts import read_script
+from chalicelib.command.importers.scripts import split_script
 from chalicelib.model.errors import BadInput
 from chalicelib.model.errors import InputErrors
 from chalicelib.model.quantity import parse_duration
@@ -78,9 +77,8 @@ _SCANNERS: dict[str, Callable[[str], Any]] = {
     "programs": lambda text: invocations_of_script(text, "a", 1, {"A": "b c"}),
     "words": lambda text: invocations_of_words(_words(text), "a", {}),
     "pflag": lambda text: read_command_line(_words(text)),
-    "unit": lambda text: read_unit("a", f"[Service]\nEnvironment={text}\nExecStart={text}\n", {}, {"A": "b c"}, ""),
+    "script": lambda text: read_script("a", text, {"A": "b c"}, ""),
     "environment": lambda text: Environment({"A": "b"}).expanded(text, "a"),
-    "comments": lambda text: commented_flags("a", text),
     "import": lambda text: read_autoscaler({"a": text}, workload="", container="", environment={}, image_version=""),
     "placeholder": remedy_for,
     "helm": lambda text: template_problems("a", text),
@@ -148,7 +146,7 @@ def test_every_blank_separates_the_words_of_a_command(blank: str) -> None:
     steps_of(_SCANNERS["shell"], text, 50_000)
     (command,) = split_script(text, "a", 1, {})
     assert [word.text for word in command.words] == ["cluster-autoscaler", "--v=1", "--nodes=1:2:a"]
-    assert [word for _, word, _ in command.remarks] == ([f"U+{ord(blank):04X}"] if blank in _FOREIGN else [])
+    assert [remark.word for remark in command.remarks] == ([f"U+{ord(blank):04X}"] if blank in _FOREIGN else [])
 
 
 @each_row(
@@ -201,16 +199,16 @@ def test_words_before_the_program_are_not_copied_again_and_again() -> None:
     assert 1_000 <= counts[0] < counts[1] <= 2.1 * counts[0]
 
 
-def test_variables_that_hold_long_values_do_not_multiply_a_unit() -> None:
-    text = f"[Service]\nEnvironment=A={'x' * 10_000}\nExecStart=cluster-autoscaler {'--f=$A ' * 2_000}\n"
+def test_variables_that_hold_long_values_do_not_multiply_a_script() -> None:
+    text = f"A={'x' * 10_000}\ncluster-autoscaler {'--f=$A ' * 2_000}\n"
     with pytest.raises(InputErrors) as raised:
-        read_unit("a", text, {}, {}, "")
+        read_script("a", text, {}, "")
     assert 1_900 < len(raised.value.problems) < 2_000  # the values that were replaced have 1,000,000 characters
 
 
 def test_variables_that_hold_long_values_do_not_multiply_a_container() -> None:
     environment = Environment({"A": "x" * 10_000})
-    environment.add_given()
+    environment.add_values()
     texts = [environment.expanded("--f=$(A)", "a") for _ in range(2_000)]
     assert sum(map(len, texts)) < 1_100_000
     assert texts[0] != texts[-1] == "--f=$(A)"

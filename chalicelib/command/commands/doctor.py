@@ -1,7 +1,7 @@
 """`outscaler doctor`: checks a cluster, its vendors and its secrets before anything acts. It changes nothing.
 
-The checks are in chalicelib/doctor. --kubeconfig and --secret are what the functions will use, so that rights are asked
-for with them; --as-person is a wider kubeconfig for looking around.
+--kubeconfig and --secret are what the functions will use, so that rights are asked for with them; --as-person is a
+wider kubeconfig for looking around.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
         warn(warning)
     with progress("checking"):
         context = context_of(args, policy, time.time, deployment)
-        found = examine(context, [word.strip() for word in args.only.split(",") if word.strip()])
-    emit(args.output, [as_data(each) for each in found], lambda: _blocks(found, args.policy))
-    return exit_code(found, strict=args.strict)
+        findings = examine(context, [word.strip() for word in args.only.split(",") if word.strip()])
+    emit(args.output, [as_data(finding) for finding in findings], lambda: _blocks(findings, args.policy))
+    return exit_code(findings, strict=args.strict)
 
 
 def context_of(
@@ -118,7 +119,7 @@ def context_of(
         management=management,
         person=person,
         snapshot=snapshot,
-        providers=tuple((each.name, each) for each in opened.providers) if opened is not None else (),
+        providers=tuple((provider.name, provider) for provider in opened.providers) if opened is not None else (),
         unreachable=tuple(unreachable),
         kubeconfig_text=_text(args.kubeconfig),
         probe=args.probe_writes,
@@ -166,21 +167,21 @@ def _policies(args: argparse.Namespace, policy: Policy, deployment: Deployment) 
         return ()
     from chalicelib.command.store_access import open_store
 
-    found = []
+    others = []
     for stored in open_store(args).policies.all_current():
         if stored.name == policy.name:
             continue
         try:
-            found.append(load_document(stored.text, stored.name, deployment=deployment)[0])
+            others.append(load_document(stored.text, stored.name, deployment=deployment)[0])
         except OutscalerError as error:
             warn(f"{stored.name}: not compared: {error}")
-    return tuple(found)
+    return tuple(others)
 
 
-def exit_code(found: Sequence[Finding], *, strict: bool) -> int:
+def exit_code(findings: Sequence[Finding], *, strict: bool) -> int:
     """Return 1 for an error, or with strict for a warning; otherwise 0."""
-    worst = {each.severity for each in found}
-    return _FINDING if Severity.ERROR in worst or (strict and Severity.WARNING in worst) else 0
+    severities = {finding.severity for finding in findings}
+    return _FINDING if Severity.ERROR in severities or (strict and Severity.WARNING in severities) else 0
 
 
 def as_data(finding: Finding) -> dict[str, Any]:
@@ -188,39 +189,32 @@ def as_data(finding: Finding) -> dict[str, Any]:
     return {**msgspec.to_builtins(finding), "url": finding.url}
 
 
-def findings_table(found: Sequence[Finding]) -> Table:
+def findings_table(findings: Sequence[Finding]) -> Table:
     """Return the findings as a table."""
-    return Table(
-        ("severity", "id", "subject", "finding"),
-        tuple((str(each.severity), each.id, each.subject, each.message) for each in found),
-        empty="no findings",
-    )
-
-
-def _blocks(found: Sequence[Finding], file: str) -> list[Block]:
-    fixes = {each.fix: each.id for each in found if each.severity in (Severity.ERROR, Severity.WARNING)}
-    blocks: list[Block] = [findings_table(found)]
-    if fixes:
-        blocks.append("\n".join(["What to do:", *(f"{id_}  {_indented(fix)}" for fix, id_ in fixes.items())]))
-    counts = {each: sum(one.severity is each for one in found) for each in Severity}
-    said = ", ".join(_counted(number, _WORDS[word]) for word, number in counts.items() if number) or "no findings"
-    errors = counts[Severity.ERROR]
-    next_ = "correct the errors, and repeat the command" if errors else f"outscaler apply {shlex.quote(file)}"
-    blocks.append(f"{said}. Next: {next_}")
-    return blocks
+    rows = ((str(finding.severity), finding.id, finding.subject, finding.message) for finding in findings)
+    return Table(("severity", "id", "subject", "finding"), tuple(rows), empty="no findings")
 
 
 _WORDS = {
-    Severity.ERROR: "error",
-    Severity.WARNING: "warning",
-    Severity.INFO: "note",
-    Severity.UNASKED: "unknown",
+    Severity.ERROR: ("error", "errors"),
+    Severity.WARNING: ("warning", "warnings"),
+    Severity.INFO: ("note", "notes"),
+    Severity.UNASKED: ("unknown", "unknown"),
 }
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 or word == "unknown" else f"{number} {word}s"
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n      ")
+def _blocks(findings: Sequence[Finding], file: str) -> list[Block]:
+    fixes = {finding.fix: finding.id for finding in findings if finding.severity in (Severity.ERROR, Severity.WARNING)}
+    blocks: list[Block] = [findings_table(findings)]
+    if fixes:
+        lines = [f"{finding_id}  {fix}".replace("\n", "\n      ") for fix, finding_id in fixes.items()]
+        blocks.append("\n".join(["What to do:", *lines]))
+    counts = Counter(finding.severity for finding in findings)
+    counted = [
+        f"{counts[severity]} {words[counts[severity] > 1]}" for severity, words in _WORDS.items() if counts[severity]
+    ]
+    following = f"outscaler apply {shlex.quote(file)}"
+    if counts[Severity.ERROR]:
+        following = "correct the errors, and repeat the command"
+    blocks.append(f"{', '.join(counted) or 'no findings'}. Next: {following}")
+    return blocks

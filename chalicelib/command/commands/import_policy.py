@@ -9,26 +9,46 @@ YAML, in comments before the document. `outscaler validate` checks whether the d
 
 from __future__ import annotations
 
+from chalicelib.command.deployment_settings import settings_here
+from chalicelib.command.importers.autoscaler_input import AutoscalerInput
+from chalicelib.command.importers.autoscaler_input import ImportArguments
+from chalicelib.command.importers.autoscaler_policy import Converted
+from chalicelib.command.importers.autoscaler_policy import convert
+from chalicelib.command.importers.cce_policy import PROVIDER
+from chalicelib.command.importers.cce_policy import assemble
+from chalicelib.command.importers.cce_policy import sort_documents
+from chalicelib.command.importers.documents import MAX_BYTES
+from chalicelib.command.importers.read_autoscaler import read_autoscaler
+from chalicelib.command.importers.report import Row
+from chalicelib.command.importers.report import Verdict
+from chalicelib.command.importers.report import incomplete
+from chalicelib.command.importers.scripts import COMMAND
+from chalicelib.command.importers.scripts import ENV
+from chalicelib.command.output import one_line
+from chalicelib.command.output import warn
+from chalicelib.command.policy_files import load_document
+from chalicelib.command.policy_files import place_of
+from chalicelib.command.policy_files import read_document
+from chalicelib.command.serialize_policy import dump
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import InputErrors
+from chalicelib.policy.diagnostics import Diagnostics
+from chalicelib.policy.diagnostics import Scalar
+from chalicelib.policy.sections import ZONE
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 import argparse
 import json
+import msgspec
 import re
 import shlex
 import sys
 
-from chalicelib.command.deployment_settings import settings_here
-from chalicelib.command.import_autoscaler import Printed, environment_of, import_autoscaler
-from chalicelib.command.importers.build_policy import PROVIDER, Wanted, assemble
-from chalicelib.command.importers.command_input import COMMAND
-from chalicelib.command.importers.input_files import MAX_BYTES, sort_out
-from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.output import one_line, warn
-from chalicelib.command.policy_files import load_document, place_of, read_document
-from chalicelib.command.serialize_policy import dump
-from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import Policy
-from chalicelib.policy.diagnostics import Diagnostics, Scalar
-from chalicelib.policy.sections import ZONE
 
+_LACKING = 1
+_WIDEST = 60
 _POLICY = re.compile(r"^\s*[\"']?apiVersion[\"']?\s*:\s*[\"']?outscaler\.dev/", re.MULTILINE)
 _SETTINGS = f"spec.providers.{PROVIDER}"
 _FLAGS = {
@@ -48,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values, systemd unit or command line; or add-on settings "
+        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings "
         "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
@@ -84,14 +104,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Convert the files and return 0 once a document is printed. Raises BadInput for files that cannot be read or have
-    mistakes."""
+    """Convert the files and return 0 once a document is printed; with --strict 1 where something is not here. Raises
+    BadInput for files that cannot be read or have mistakes."""
     judge = settings_here()
     if judge.notice:
         warn(judge.notice)
-    prefix = judge.deployment.secret_prefix if args.secret_prefix is None else args.secret_prefix
-    given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
-    wanted = Wanted(**{**given, "time_zone": _zone(args.time_zone), "secret_prefix": prefix})
+    values = {name: getattr(args, name) for name in ImportArguments.__struct_fields__}
+    if args.secret_prefix is None:
+        values["secret_prefix"] = judge.deployment.secret_prefix
+    report = Diagnostics("--time-zone")
+    ZONE.read(Scalar(args.time_zone, plain=False, line=1, column=1), (), report)
+    report.check()
     texts = _texts(args.files)
     if args.command:
         texts[COMMAND] = args.command
@@ -101,71 +124,128 @@ def run(args: argparse.Namespace) -> int:
         texts,
         workload=args.workload,
         container=args.container,
-        environment=environment_of(args.env),
+        environment=_environment(args.env),
         image_version=args.image_version,
     )
     if autoscaler is not None:
-        printed = Printed(args.output, args.report, strict=args.strict, skip_unknown=args.skip_unknown)
-        return import_autoscaler(autoscaler, wanted, printed)
-    policy, warnings = assemble(sort_out(texts), wanted)
-    document = dump(policy)
-    lacking, further = _read_again(document)
-    for warning in (*warnings, *further):
-        warn(warning)
-    for problem in lacking:
-        warn(f"not complete: {problem}")
-    if args.output == "json":
-        sys.stdout.write(json.dumps(_as_data(document), indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write(_with_comments(policy, document, (*warnings, *further), lacking))
-    return 0
+        return _import_autoscaler(autoscaler, ImportArguments(**values), args)
+    return _import_cce(texts, ImportArguments(**values), args.output)
 
 
 def _texts(files: list[str]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for file in files:
-        if place_of(file) in texts:
-            raise BadInput(place_of(file), "is named twice", "name each file once")
-        texts[place_of(file)] = read_document(file, MAX_BYTES, "settings")
-        if _POLICY.search(texts[place_of(file)]):
-            raise BadInput(
-                place_of(file), "is an Outscaler policy already", f"run outscaler validate {shlex.quote(file)}"
-            )
+        place = place_of(file)
+        if place in texts:
+            raise BadInput(place, "is named twice", "name each file once")
+        texts[place] = read_document(file, MAX_BYTES, "settings")
+        if _POLICY.search(texts[place]):
+            raise BadInput(place, "is an Outscaler policy already", f"run outscaler validate {shlex.quote(file)}")
     return texts
 
 
-def _zone(name: str) -> str:
-    report = Diagnostics("--time-zone")
-    ZONE.read(Scalar(name, plain=False, line=1, column=1), (), report)
-    report.check()
-    return name
+def _environment(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the variables of --env NAME=VALUE. Raises BadInput for another form."""
+    environment: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise BadInput(ENV, "is not NAME=VALUE", "write it like --env CLUSTER_NAME=shop")
+        environment[name] = value
+    return environment
 
 
-def _read_again(document: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (errors, warnings) that validate would report for the document, each with its path and the flag that
-    resolves it."""
+def _print(document: dict[str, Any], text: str, comments: Sequence[str], output: str) -> None:
+    if output == "json":
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("".join(f"# {line}\n" for line in comments) + text)
+
+
+# -- Cluster Autoscaler ----------------------------------------------------------------------------------------------
+
+
+def _import_autoscaler(autoscaler: AutoscalerInput, arguments: ImportArguments, args: argparse.Namespace) -> int:
+    """Print the document and its report. Raises InputErrors for unknown words and mistakes."""
+    import yaml
+
+    converted = convert(autoscaler, arguments, skip_unknown=args.skip_unknown)
+    document = converted.document
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    lines = [*_table(converted.rows), *_summary(converted, text)]
+    print("\n".join(lines), file=sys.stderr)
+    if args.report:
+        try:
+            Path(args.report).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        except OSError as error:
+            problem = f"{args.report} cannot be written: {error.strerror}"
+            raise BadInput("--report", problem, "name a file in a folder") from None
+    _print(document | {"report": msgspec.to_builtins(converted.rows)}, text, lines, args.output)
+    return _LACKING if args.strict and incomplete(converted.rows) else 0
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    verdict_width = max(len(row.verdict) for row in rows)
+    word_width = min(_WIDEST, max(len(row.word) for row in rows))
+    lines = []
+    for row in rows:
+        place = f"{row.source}:{row.line}" if row.line else row.source
+        cells = (row.path, row.text, f"({place})" if place else "")
+        text = "  ".join(one_line(cell) for cell in cells if cell)
+        lines.append(f"{row.verdict:<{verdict_width}}  {one_line(row.word):<{word_width}}  {text}".rstrip())
+    return lines
+
+
+def _summary(converted: Converted, text: str) -> list[str]:
+    """Return the number of rows by verdict, a line for all that is missing with its remedy, and the next command."""
+    counted: Counter[Verdict] = Counter(row.verdict for row in converted.rows)
+    del counted[Verdict.READ]
+    counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])
+    missing: list[str] = []
     try:
-        _, warnings = load_document(document, "document")
+        load_document(text, "document")
     except InputErrors as error:
-        return tuple(_with_flag(problem) for problem in error.problems), ()
-    return (), tuple(warning.partition(": ")[2] for warning in warnings)
+        missing += [str(problem).partition(": ")[2] for problem in error.problems]
+    missing += [": ".join(filter(None, (row.verdict, row.word, row.text))) for row in incomplete(converted.rows)]
+    if converted.secrets:
+        secrets = ", ".join(converted.secrets)
+        missing.append(f"create the secrets {secrets}: rows `{Verdict.TO_STORE}` have the commands")
+    file = f"{converted.name}.yaml"
+    return [
+        f"{counts}; {'missing:' if missing else 'nothing is missing.'}",
+        *(f"- {one_line(line)}" for line in missing),
+        f"Next: outscaler validate {file} && outscaler doctor --policy {file} --kubeconfig FILE",
+    ]
+
+
+# -- Huawei Cloud CCE ------------------------------------------------------------------------------------------------
+
+
+def _import_cce(texts: dict[str, str], arguments: ImportArguments, output: str) -> int:
+    """Print the policy, with what it still lacks on standard error and in comments. Raises BadInput, InputErrors."""
+    import yaml
+
+    policy, warnings = assemble(sort_documents(texts), arguments)
+    text = dump(policy)
+    lacking: list[str] = []
+    try:
+        warnings += tuple(warning.partition(": ")[2] for warning in load_document(text, "document")[1])
+    except InputErrors as error:
+        lacking = [_with_flag(problem) for problem in error.problems]
+    for warning in warnings:
+        warn(warning)
+    for problem in lacking:
+        warn(f"not complete: {problem}")
+    comments = [f"Imported settings of {policy.name}. Review them, then the plans in mode shadow."]
+    comments += [f"Note: {warning}" for warning in warnings] + [f"Not complete: {problem}" for problem in lacking]
+    _print(yaml.safe_load(text), text, [one_line(comment) for comment in comments], output)
+    return 0
 
 
 def _with_flag(bad_input: BadInput) -> str:
+    """Return an error of the document with its path, and the flag that resolves it."""
     path = bad_input.place.partition(": ")[2]
     flag = f", or give {_FLAGS[path]}" if path in _FLAGS else ""
-    return (
-        f"{path}: {bad_input.problem}; {bad_input.remedy}{flag}" if bad_input.remedy else f"{path}: {bad_input.problem}"
-    )
-
-
-def _as_data(document: str) -> object:
-    import yaml
-
-    return yaml.safe_load(document)
-
-
-def _with_comments(policy: Policy, document: str, warnings: tuple[str, ...], lacking: tuple[str, ...]) -> str:
-    lines = [f"Imported settings of {policy.name}. Review them, then the plans in mode shadow."]
-    lines += [f"Note: {text}" for text in warnings] + [f"Not complete: {text}" for text in lacking]
-    return "".join(f"# {one_line(line)}\n" for line in lines) + document
+    if not bad_input.remedy:
+        return f"{path}: {bad_input.problem}"
+    return f"{path}: {bad_input.problem}; {bad_input.remedy}{flag}"

@@ -6,25 +6,27 @@ is not carried into the next one.
 
 from __future__ import annotations
 
+from chalicelib.command import compare
+from chalicelib.command import plan_output
+from chalicelib.command.arguments import duration
+from chalicelib.command.output import Block
+from chalicelib.command.output import emit
+from chalicelib.command.plan_inputs import PlannedCase
+from chalicelib.command.plan_inputs import decided
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import DECISIONS
+from chalicelib.model.timestamps import format_time
+from pathlib import Path
+from typing import TYPE_CHECKING
 import argparse
 import math
 import os
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from chalicelib.command import compare, plan_output
-from chalicelib.command.arguments import duration
-from chalicelib.command.output import Block, emit
-from chalicelib.command.plan_inputs import PlannedCase, decided
-from chalicelib.command.replay_inputs import OtherPolicy, inputs_of, read_policy, same_prices
-from chalicelib.model.errors import BadInput
-from chalicelib.model.resource_names import DECISIONS
-from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
+    from chalicelib.command.replayed_plan import OtherPolicy
     from chalicelib.replay.decision_place import DecisionReader
-    from chalicelib.replay.recorded_decision import RecordedDecision
 
 _FINDING = 1
 _AGO = duration(0.0, math.inf, ", such as 7d or 36h", days=True)
@@ -61,26 +63,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the replay. Returns 0 if every plan is the recorded one byte for byte, otherwise 1."""
+    from chalicelib.command.replay_span import show_span
+    from chalicelib.command.replayed_plan import read_policy
+
     other = read_policy(args.with_policy) if args.with_policy is not None else None
-    if not args.decision:
-        from chalicelib.command.replay_span import show_span
-
-        if not args.cluster:
-            raise BadInput("outscaler replay", "names no decision", "give DECISION, or --cluster NAME and --since 7d")
-        return show_span(args, _reader(args), other)
-    data, place = _found(args)
-    return _one(data, place, args, other)
+    if args.decision:
+        return _show_decision(args, other)
+    if not args.cluster:
+        raise BadInput("outscaler replay", "names no decision", "give DECISION, or --cluster NAME and --since 7d")
+    return show_span(args, _reader(args), other)
 
 
-def _one(data: bytes, place: str, args: argparse.Namespace, other: OtherPolicy | None) -> int:
-    from chalicelib.command.replayed_plan import replay
+def _show_decision(args: argparse.Namespace, other: OtherPolicy | None) -> int:
+    from chalicelib.command.replayed_plan import inputs_of, replay, same_prices
     from chalicelib.replay.recorded_decision import decode
 
-    begun = time.perf_counter()
+    data, place = _read(args)
+    start = time.perf_counter()
     header, decision = decode(data, place)
-    read = time.perf_counter()
+    decoded = time.perf_counter()
     replayed = replay(header, decision)
-    timings = {"decode": read - begun, "plan": time.perf_counter() - read}
+    timings = {"decode": decoded - start, "plan": time.perf_counter() - decoded}
     verdict = {
         "decision": header.plan,
         "cluster": header.cluster,
@@ -90,52 +93,40 @@ def _one(data: bytes, place: str, args: argparse.Namespace, other: OtherPolicy |
         "differs": list(replayed.parts),
         "why": replayed.why,
     }
-    code = 0 if replayed.same else _FINDING
+    sentence = f"The same plan as recorded, byte for byte ({header.plan}, release {header.release})."
+    if not replayed.same:
+        why = f" {replayed.why[:1].upper()}{replayed.why[1:]}." if replayed.why else ""
+        sentence = f"Not the recorded plan: {', '.join(replayed.parts)} differ.{why}"
     if other is None:
         emit(
             args.output,
             verdict | {"plan": plan_output.as_document(replayed.plan, timings)},
-            lambda: [*plan_output.as_blocks(replayed.plan, timings), _sentence(verdict)],
+            lambda: [*plan_output.as_blocks(replayed.plan, timings), sentence],
         )
-        return code
-    pair = _pair(decision, other)
-    emit(
-        args.output,
-        verdict | {"comparison": compare.as_document(pair)},
-        lambda: [*compare.as_blocks(pair), "First: the recorded policy. Second: the given one.", _sentence(verdict)],
-    )
-    return code
+    else:
+        policy, plan = other.plan(decision)
+        case = inputs_of(decision)
+        plans = (decided(case), PlannedCase(plan, decision.memory, {}))
+        options = compare.differing(decision.policy, policy)
+        pair = compare.Pair(case, same_prices(decision.policy, policy), plans, options)
+        emit(
+            args.output,
+            verdict | {"comparison": compare.as_document(pair)},
+            lambda: [*compare.as_blocks(pair), "First: the recorded policy. Second: the given one.", sentence],
+        )
+    return 0 if replayed.same else _FINDING
 
 
-def _pair(decision: RecordedDecision, other: OtherPolicy) -> compare.Pair:
-    case = inputs_of(decision)
-    snapshot, policy = other.of(decision)
-    first = decided(case)
-    from chalicelib.command.replayed_plan import with_policy
-
-    second = PlannedCase(with_policy(decision, snapshot, policy), decision.memory, {})
-    options = compare.differing(decision.policy, policy)
-    return compare.Pair(case, same_prices(decision.policy, policy), (first, second), options)
-
-
-def _sentence(verdict: dict[str, Any]) -> Block:
-    if verdict["same"]:
-        return f"The same plan as recorded, byte for byte ({verdict['decision']}, release {verdict['release']})."
-    said = f"Not the recorded plan: {', '.join(verdict['differs'])} differ."
-    return f"{said} {verdict['why'][:1].upper()}{verdict['why'][1:]}." if verdict["why"] else said
-
-
-def _found(args: argparse.Namespace) -> tuple[bytes, str]:
+def _read(args: argparse.Namespace) -> tuple[bytes, str]:
     """Return the file of the decision, and its name for messages."""
-    from chalicelib.replay.decision_folder import read_file
+    from chalicelib.replay.decision_place import read_file
     from chalicelib.replay.recorded_decision import key_from
 
     file = Path(args.decision)
     if file.is_file():
         return read_file(file), str(file)
     reader = _reader(args)
-    prefix = f"{args.cluster}/" if args.cluster else ""
-    for path in reader.paths(prefix):
+    for path in reader.paths(f"{args.cluster}/" if args.cluster else ""):
         key = key_from(path)
         if key is not None and key.plan == args.decision:
             return reader.get(path), path

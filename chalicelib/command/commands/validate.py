@@ -77,7 +77,7 @@ def _verdict(file: str) -> FileVerdict:
 
 def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
     """Return one mistake for a configuration of Cluster Autoscaler, in the place of one for each of its keys."""
-    from chalicelib.command.importers.input_forms import form_of
+    from chalicelib.command.importers.read_autoscaler import form_of
 
     form = form_of(place_of(file), text)
     remedy = f"run outscaler import {shlex.quote(file)} to make one"

@@ -3,10 +3,11 @@ first passes in mode active would remove."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.finding import Finding, Severity, finding, first_names
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.node import Node
 from chalicelib.model.reason import ReasonCode
@@ -23,152 +24,110 @@ _SCHEMES = {
 }
 """Beginnings of providerIDs; an empty one: any, since the infrastructure decides."""
 _OWN_TAINTS = ("node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "node.cloudprovider.kubernetes.io/")
+_LIMITED = (ReasonCode.PARALLELISM, ReasonCode.DISRUPTION_LIMIT, ReasonCode.DISRUPTION_BRAKE)
 
 
 def check_simulation(context: DoctorContext) -> Sequence[Finding]:
     """DR23: pending pods that are not simulated."""
-    snapshot = context.seen
-    bypassed = set(context.policy.options.bypassed_scheduler_names)
-    counts: dict[str, int] = {}
+    snapshot = context.required_snapshot
+    simulated = {"default-scheduler", *context.policy.options.bypassed_scheduler_names}
+    counts: Counter[str] = Counter()
     for pod in snapshot.pods:
         if pod.node:
             continue
-        cls = snapshot.cls(pod)
-        if cls.resource_claims:
-            counts["resource claims"] = counts.get("resource claims", 0) + 1
-        elif cls.scheduler not in {"default-scheduler", *bypassed}:
-            name = f"scheduler {cls.scheduler[:60]}"
-            counts[name] = counts.get(name, 0) + 1
+        pod_class = snapshot.cls(pod)
+        if pod_class.resource_claims:
+            counts["resource claims"] += 1
+        elif pod_class.scheduler not in simulated:
+            counts[f"scheduler {pod_class.scheduler[:60]}"] += 1
     if not counts:
         return ()
     words = ", ".join(f"{number} with {what}" for what, number in sorted(counts.items())[:10])
-    return (
-        Finding(
-            id="DR23",
-            severity=Severity.WARNING,
-            subject="pods",
-            message=f"{sum(counts.values())} pending pods are not simulated: {words}",
-            fix="docs/limits.md names what is simulated; bypassedSchedulerNames treats a scheduler as the default one",
-            evidence={"pods": counts},
-        ),
-    )
+    text = f"{counts.total()} pending pods are not simulated: {words}"
+    fix = "docs/limits.md names what is simulated; bypassedSchedulerNames treats a scheduler as the default one"
+    return [finding("DR23", Severity.WARNING, text, fix, pods=dict(counts))]
 
 
 def check_provider_ids(context: DoctorContext) -> Sequence[Finding]:
     """DR24: nodes without a providerID of a provider in the policy."""
-    beginnings = tuple(each for name in context.policy.providers for each in _SCHEMES.get(name, ("",)))
-    nodes = context.seen.nodes
+    beginnings = tuple(scheme for name in context.policy.providers for scheme in _SCHEMES.get(name, ("",)))
+    nodes = context.required_snapshot.nodes
     missing = [node.name for node in nodes if not node.provider_id]
-    other = [node.name for node in nodes if node.provider_id and not node.provider_id.startswith(beginnings)]
-    found = []
-    for names, words in ((missing, "no providerID"), (other, "a providerID of no provider in the policy")):
-        if names and beginnings:
-            found.append(
-                Finding(
-                    id="DR24",
-                    severity=Severity.WARNING,
-                    subject="nodes",
-                    message=f"{len(names)} nodes have {words}: {_some(names)}",
-                    fix="run the vendor's cloud controller, or start the kubelet with --provider-id",
-                    evidence={"nodes": names[:200]},
-                )
-            )
-    return found
+    foreign = [node.name for node in nodes if node.provider_id and not node.provider_id.startswith(beginnings)]
+    fix = "run the vendor's cloud controller, or start the kubelet with --provider-id"
+    return [
+        finding(
+            "DR24", Severity.WARNING, f"{len(names)} nodes have {what}: {first_names(names)}", fix, nodes=names[:200]
+        )
+        for names, what in ((missing, "no providerID"), (foreign, "a providerID of no provider in the policy"))
+        if names and beginnings
+    ]
 
 
 def check_startup_taints(context: DoctorContext) -> Sequence[Finding]:
     """DR25: taints that only young nodes carry, and that the policy does not know as startup taints."""
-    now, nodes = context.clock(), context.seen.nodes
-    young = [node for node in nodes if _is_young(node, now)]
+    now, nodes, options = context.clock(), context.required_snapshot.nodes, context.policy.options
+    known = (*options.startup_taint, *options.startup_taint_prefix, *_OWN_TAINTS)
     old = [node for node in nodes if not _is_young(node, now)]
-    known = (*context.policy.options.startup_taint, *context.policy.options.startup_taint_prefix, *_OWN_TAINTS)
-    carried = {taint.key for node in old for taint in node.taints}
-    fresh = sorted({taint.key for node in young for taint in node.taints} - carried)
-    fresh = [key for key in fresh if not key.startswith(tuple(known))]
-    if not old or not fresh:
+    old_taints = {taint.key for node in old for taint in node.taints}
+    young_taints = {taint.key for node in nodes if _is_young(node, now) for taint in node.taints}
+    taints = [key for key in sorted(young_taints - old_taints) if not key.startswith(known)]
+    if not old or not taints:
         return ()
-    return (
-        Finding(
-            id="DR25",
-            severity=Severity.WARNING,
-            subject="nodes",
-            message=f"new nodes carry the taints {', '.join(fresh[:5])}, which older nodes do not have",
-            fix=f"options.startupTaint: [{', '.join(fresh[:5])}]",
-            evidence={"taints": fresh},
-        ),
-    )
-
-
-def check_apis(context: DoctorContext) -> Sequence[Finding]:
-    """DR26: API versions that the cluster does not serve."""
-    found = []
-    for path, severity, words in (
-        ("/apis/policy/v1", Severity.ERROR, "policy v1: disruption budgets and evictions are missing"),
-        ("/apis/storage.k8s.io/v1/csistoragecapacities?limit=1", Severity.WARNING, "csistoragecapacities v1"),
-    ):
-        try:
-            base, _, query = path.partition("?")
-            context.cluster.get(base, query=dict([query.split("=")]) if query else None)
-        except NotFound:
-            fix = "docs/versions.md has the supported versions of Kubernetes"
-            text = f"the cluster does not serve {words}"
-            found.append(Finding(id="DR26", severity=severity, subject="versions", message=text, fix=fix))
-    return found
-
-
-def check_expander(context: DoctorContext) -> Sequence[Finding]:
-    """DR31: groups with accelerators that ordinary pods may use."""
-    if context.policy.options.expander[:1] in (("price",), ("least-cost",), ("priority",)):
-        return ()
-    open_ = [
-        group.id
-        for group in context.seen.groups
-        if group.template is not None and announces_device(group.template) and not group.template.taints
-    ]
-    if not open_ or len(context.seen.groups) == len(open_):
-        return ()
-    chain = ", ".join(context.policy.options.expander)
-    return (
-        Finding(
-            id="DR31",
-            severity=Severity.WARNING,
-            subject="expander",
-            message=f"groups {_some(open_)} have GPUs and no taint: {chain} may choose them for ordinary pods",
-            fix="taint the groups, or set expander: priority or spec.prices with expander: price",
-            evidence={"groups": open_},
-        ),
-    )
-
-
-def check_removals(context: DoctorContext) -> Sequence[Finding]:
-    """DR32: what would be removed first in mode active."""
-    plan = context.plan
-    if plan is None:
-        return ()
-    nodes = [each.node for each in plan.removals]
-    waiting = [
-        each.node
-        for each in plan.unremovable
-        if each.reason.code in (ReasonCode.PARALLELISM, ReasonCode.DISRUPTION_LIMIT, ReasonCode.DISRUPTION_BRAKE)
-    ]
-    if not nodes and not waiting:
-        return ()
-    later = f", then {len(waiting)} more within the limits" if waiting else ""
-    return (
-        Finding(
-            id="DR32",
-            severity=Severity.INFO,
-            subject="removals",
-            message=f"first removals in mode active: {len(nodes)} nodes ({_some(nodes)}){later}",
-            fix="set maxDisruption or maintenanceWindows, if these are too many or at the wrong time",
-            evidence={"nodes": nodes, "later": waiting},
-        ),
-    )
+    names = ", ".join(taints[:5])
+    text = f"new nodes carry the taints {names}, which older nodes do not have"
+    return [finding("DR25", Severity.WARNING, text, f"options.startupTaint: [{names}]", taints=taints)]
 
 
 def _is_young(node: Node, now: float) -> bool:
     return bool(node.created) and now - node.created < YOUNG
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def check_apis(context: DoctorContext) -> Sequence[Finding]:
+    """DR26: API versions that the cluster does not serve."""
+    findings = []
+    for path, query, severity, words in (
+        ("/apis/policy/v1", None, Severity.ERROR, "policy v1: disruption budgets and evictions are missing"),
+        (
+            "/apis/storage.k8s.io/v1/csistoragecapacities",
+            {"limit": "1"},
+            Severity.WARNING,
+            "csistoragecapacities v1",
+        ),
+    ):
+        try:
+            context.cluster.get(path, query=query)
+        except NotFound:
+            fix = "docs/versions.md has the supported versions of Kubernetes"
+            findings.append(finding("DR26", severity, f"the cluster does not serve {words}", fix))
+    return findings
+
+
+def check_expander(context: DoctorContext) -> Sequence[Finding]:
+    """DR31: groups with accelerators that ordinary pods may use."""
+    expanders, groups = context.policy.options.expander, context.required_snapshot.groups
+    untainted = [
+        group.id
+        for group in groups
+        if group.template is not None and announces_device(group.template) and not group.template.taints
+    ]
+    if expanders[:1] in (("price",), ("least-cost",), ("priority",)) or len(untainted) in (0, len(groups)):
+        return ()
+    chain = ", ".join(expanders)
+    text = f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for ordinary pods"
+    fix = "taint the groups, or set expander: priority or spec.prices with expander: price"
+    return [finding("DR31", Severity.WARNING, text, fix, groups=untainted)]
+
+
+def check_removals(context: DoctorContext) -> Sequence[Finding]:
+    """DR32: what would be removed first in mode active."""
+    if context.plan is None:
+        return ()
+    nodes = [removal.node for removal in context.plan.removals]
+    later = [verdict.node for verdict in context.plan.unremovable if verdict.reason.code in _LIMITED]
+    if not nodes and not later:
+        return ()
+    more = f", then {len(later)} more within the limits" if later else ""
+    text = f"first removals in mode active: {len(nodes)} nodes ({first_names(nodes)}){more}"
+    fix = "set maxDisruption or maintenanceWindows, if these are too many or at the wrong time"
+    return [finding("DR32", Severity.INFO, text, fix, nodes=nodes, later=later)]

@@ -5,11 +5,10 @@ A check reads; it changes nothing. Each input may be missing, and a check that n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.command.doctor.finding import Finding
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.plan import Plan
@@ -51,10 +50,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     @property
     def observer(self) -> KubeClient:
         """The client for looking around. Raises Unavailable where no cluster can be reached."""
-        found = self.person or self.workload
-        if found is None:
-            raise Unavailable(dict(self.unreachable).get("workload", "no kubeconfig is given"))
-        return found
+        return self.cluster if self.person is None else self.person
 
     @property
     def cluster(self) -> KubeClient:
@@ -64,17 +60,8 @@ class DoctorContext(msgspec.Struct, frozen=True):
         return self.workload
 
     @property
-    def seen(self) -> Snapshot:
+    def required_snapshot(self) -> Snapshot:
         """The snapshot. Raises Unavailable where the cluster could not be read."""
         if self.snapshot is None:
             raise Unavailable(dict(self.unreachable).get("workload", "the cluster could not be read"))
         return self.snapshot
-
-
-class Check(msgspec.Struct, frozen=True):
-    """A check. ids: of its findings, such as ("DR18", "DR19"). subject: for --only. run: returns findings, empty where
-    nothing is wrong; may raise OutscalerError, which becomes one UNASKED finding per id."""
-
-    ids: tuple[str, ...]
-    subject: str
-    run: Callable[[DoctorContext], Sequence[Finding]]

@@ -1,15 +1,200 @@
-"""Checks of what the deployment keeps: secrets and the volume of each pass."""
+"""Checks of what the deployment keeps: secrets, its webhook, and the volume of each pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from urllib.parse import quote, urlsplit
 
-from chalicelib.command.doctor.context import Check, DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
-from chalicelib.command.doctor.secret_forms import FORMS
-from chalicelib.command.doctor.webhook import check_webhook
-from chalicelib.model.errors import BadInput, OutscalerError
+import msgspec
+
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import DEFAULT_PREFIX
+from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession
+from chalicelib.notify.webhook import signature
 from chalicelib.policy.secret_names import named_by
+from chalicelib.providers.alicloud import secret_format as alicloud
+from chalicelib.providers.cherryservers import api_token, bootstrap_token
+from chalicelib.providers.cherryservers.config_sections import from_gcfg
+from chalicelib.providers.exoscale import secret_format as exoscale
+from chalicelib.providers.huaweicloud import secret_format as huaweicloud
+from chalicelib.runtime.webhook_secret import read_keys
+from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
+from chalicelib.snapshot.watched_lists import watcher_key
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+Form = Callable[[Policy, str, str], object]
+"""(policy, text, place for messages) -> what is parsed; raises BadInput that quotes no part of the text."""
+
+
+def _kubeconfig(context: Callable[[Policy], str]) -> Form:
+    def parse(policy: Policy, text: str, place: str) -> object:
+        insecure = policy.kubernetes.allow_insecure_tls
+        return from_kubeconfig(text, context=context(policy), place=place, allow_insecure_tls=insecure)
+
+    return parse
+
+
+def _plain(parse: Callable[[str, str], object]) -> Form:
+    return lambda _, text, place: parse(text, place)
+
+
+def _watcher(policy: Policy, text: str, _place: str) -> object:
+    return watcher_key(policy.name, text, policy.options.namespace)
+
+
+def _notices(_policy: Policy, text: str, place: str) -> object:
+    try:
+        return signature(text, "", "", b"")
+    except ValueError:
+        raise BadInput(place, "is neither text nor whsec_ and base64", "store it as the receiver gave it") from None
+
+
+_MANAGEMENT = _kubeconfig(lambda policy: policy.providers["clusterapi"].get("context", ""))
+FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
+    {
+        ("kubernetes", "kubeconfigSecret"): _kubeconfig(lambda policy: policy.kubernetes.context),
+        # The context is that of the other kubeconfig, where there is one.
+        ("kubernetes", "inClusterKubeconfigSecret"): _kubeconfig(
+            lambda policy: "" if policy.kubernetes.has_own_way else policy.kubernetes.context
+        ),
+        ("kubernetes", "watcherSecret"): _watcher,
+        ("providers", "clusterapi", "kubeconfigSecret"): _MANAGEMENT,
+        ("providers", "clusterapi", "observeSecret"): _MANAGEMENT,
+        ("providers", "alicloud", "credentialsSecret"): _plain(alicloud.parse_secret),
+        ("providers", "alicloud", "observeSecret"): _plain(alicloud.parse_secret),
+        ("providers", "alicloud", "oidcTokenSecret"): _plain(alicloud.parse_oidc_token),
+        ("providers", "cherryservers", "credentialsSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "observeSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "cloudConfigSecret"): _plain(from_gcfg),
+        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(bootstrap_token.parse_token),
+        ("providers", "exoscale", "credentialsSecret"): _plain(exoscale.parse_secret),
+        ("providers", "exoscale", "observeSecret"): _plain(exoscale.parse_secret),
+        ("providers", "huaweicloud", "credentialsSecret"): _plain(huaweicloud.parse_secret),
+        ("providers", "huaweicloud", "observeSecret"): _plain(huaweicloud.parse_secret),
+        ("webhook", "secret"): _plain(read_keys),
+        ("notifications", "webhook", "secret"): _notices,
+    }
+)
+"""The form of each secret, by the key that names it: what its user parses it as. Several keys share a use in the names
+of secrets (a watcher's key and a kubeconfig, for example), so the use does not say what a secret is."""
+
+
+def check_secrets(context: DoctorContext) -> Sequence[Finding]:
+    """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
+    return list(_secret_findings(context))
+
+
+def _secret_findings(context: DoctorContext) -> Iterator[Finding]:
+    for path, name, _ in named_by(context.policy):
+        place = ".".join(("spec", *path))
+        create = f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
+        try:
+            text = context.read_secret(name)
+        except BadInput as error:
+            message = f"secret {name} was not read: {error.problem}"
+            fix = "give it with --secret NAME=FILE, or --table to read the deployment's"
+            yield finding("DR27", Severity.UNASKED, message, fix, path=place)
+            continue
+        except OutscalerError as error:
+            yield finding("DR27", Severity.ERROR, f"secret {name} cannot be read: {error}", create, path=place)
+            continue
+        if not text.strip():
+            yield finding("DR27", Severity.ERROR, f"secret {name} is empty", create, path=place)
+            continue
+        try:
+            FORMS[path](context.policy, text, f"secret {name}")
+        except BadInput as error:
+            where = error.place if name in error.place else f"secret {name}"
+            message = f"{where}: {error.problem}"
+            yield finding("DR27", Severity.ERROR, message, error.remedy or create, path=place)
+
+
+# -- webhook ---------------------------------------------------------------------------------------------------------
+
+REASON = "OutscalerDoctor"
+"""The reason of the event that the check sends. No policy lists it, so the webhook counts it and requests no pass."""
+_BOUNDS = ExchangeBounds(connect=5.0, read=10.0, total=15.0, bytes=2**16)
+_LOG = "look at the log of the function behind the API"
+_FIXES = {
+    401: "store the same secret for the sender and in the policy's webhook secret, and compare the clocks",
+    403: "remove the authoriser, or the resource policy, from the webhook's route",
+    404: "apply the policy first, and compare the address with the deployment's",
+    429: _LOG,
+}
+
+
+class _WebhookAnswer(msgspec.Struct, frozen=True):
+    accepted: int = -1
+    matched: int = -1
+    woken: bool = True
+
+
+def check_webhook(context: DoctorContext) -> Sequence[Finding]:
+    """DR28: the webhook at context.webhook_url does not accept a signed event."""
+    name, secret = context.policy.name, context.policy.webhook.secret
+    if not context.webhook_url:
+        fix = "give its address with --webhook URL"
+        return [finding("DR28", Severity.UNASKED, "the webhook was not asked", fix)] if secret else ()
+    if not secret:
+        text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
+        prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX
+        return [finding("DR28", Severity.ERROR, text, f"spec.webhook: {{secret: {prefix}{name}/webhook}}")]
+    try:
+        keys = read_keys(context.read_secret(secret), secret)
+    except OutscalerError as error:
+        text = f"the webhook's secret was not read: {error}"
+        return [finding("DR28", Severity.UNASKED, text, "--secret NAME=FILE")]
+    if not keys.hmac:
+        text = "the webhook's secret has no key for signatures"
+        return [finding("DR28", Severity.UNASKED, text, "add one as hmac")]
+    return _send_event(context, keys.hmac[0])
+
+
+def _send_event(context: DoctorContext, key: bytes) -> Sequence[Finding]:
+    name, now = context.policy.name, str(int(context.clock()))
+    event = {"kind": "Event", "reason": REASON, "type": "Normal", "message": "sent by outscaler doctor"}
+    body = json.dumps(event).encode()
+    headers = {"Content-Type": "application/json", TIMESTAMP: now, SIGNATURE: sign(key, name, now, body)}
+    url = f"{context.webhook_url.rstrip('/')}/clusters/{quote(name, safe='')}/events"
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # a bracket that is not closed
+        scheme = ""
+    if scheme not in ("https", "http"):
+        remedy = "write it like https://ID.execute-api.REGION.amazonaws.com/api"
+        raise BadInput("--webhook", "is not an address", remedy)
+    session = BoundedSession()
+    session.mount(f"{scheme}://", BoundedAdapter(ssl.create_default_context))
+    try:
+        answer = exchange(session, Request("POST", url, headers, {}, body), _BOUNDS)
+    except NoReply as error:
+        text = f"{url} gives no answer ({error.kind})"
+        return [finding("DR28", Severity.ERROR, text, "correct the address, and look at the function's log")]
+    finally:
+        session.close()
+    if answer.status != 202:
+        fix = _FIXES.get(answer.status, _LOG)
+        return [finding("DR28", Severity.ERROR, f"{url} answers {answer.status}", fix)]
+    try:
+        decoded = msgspec.json.decode(answer.body, type=_WebhookAnswer)
+    except MALFORMED:
+        decoded = _WebhookAnswer()
+    if decoded != _WebhookAnswer(accepted=1, matched=0, woken=False):
+        text = f"{url} is not the webhook of Outscaler"
+        return [finding("DR28", Severity.ERROR, text, "correct the address")]
+    return ()
+
+
+# -- volume ----------------------------------------------------------------------------------------------------------
 
 MONTH = 30 * 86400.0
 POD, NODE = 7_900, 25_000
@@ -19,44 +204,9 @@ MUCH = 2**40
 _PRICE = 0.09  # USD per GiB that leaves a cloud's network, a common list price
 
 
-def check_secrets(context: DoctorContext) -> Sequence[Finding]:
-    """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
-    return list(_secrets(context))
-
-
-def _secrets(context: DoctorContext) -> Iterator[Finding]:
-    for path, name, _ in named_by(context.policy):
-        try:
-            text = context.read_secret(name)
-        except BadInput as error:
-            fix = "give it with --secret NAME=FILE, or --table to read the deployment's"
-            yield _finding(Severity.UNASKED, f"secret {name} was not read: {error.problem}", fix, path)
-            continue
-        except OutscalerError as error:
-            yield _finding(Severity.ERROR, f"secret {name} cannot be read: {error}", _create(name), path)
-            continue
-        if not text.strip():
-            yield _finding(Severity.ERROR, f"secret {name} is empty", _create(name), path)
-            continue
-        try:
-            FORMS[path](context.policy, text, f"secret {name}")
-        except BadInput as error:
-            place = error.place if name in error.place else f"secret {name}"
-            yield _finding(Severity.ERROR, f"{place}: {error.problem}", error.remedy or _create(name), path)
-
-
-def _create(name: str) -> str:
-    return f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
-
-
-def _finding(severity: Severity, message: str, fix: str, path: Sequence[str]) -> Finding:
-    place = ".".join(("spec", *path))
-    return Finding(id="DR27", severity=severity, subject="secrets", message=message, fix=fix, evidence={"path": place})
-
-
 def check_volume(context: DoctorContext) -> Sequence[Finding]:
     """DR29: bytes that passes read, estimated from the numbers of pods and nodes."""
-    snapshot = context.seen
+    snapshot = context.required_snapshot
     size = len(snapshot.pods) * POD + len(snapshot.nodes) * NODE
     monthly = size * MONTH / context.policy.scan_interval
     if monthly < MUCH:
@@ -65,22 +215,8 @@ def check_volume(context: DoctorContext) -> Sequence[Finding]:
         f"a pass reads about {size / 2**20:.0f} MiB ({len(snapshot.pods)} pods): every "
         f"{context.policy.scan_interval:.0f} s that is {monthly / 2**40:.1f} TiB a month"
     )
-    return (
-        Finding(
-            id="DR29",
-            severity=Severity.WARNING,
-            subject="volume",
-            message=text,
-            fix="raise scanInterval and use the webhook; at 0.09 USD a GiB this is about "
-            f"{monthly / 2**30 * _PRICE:,.0f} USD where traffic is charged",
-            evidence={"bytes": size, "bytesPerMonth": round(monthly)},
-        ),
+    fix = (
+        "raise scanInterval and use the webhook; at 0.09 USD a GiB this is about "
+        f"{monthly / 2**30 * _PRICE:,.0f} USD where traffic is charged"
     )
-
-
-DEPLOYMENT_CHECKS: tuple[Check, ...] = (
-    Check(("DR27",), "secrets", check_secrets),
-    Check(("DR28",), "webhook", check_webhook),
-    Check(("DR29",), "volume", check_volume),
-)
-"""Checks of the deployment, in the order of their results."""
+    return [finding("DR29", Severity.WARNING, text, fix, bytes=size, bytesPerMonth=round(monthly))]

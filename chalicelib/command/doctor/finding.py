@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -35,3 +35,36 @@ class Finding(msgspec.Struct, frozen=True):
     def url(self) -> str:
         """The heading of docs/runbook.md about this check."""
         return f"docs/runbook.md#{self.id.lower()}"
+
+
+SUBJECTS: Mapping[str, str] = {
+    **dict.fromkeys(("DR01", "DR02", "DR03"), "kubeconfig"),
+    **dict.fromkeys(("DR04", "DR05"), "rbac"),
+    "DR06": "clock",
+    **dict.fromkeys(("DR07", "DR08", "DR09"), "autoscaler"),
+    **dict.fromkeys(("DR10", "DR11"), "vendor"),
+    "DR12": "bounds",
+    "DR13": "quota",
+    **dict.fromkeys(("DR15", "DR16", "DR17"), "template"),
+    **dict.fromkeys(("DR18", "DR19", "DR20"), "pdb"),
+    **dict.fromkeys(("DR21", "DR22"), "drain"),
+    "DR23": "pods",
+    **dict.fromkeys(("DR24", "DR25"), "nodes"),
+    "DR26": "versions",
+    "DR27": "secrets",
+    "DR28": "webhook",
+    "DR29": "volume",
+    "DR31": "expander",
+    "DR32": "removals",
+}
+"""The subject of a check's findings, by its id."""
+
+
+def finding(finding_id: str, severity: Severity, message: str, fix: str, **evidence: object) -> Finding:
+    """Return a finding with the subject of its check."""
+    return Finding(finding_id, severity, SUBJECTS[finding_id], message, fix, evidence)
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return three of the names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.finding import Finding, Severity, finding
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.net.addresses import address_of
@@ -30,6 +30,7 @@ _VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d|\x18\x0
 _INSIDE = (".local", ".svc", ".internal", ".cluster.local")
 _DAMAGED: tuple[type[Exception], ...] = (yaml.YAMLError, *MALFORMED)
 _DAMAGED_TOKEN: tuple[type[Exception], ...] = (binascii.Error, ValueError, *MALFORMED)
+_RENEW = "kubectl apply -f infra/kubernetes/token-secret.yaml, then outscaler kubeconfig and store it again"
 
 
 class _Claims(msgspec.Struct, frozen=True):
@@ -49,126 +50,95 @@ def private_address(server: str) -> str:
 
 def check_address(context: DoctorContext) -> Sequence[Finding]:
     """DR01: an address that functions cannot reach."""
-    found: list[Finding] = []
-    if context.vpc:
-        return found
-    for client in (context.workload, context.management):
-        if client is not None and (problem := private_address(client.server()[0])):
-            fix = "publish the API server for the functions, or run them in its VPC and say so with --vpc"
-            found.append(Finding(id="DR01", severity=Severity.ERROR, subject="kubeconfig", message=problem, fix=fix))
-    return found
+    fix = "publish the API server for the functions, or run them in its VPC and say so with --vpc"
+    return [
+        finding("DR01", Severity.ERROR, problem, fix)
+        for client in (context.workload, context.management)
+        if not context.vpc and client is not None and (problem := private_address(client.server()[0]))
+    ]
 
 
 def check_login(context: DoctorContext) -> Sequence[Finding]:
     """DR02: a login that needs a program, or files of the workstation."""
     user, cluster = _current(context.kubeconfig_text)
-    problems = []
+    uses = []
     if isinstance(plugin := user.get("exec"), Mapping):
-        problems.append(f"exec plugin {str(plugin.get('command', ''))[:60]}")
+        uses.append(f"exec plugin {str(plugin.get('command', ''))[:60]}")
     if isinstance(provider := user.get("auth-provider"), Mapping):
-        problems.append(f"auth provider {str(provider.get('name', ''))[:60]}")
-    files = ("client-certificate", "client-key", "tokenFile")
-    problems += [f"the file of {key}" for key in files if user.get(key)]
-    problems += ["the file of certificate-authority"] if cluster.get("certificate-authority") else []
-    if not problems:
+        uses.append(f"auth provider {str(provider.get('name', ''))[:60]}")
+    uses += [f"the file of {key}" for key in ("client-certificate", "client-key", "tokenFile") if user.get(key)]
+    uses += ["the file of certificate-authority"] if cluster.get("certificate-authority") else []
+    if not uses:
         return ()
-    return (
-        Finding(
-            id="DR02",
-            severity=Severity.ERROR,
-            subject="kubeconfig",
-            message=f"the kubeconfig uses {', '.join(problems)}, which functions do not have",
-            fix="outscaler kubeconfig makes one with the token of a service account",
-            evidence={"uses": problems},
-        ),
-    )
+    text = f"the kubeconfig uses {', '.join(uses)}, which functions do not have"
+    fix = "outscaler kubeconfig makes one with the token of a service account"
+    return [finding("DR02", Severity.ERROR, text, fix, uses=uses)]
 
 
 def check_ends(context: DoctorContext) -> Sequence[Finding]:
     """DR03: a token or client certificate that ends. The token's signature is not verified."""
     user, _ = _current(context.kubeconfig_text)
     now = context.clock()
-    found: list[Finding] = []
-    token = user.get("token")
+    findings: list[Finding] = []
+    token, certificate = user.get("token"), user.get("client-certificate-data")
     if isinstance(token, str) and token:
-        found.extend(_token_end(token, now))
-    data = user.get("client-certificate-data")
-    if isinstance(data, str) and data:
-        found.extend(_certificate_end(data, now))
-    return found
+        findings.extend(_token_end(token, now))
+    if isinstance(certificate, str) and certificate:
+        findings.extend(_certificate_end(certificate, now))
+    return findings
 
 
 def _token_end(token: str, now: float) -> Iterator[Finding]:
-    claims = _claims(token)
-    if claims is None:
-        text = "the token is not a JWT: its end is not known"
-        yield Finding(id="DR03", severity=Severity.INFO, subject="kubeconfig", message=text, fix="nothing to do")
-        return
-    bound = [kind for kind in ("pod", "node") if kind in (claims.bound or {})]
-    if bound:
-        yield _end(f"the token is bound to a {bound[0]} and ends with it", Severity.ERROR)
-    if claims.exp is not None:
-        yield from _ending("the token", claims.exp, now, TOKEN_SOON)
-
-
-def _claims(token: str) -> _Claims | None:
     parts = token.split(".")
-    if len(parts) != 3:
-        return None
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims)
+        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)) if len(parts) == 3 else b""
+        decoded = msgspec.json.decode(claims, type=_Claims)
     except _DAMAGED_TOKEN:
-        return None
+        yield finding("DR03", Severity.INFO, "the token is not a JWT: its end is not known", "nothing to do")
+        return
+    owners = [kind for kind in ("pod", "node") if kind in (decoded.bound or {})]
+    if owners:
+        text = f"the token is bound to a {owners[0]} and ends with it"
+        yield finding("DR03", Severity.ERROR, text, _RENEW)
+    if decoded.exp is not None:
+        yield from _credential_end("the token", decoded.exp, now, TOKEN_SOON)
 
 
 def _certificate_end(data: str, now: float) -> Iterator[Finding]:
     try:
-        blocks = ssl.PEM_cert_to_DER_cert(base64.b64decode(data, validate=True).decode("ascii"))
+        der = ssl.PEM_cert_to_DER_cert(base64.b64decode(data, validate=True).decode("ascii"))
     except (binascii.Error, ValueError):
         return
-    if match := _VALIDITY.search(blocks):
+    if match := _VALIDITY.search(der):
         digits = match[1].decode()
         year = digits[:-11] if len(digits) == 15 else f"{'19' if digits[0] >= '5' else '20'}{digits[:2]}"
-        rest = digits[-11:]
-        end = f"{year}-{rest[:2]}-{rest[2:4]}T{rest[4:6]}:{rest[6:8]}:{rest[8:10]}Z"
-        yield from _ending("the client certificate", parse_time(end), now, CERTIFICATE_SOON)
+        date = digits[-11:]
+        end = f"{year}-{date[:2]}-{date[2:4]}T{date[4:6]}:{date[6:8]}:{date[8:10]}Z"
+        yield from _credential_end("the client certificate", parse_time(end), now, CERTIFICATE_SOON)
 
 
-def _ending(what: str, ends: float, now: float, soon: float) -> Iterator[Finding]:
-    left = ends - now
-    if left <= 0:
-        yield _end(f"{what} ended {format_time(ends)}", Severity.ERROR)
-    elif left <= DAY:
-        yield _end(f"{what} ends {format_time(ends)}, in {left / 3600:.0f} h", Severity.ERROR)
-    elif left <= soon:
-        yield _end(f"{what} ends {format_time(ends)}, in {left / DAY:.0f} days", Severity.WARNING)
-
-
-def _end(message: str, severity: Severity) -> Finding:
-    fix = "kubectl apply -f infra/kubernetes/token-secret.yaml, then outscaler kubeconfig and store it again"
-    return Finding(id="DR03", severity=severity, subject="kubeconfig", message=message, fix=fix)
+def _credential_end(credential: str, end: float, now: float, soon: float) -> Iterator[Finding]:
+    seconds, text = end - now, f"{credential} ends {format_time(end)}"
+    if seconds <= 0:
+        yield finding("DR03", Severity.ERROR, f"{credential} ended {format_time(end)}", _RENEW)
+    elif seconds <= DAY:
+        yield finding("DR03", Severity.ERROR, f"{text}, in {seconds / 3600:.0f} h", _RENEW)
+    elif seconds <= soon:
+        yield finding("DR03", Severity.WARNING, f"{text}, in {seconds / DAY:.0f} days", _RENEW)
 
 
 def check_clocks(context: DoctorContext) -> Sequence[Finding]:
     """DR06: the clock of the API server against this computer's."""
     server = context.cluster.server_time()
     if server is None:
-        text = "the API server does not state its time"
-        return (Finding(id="DR06", severity=Severity.UNASKED, subject="clock", message=text, fix="nothing to do"),)
+        return [finding("DR06", Severity.UNASKED, "the API server does not state its time", "nothing to do")]
     difference = abs(server - context.clock())
     if difference < CLOCK_WARNING:
         return ()
     severity = Severity.ERROR if difference > CLOCK_ERROR else Severity.WARNING
-    return (
-        Finding(
-            id="DR06",
-            severity=severity,
-            subject="clock",
-            message=f"the clocks of the API server and of this computer differ by {difference:.0f} s",
-            fix="synchronise both with NTP; signatures are refused at 5 to 15 minutes",
-            evidence={"seconds": round(difference)},
-        ),
-    )
+    text = f"the clocks of the API server and of this computer differ by {difference:.0f} s"
+    fix = "synchronise both with NTP; signatures are refused at 5 to 15 minutes"
+    return [finding("DR06", severity, text, fix, seconds=round(difference))]
 
 
 def _current(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -190,6 +160,6 @@ def _named(document: Mapping[str, Any], section: str, name: object, key: str) ->
     entries = document.get(section)
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(key), dict):
-            found: Mapping[str, Any] = entry[key]
-            return found
+            content: Mapping[str, Any] = entry[key]
+            return content
     return {}

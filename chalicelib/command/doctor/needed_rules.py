@@ -80,34 +80,20 @@ class NeededRule(msgspec.Struct, frozen=True):
 
 _RBAC = RoleFile(WORKLOAD_FILE, "outscaler")
 _BEFORE_DRAIN = "the check before a drain"
+_FOLLOWING = "passes that read what has changed; without it every pass reads everything"
 _LISTS = tuple(
     NeededRule(WORKLOAD, _RBAC, group, resources, ("list",), _LIST_USES[group]) for group, resources in _LISTED.items()
 )
 _WATCHES = tuple(
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        group,
-        resources,
-        ("watch",),
-        "passes that read what has changed; without it every pass reads everything",
-        required=False,
-    )
+    NeededRule(WORKLOAD, _RBAC, group, resources, ("watch",), _FOLLOWING, required=False)
     for group, resources in _LISTED.items()
 )
+_CONTROLLERS = {"": ("replicationcontrollers",), "apps": _LISTED["apps"], "batch": _LISTED["batch"]}
 _CHANGES = (
-    NeededRule(WORKLOAD, _RBAC, "", ("replicationcontrollers",), ("get",), _BEFORE_DRAIN, required=False, acts=True),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "apps",
-        ("daemonsets", "replicasets", "statefulsets"),
-        ("get",),
-        _BEFORE_DRAIN,
-        required=False,
-        acts=True,
+    *(
+        NeededRule(WORKLOAD, _RBAC, group, resources, ("get",), _BEFORE_DRAIN, required=False, acts=True)
+        for group, resources in _CONTROLLERS.items()
     ),
-    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("get",), _BEFORE_DRAIN, required=False, acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("nodes",), ("get", "patch"), "taints and cordons", acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("pods",), ("get",), "drains", acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("pods/eviction",), ("create",), "drains", acts=True),
@@ -158,50 +144,39 @@ def _follows_changes(policy: Policy) -> bool:
 
 def _rule_objects(policy: Policy) -> Iterator[NeededRule]:
     if obeyed(policy):
-        yield NeededRule(
-            WORKLOAD,
-            RoleFile(WORKLOAD_FILE, "outscaler-node-autoscalers"),
-            GROUP,
-            (PLURAL,),
-            ("list",),
-            "rules of HorizontalNodeAutoscalers",
-            namespace=NAMESPACE,
-            required=False,
-        )
+        source = RoleFile(WORKLOAD_FILE, "outscaler-node-autoscalers")
+        use = "rules of HorizontalNodeAutoscalers"
+        yield NeededRule(WORKLOAD, source, GROUP, (PLURAL,), ("list",), use, namespace=NAMESPACE, required=False)
 
 
 def _config_maps(policy: Policy) -> Iterator[NeededRule]:
     options = policy.options
     edits = [(_DEFAULT.namespace, options.namespace), (_DEFAULT.status_config_map_name, options.status_config_map_name)]
-    source = RoleFile(WORKLOAD_FILE, "outscaler", _different(edits))
+    rule = NeededRule(
+        WORKLOAD,
+        RoleFile(WORKLOAD_FILE, "outscaler", _different(edits)),
+        "",
+        ("configmaps",),
+        ("get",),
+        "the expander priority",
+        names=(PRIORITIES,),
+        namespace=options.namespace,
+    )
     if "priority" in options.expander:
-        yield NeededRule(
-            WORKLOAD,
-            source,
-            "",
-            ("configmaps",),
-            ("get",),
-            "the expander priority",
-            names=(PRIORITIES,),
-            namespace=options.namespace,
-        )
+        yield rule
     # In mode shadow the status of the other autoscaler is read there, whether Outscaler writes one or not.
     if options.write_status_configmap or not permitted(policy).act:
-        yield NeededRule(
-            WORKLOAD,
-            source,
-            "",
-            ("configmaps",),
-            ("get", "patch") if options.write_status_configmap else ("get",),
-            "the status ConfigMap",
+        yield msgspec.structs.replace(
+            rule,
+            verbs=("get", "patch") if options.write_status_configmap else ("get",),
+            needed_for="the status ConfigMap",
             names=(options.status_config_map_name,),
-            namespace=options.namespace,
             required=False,
         )
 
 
 def _different(edits: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((given, needed) for given, needed in edits if given != needed)
+    return tuple((written, needed) for written, needed in edits if written != needed)
 
 
 def _tokens(policy: Policy) -> Iterator[NeededRule]:

@@ -6,23 +6,32 @@ other groups is told and is no error.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from shlex import quote
-
-import msgspec
-
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.finding import Finding
+from chalicelib.command.doctor.finding import Severity
+from chalicelib.command.doctor.finding import finding
+from chalicelib.command.doctor.finding import first_names
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube import objects
-from chalicelib.kube.client import KubeClient, path_segment
-from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
-from chalicelib.model.errors import MALFORMED, BadInput
-from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.client import path_segment
+from chalicelib.kube.errors import ClusterError
+from chalicelib.kube.errors import Forbidden
+from chalicelib.kube.errors import NotFound
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.node import DELETION_CANDIDATE
+from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
-from chalicelib.record.status_configmap import ANNOTATION, KEY
+from chalicelib.record.status_configmap import ANNOTATION
+from chalicelib.record.status_configmap import KEY
+from collections.abc import Iterator
+from collections.abc import Sequence
+from shlex import quote
+import msgspec
+import re
+
 
 FRESH_LEASE, FRESH_STATUS = 60.0, 120.0
 """Seconds after which a lease, or a status, says that its writer has stopped."""
@@ -69,6 +78,7 @@ class _WatchedTemplate(msgspec.Struct, frozen=True):
 
 class _WorkloadSpec(msgspec.Struct, frozen=True):
     template: _WatchedTemplate = _WatchedTemplate()
+    containers: tuple[_WatchedContainer, ...] = ()  # of a Pod
 
 
 class _WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,14 +87,10 @@ class _WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Workload(msgspec.Struct, frozen=True):
+    """A Deployment, StatefulSet or Pod."""
+
     metadata: _WatchedMeta
     spec: _WorkloadSpec = _WorkloadSpec()
-    status: _WorkloadStatus = _WorkloadStatus()
-
-
-class _StaticPod(msgspec.Struct, frozen=True):
-    metadata: _WatchedMeta
-    spec: _WatchedPodSpec = _WatchedPodSpec()
     status: _WorkloadStatus = _WorkloadStatus()
 
 
@@ -99,37 +105,44 @@ class RunningAutoscaler(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
 
 
-def at_work(context: DoctorContext) -> Sequence[Finding]:
+def check_activity(context: DoctorContext) -> Sequence[Finding]:
     """DR07: another autoscaler that acts at present. Raises ClusterError where nothing can be asked."""
     client, now = context.observer, context.clock()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     workloads, gaps = running_workloads(client)
-    names = dict.fromkeys((*LEASES, *(name for each in workloads for name in _lease_names(each.words))))
+    own_names = (
+        word.removeprefix(_LEASE_NAME)[:253]
+        for workload in workloads
+        for word in workload.words
+        if word.startswith(_LEASE_NAME)
+    )
+    names = dict.fromkeys((*LEASES, *own_names))
     namespaces = dict.fromkeys(("kube-system", context.policy.options.namespace))
     for namespace, name in [(namespace, name) for namespace in namespaces for name in names]:
         try:
-            by = lease_held(client, namespace, name, now)
+            holder = lease_holder(client, namespace, name, now)
         except Forbidden:
             gaps = (*gaps, f"leases in {namespace} may not be read")
             break
-        if by:
-            found.append(_dr07(context, f"Lease {namespace}/{name} was renewed {by}", "lease", workloads))
-    if not found:
-        found.extend(_dr07(context, f"{each.place} has ready replicas", "workload", [each]) for each in workloads)
-    found.extend(_unasked(gap) for gap in gaps)
-    return found
+        if holder:
+            text = f"Lease {namespace}/{name} was renewed {holder}"
+            findings.append(_active(context, text, "lease", workloads))
+    if not findings:
+        findings += [
+            _active(context, f"{workload.place} has ready replicas", "workload", [workload]) for workload in workloads
+        ]
+    fix = "--as-person KUBECONFIG reads them with wider rights"
+    findings += [finding("DR07", Severity.UNASKED, gap, fix) for gap in gaps]
+    return findings
 
 
-def lease_held(client: KubeClient, namespace: str, name: str, now: float) -> str:
+def lease_holder(client: KubeClient, namespace: str, name: str, now: float) -> str:
     """Return who renewed a Lease how long ago, as text; "" where it is free, old or not there. Raises ClusterError."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{path_segment(namespace)}/leases/{path_segment(name)}"
     try:
         spec = client.read(path, _LeaseObject).spec
-    except NotFound:
-        return ""
-    try:
         renewed = parse_time(spec.renew_time or "")
-    except BadInput:
+    except (NotFound, BadInput):
         return ""
     if not spec.holder_identity or not -FRESH_LEASE <= now - renewed <= FRESH_LEASE:
         return ""
@@ -138,96 +151,92 @@ def lease_held(client: KubeClient, namespace: str, name: str, now: float) -> str
 
 def running_workloads(client: KubeClient) -> tuple[tuple[RunningAutoscaler, ...], tuple[str, ...]]:
     """Return workloads of other autoscalers with ready replicas, and one text per list that could not be read."""
-    found: list[RunningAutoscaler] = []
+    by_words: dict[tuple[str, ...], RunningAutoscaler] = {}  # a Deployment before its pods
     gaps: list[str] = []
-    lists = (
+    for kind, path in (
         ("Deployment", "/apis/apps/v1/deployments"),
         ("StatefulSet", "/apis/apps/v1/statefulsets"),
         ("Pod", "/api/v1/namespaces/kube-system/pods"),
-    )
-    for kind, path in lists:
+    ):
         try:
-            found.extend(_autoscalers(kind, client, path))
+            for autoscaler in list(_autoscalers(kind, client, path)):
+                by_words.setdefault(autoscaler.words, autoscaler)
         except NotFound:
             continue
         except ClusterError as error:
             gaps.append(f"{path} could not be read: {error.message}")
-    seen: dict[tuple[str, ...], RunningAutoscaler] = {}
-    for each in found:  # a Deployment before its pods
-        seen.setdefault(each.words, each)
-    return tuple(seen.values())[:_MOST], tuple(gaps)
+    return tuple(by_words.values())[:_MOST], tuple(gaps)
 
 
 def _autoscalers(kind: str, client: KubeClient, path: str) -> Iterator[RunningAutoscaler]:
     for page in client.list_pages(path):
         for raw in msgspec.json.decode(page.body, type=_RawObjects).items or ():
             try:
-                meta, containers, runs = _decoded(kind, raw)
+                workload = msgspec.json.decode(raw, type=_Workload)
             except MALFORMED:
                 continue
+            spec, status, meta = workload.spec, workload.status, workload.metadata
+            runs, containers = status.ready_replicas > 0, spec.template.spec.containers
+            if kind == "Pod":
+                runs, containers = status.phase == "Running", spec.containers
             for container in containers if runs else ():
                 words = (*(container.command or ()), *(container.args or ()))
-                text = " ".join(words)
                 if not _NO_AUTOSCALER.search(f"{container.image} {words[0] if words else ''}") and (
-                    _PROVIDER.search(text) or _IMAGE.search(container.image)
+                    _PROVIDER.search(" ".join(words)) or _IMAGE.search(container.image)
                 ):
                     yield RunningAutoscaler(f"{kind} {meta.namespace}/{meta.name}", words)
 
 
-def _decoded(kind: str, raw: msgspec.Raw) -> tuple[_WatchedMeta, tuple[_WatchedContainer, ...], bool]:
-    if kind == "Pod":
-        pod = msgspec.json.decode(raw, type=_StaticPod)
-        return pod.metadata, pod.spec.containers, pod.status.phase == "Running"
-    workload = msgspec.json.decode(raw, type=_Workload)
-    return workload.metadata, workload.spec.template.spec.containers, workload.status.ready_replicas > 0
-
-
-def _lease_names(words: Sequence[str]) -> Iterator[str]:
-    for word in words:
-        if word.startswith(_LEASE_NAME):
-            yield word.removeprefix(_LEASE_NAME)[:253]
-
-
-def _dr07(context: DoctorContext, what: str, how: str, workloads: Sequence[RunningAutoscaler]) -> Finding:
-    same = not workloads or any(_same_groups(context, each) for each in workloads)
-    acts = permitted(context.policy).act
-    severity = Severity.ERROR if same and acts else Severity.INFO
-    groups = "on the same groups" if same else "on other groups"
+def _active(context: DoctorContext, what: str, how: str, workloads: Sequence[RunningAutoscaler]) -> Finding:
+    """DR07: an error only if it acts on the same groups, and this policy acts, too."""
+    same = not workloads or any(_has_same_groups(context, workload) for workload in workloads)
+    severity = Severity.ERROR if same and permitted(context.policy).act else Severity.INFO
+    text = f"{what}: another autoscaler is at work {'on the same groups' if same else 'on other groups'}"
     place = workloads[0].place.partition(" ")[2] if workloads else "kube-system/cluster-autoscaler"
     namespace, _, name = place.partition("/")
-    return Finding(
-        id="DR07",
-        severity=severity,
-        subject="autoscaler",
-        message=f"{what}: another autoscaler is at work {groups}",
-        fix=f"kubectl -n {quote(namespace)} scale deploy {quote(name)} --replicas=0" if same else "nothing to do",
-        evidence={"by": how, "workloads": [each.place for each in workloads]},
-    )
+    fix = f"kubectl -n {quote(namespace)} scale deploy {quote(name)} --replicas=0" if same else "nothing to do"
+    return finding("DR07", severity, text, fix, by=how, workloads=[workload.place for workload in workloads])
 
 
-def _same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
+def _has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
     """Whether its command line names one of this policy's groups, or none, so that it may act on all."""
-    text = " ".join(running.words)
-    named = re.findall(r"--nodes[= ](?:\d+:\d+:)(\S+)", text)
+    named = re.findall(r"--nodes[= ](?:\d+:\d+:)(\S+)", " ".join(running.words))
     if not named or context.snapshot is None:
         return True
-    ours = {name for group in context.snapshot.groups for name in (group.id, *group.aliases)}
-    return not ours or bool(ours & set(named))
+    own = {name for group in context.snapshot.groups for name in (group.id, *group.aliases)}
+    return not own or not own.isdisjoint(named)
 
 
 def check_status(context: DoctorContext) -> Sequence[Finding]:
     """DR08: a status ConfigMap that another program writes as well. DR07 where that program alone writes it now."""
     options = context.policy.options
     try:
+<<<<<<< /tmp/tmpg_1ew6iu/o
         found = objects.get_config_map(context.observer, options.namespace, options.status_config_map_name)
+||||||| /tmp/tmpg_1ew6iu/b
+        found = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
+=======
+        config_map = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
+>>>>>>> /tmp/tmpg_1ew6iu/t
     except NotFound:
         return ()
+<<<<<<< /tmp/tmpg_1ew6iu/o
     managers = found.writers(KEY)
     others = sorted(each for each in managers if each != objects.OWN_MANAGER and "kubectl" not in each)
     updated = _go_time(found.annotation(ANNOTATION))
+||||||| /tmp/tmpg_1ew6iu/b
+    managers = found.writers(KEY)
+    others = sorted(each for each in managers if each != configmaps.OWN_MANAGER and "kubectl" not in each)
+    updated = _go_time(found.annotation(ANNOTATION))
+=======
+    managers = config_map.writers(KEY)
+    others = sorted(manager for manager in managers if manager != configmaps.OWN_MANAGER and "kubectl" not in manager)
+    updated = _go_time(config_map.annotation(ANNOTATION))
+>>>>>>> /tmp/tmpg_1ew6iu/t
     if not others or updated is None or context.clock() - updated > FRESH_STATUS:
         return ()
     name = f"{options.namespace}/{options.status_config_map_name}"
+<<<<<<< /tmp/tmpg_1ew6iu/o
     if objects.OWN_MANAGER not in managers:
         return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
     return (
@@ -240,6 +249,26 @@ def check_status(context: DoctorContext) -> Sequence[Finding]:
             evidence={"managers": sorted(managers)},
         ),
     )
+||||||| /tmp/tmpg_1ew6iu/b
+    if configmaps.OWN_MANAGER not in managers:
+        return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
+    return (
+        Finding(
+            id="DR08",
+            severity=Severity.WARNING,
+            subject="autoscaler",
+            message=f"ConfigMap {name} is written by {', '.join(others)[:200]} as well",
+            fix="set options.statusConfigMapName, or stop the other program",
+            evidence={"managers": sorted(managers)},
+        ),
+    )
+=======
+    if configmaps.OWN_MANAGER not in managers:
+        return [_active(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ())]
+    text = f"ConfigMap {name} is written by {', '.join(others)[:200]} as well"
+    fix = "set options.statusConfigMapName, or stop the other program"
+    return [finding("DR08", Severity.WARNING, text, fix, managers=sorted(managers))]
+>>>>>>> /tmp/tmpg_1ew6iu/t
 
 
 def _go_time(text: str) -> float | None:
@@ -255,47 +284,36 @@ def _go_time(text: str) -> float | None:
 
 def check_traces(context: DoctorContext) -> Sequence[Finding]:
     """DR09: nodes of Karpenter. DR07: taints of removals in progress. INFO: soft taints that were left behind."""
-    found: list[Finding] = []
-    nodes = context.seen.nodes
-    ours = {instance.node for group in context.seen.groups for instance in group.instances}
+    findings: list[Finding] = []
+
+    def add(finding_id: str, severity: Severity, text: str, fix: str, names: Sequence[str]) -> None:
+        findings.append(finding(finding_id, severity, text, fix, nodes=list(names[:_MOST])))
+
+    nodes = context.required_snapshot.nodes
+    grouped = {instance.node for group in context.required_snapshot.groups for instance in group.instances}
     karpenter = [
         node.name
         for node in nodes
         if _KARPENTER in node.labels and any(label in node.labels for label in _KARPENTER_NODE)
     ]
-    if karpenter:
-        shared = [name for name in karpenter if name in ours]
-        if shared:
-            found.append(_dr07(context, f"Karpenter manages {len(shared)} nodes of these groups", "nodes", ()))
-        else:
-            text = f"Karpenter manages {len(karpenter)} nodes ({_KARPENTER}); they are in none of these groups"
-            found.append(_told("DR09", Severity.WARNING, text, "nothing to do, or remove Karpenter", karpenter))
-    hard = [n.name for n in nodes if n.taint(TO_BE_DELETED) and OPERATION_ANNOTATION not in n.annotations]
+    shared = [name for name in karpenter if name in grouped]
+    if shared:
+        findings.append(_active(context, f"Karpenter manages {len(shared)} nodes of these groups", "nodes", ()))
+    elif karpenter:
+        text = f"Karpenter manages {len(karpenter)} nodes ({_KARPENTER}); they are in none of these groups"
+        add("DR09", Severity.WARNING, text, "nothing to do, or remove Karpenter", karpenter)
+    hard = [node.name for node in nodes if node.taint(TO_BE_DELETED) and OPERATION_ANNOTATION not in node.annotations]
     if hard:
-        text = f"{len(hard)} nodes have {TO_BE_DELETED} that Outscaler has not set: {_some(hard)}"
+        text = f"{len(hard)} nodes have {TO_BE_DELETED} that Outscaler has not set: {first_names(hard)}"
         fix = "wait until the other autoscaler has removed them; outscaler uninstall NAME --foreign removes left ones"
-        found.append(_told("DR07", Severity.WARNING, text, fix, hard))
-    foreign = [n.name for n in nodes if any(n.taint(key) for key in _FOREIGN_TAINTS)]
+        add("DR07", Severity.WARNING, text, fix, hard)
+    foreign = [node.name for node in nodes if any(node.taint(key) for key in _FOREIGN_TAINTS)]
     if foreign:
-        text = f"{len(foreign)} nodes have taints of another autoscaler: {_some(foreign)}"
-        found.append(_told("DR07", Severity.WARNING, text, "stop the other autoscaler, and remove the taints", foreign))
-    soft = [n.name for n in nodes if n.taint(DELETION_CANDIDATE)]
+        text = f"{len(foreign)} nodes have taints of another autoscaler: {first_names(foreign)}"
+        add("DR07", Severity.WARNING, text, "stop the other autoscaler, and remove the taints", foreign)
+    soft = [node.name for node in nodes if node.taint(DELETION_CANDIDATE)]
     if soft and not permitted(context.policy).act:
         text = f"{len(soft)} nodes have soft taints ({DELETION_CANDIDATE}) of an autoscaler"
         fix = "Outscaler continues their times; outscaler uninstall removes those of an autoscaler that is gone"
-        found.append(_told("DR07", Severity.INFO, text, fix, soft))
-    return found
-
-
-def _told(id_: str, severity: Severity, text: str, fix: str, names: Sequence[str]) -> Finding:
-    evidence: Mapping[str, object] = {"nodes": list(names[:_MOST])}
-    return Finding(id=id_, severity=severity, subject="autoscaler", message=text, fix=fix, evidence=evidence)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _unasked(text: str) -> Finding:
-    fix = "--as-person KUBECONFIG reads them with wider rights"
-    return Finding(id="DR07", severity=Severity.UNASKED, subject="autoscaler", message=text, fix=fix)
+        add("DR07", Severity.INFO, text, fix, soft)
+    return findings

@@ -6,12 +6,13 @@ because they do not tell a Role's rule from a ClusterRole's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
+from chalicelib.command.doctor.finding import Finding, Severity, finding
 from chalicelib.command.doctor.needed_rules import (
     EVERYWHERE,
     MANAGEMENT,
@@ -29,7 +30,7 @@ from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.snapshot.listed_resources import RESOURCES
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
-_OPTIONAL = {each.plural: each.weakens for each in RESOURCES if not each.required}
+_OPTIONAL = {resource.plural for resource in RESOURCES if not resource.required}
 
 
 class _ReviewStatus(msgspec.Struct, frozen=True):
@@ -58,51 +59,46 @@ class _RulesReview(msgspec.Struct, frozen=True):
 def check_permissions(context: DoctorContext) -> Sequence[Finding]:
     """DR04: rules that are missing, one finding each."""
     acts = permitted(context.policy).act
-    found: list[Finding] = []
+    findings: list[Finding] = []
     rules = needed_rules(context.policy)
     for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management)):
-        for rule in (each for each in rules if each.place == place):
+        for rule in (rule for rule in rules if rule.place == place):
             if client is None:
-                why = dict(context.unreachable).get(place, "no kubeconfig is given")
-                found.append(_unasked(f"{place} cluster: {why}"))
+                reason = dict(context.unreachable).get(place, "no kubeconfig is given")
+                findings.append(_unasked(f"{place} cluster: {reason}"))
                 break
-            found.extend(_missing(client, rule, acts=acts))
-    return found
+            findings.extend(_missing_rights(client, rule, acts=acts))
+    return findings
 
 
-def _missing(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iterator[Finding]:
-    asked = [
-        (resource, verb, name) for resource in rule.resources for verb in rule.verbs for name in rule.names or ("",)
-    ]
-    lacking: list[tuple[str, str]] = []
-    for resource, verb, name in asked:
+def _missing_rights(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iterator[Finding]:
+    missing: list[tuple[str, str]] = []
+    for resource, verb, name in itertools.product(rule.resources, rule.verbs, rule.names or ("",)):
         try:
             if not _is_allowed(client, rule.group, resource, verb, rule.namespace, name):
-                lacking.append((resource, verb))
+                missing.append((resource, verb))
         except ClusterError as error:
             yield _unasked(f"{resource}: {verb} could not be asked for: {error.message}")
             return
-    if not lacking:
+    if not missing:
         return
-    words = _grouped(lacking)
-    where = f" in namespace {rule.namespace}" if rule.namespace else ""
-    yield Finding(
-        id="DR04",
-        severity=_severity(rule, [resource for resource, _ in lacking], acts=acts),
-        subject="rbac",
-        message=f"{words} is not allowed{where} in the {rule.place} cluster; needed for {rule.needed_for}",
-        fix=f"{_remedy(rule)}\n{rule_yaml(rule)}",
-        evidence={"missing": [f"{resource} {verb}" for resource, verb in dict.fromkeys(lacking)], "place": rule.place},
+    place = f" in namespace {rule.namespace}" if rule.namespace else ""
+    text = f"{_grouped(missing)} is not allowed{place} in the {rule.place} cluster; needed for {rule.needed_for}"
+    yield finding(
+        "DR04",
+        _severity(rule, [resource for resource, _ in missing], acts=acts),
+        text,
+        f"{_remedy(rule)}\n{rule_yaml(rule)}",
+        missing=[f"{resource} {verb}" for resource, verb in dict.fromkeys(missing)],
+        place=rule.place,
     )
 
 
 def _remedy(rule: NeededRule) -> str:
     """Return how to get the role that grants a rule, in one line; the rule itself follows it."""
-    role = (
-        f"Role {rule.source.role} in namespace {rule.namespace}"
-        if rule.namespace
-        else f"ClusterRole {rule.source.role}"
-    )
+    role = f"ClusterRole {rule.source.role}"
+    if rule.namespace:
+        role = f"Role {rule.source.role} in namespace {rule.namespace}"
     text = f"{_applied(rule.source)}, which grants in {role}:"
     if rule.source.file != EVERYWHERE:
         return text
@@ -116,19 +112,19 @@ def _applied(role_file: RoleFile) -> str:
     path = f"infra/kubernetes/{role_file.file}"
     if not role_file.edits:
         return f"kubectl apply -f {path}"
-    words = " and ".join(f"{needed} in place of {given}" for given, needed in role_file.edits)
+    words = " and ".join(f"{needed} in place of {written}" for written, needed in role_file.edits)
     return f"write {words} into {path}, then kubectl apply -f it"
 
 
-def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
-    """Return `nodes, pods: list; nodes: patch`: resources with the same verbs together."""
+def _grouped(rights: Sequence[tuple[str, str]]) -> str:
+    """Return `nodes, pods: list; nodes: patch`: resources with the same verbs together. rights: (resource, verb)."""
     verbs: dict[str, list[str]] = {}
-    for resource, verb in dict.fromkeys(lacking):
+    for resource, verb in dict.fromkeys(rights):
         verbs.setdefault(resource, []).append(verb)
-    together: dict[str, list[str]] = {}
-    for resource, missing in verbs.items():
-        together.setdefault(", ".join(missing), []).append(resource)
-    return "; ".join(f"{', '.join(resources)}: {missing}" for missing, resources in together.items())
+    resources: dict[str, list[str]] = {}
+    for resource, own_verbs in verbs.items():
+        resources.setdefault(", ".join(own_verbs), []).append(resource)
+    return "; ".join(f"{', '.join(names)}: {own_verbs}" for own_verbs, names in resources.items())
 
 
 def rule_yaml(rule: NeededRule) -> str:
@@ -143,7 +139,7 @@ def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Seve
     if not rule.required or (rule.acts and not acts):
         return Severity.WARNING
     listed = rule.verbs == ("list",) and rule.place == WORKLOAD
-    return Severity.WARNING if listed and all(each in _OPTIONAL for each in resources) else Severity.ERROR
+    return Severity.WARNING if listed and _OPTIONAL.issuperset(resources) else Severity.ERROR
 
 
 def _is_allowed(client: KubeClient, group: str, resource: str, verb: str, namespace: str, name: str) -> bool:
@@ -177,29 +173,24 @@ _DANGEROUS = (
 
 def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
     """DR05: rights that nothing here uses."""
-    return (*_dangerous(context), *_too_wide(context))
+    return (*_dangerous_rights(context), *_rights_of_all_namespaces(context))
 
 
-def _too_wide(context: DoctorContext) -> Iterator[Finding]:
+def _rights_of_all_namespaces(context: DoctorContext) -> Iterator[Finding]:
     """Rights to Cluster API's objects of all namespaces, where the policy names some."""
     clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
-    removals = [each for each in needed_rules(context.policy) if each.source.file == NAMESPACED and each.acts]
+    removals = [rule for rule in needed_rules(context.policy) if rule.source.file == NAMESPACED and rule.acts]
     for rule in removals[-1:]:
         client = clients[rule.place]
         if client is None or not _is_allowed(client, rule.group, rule.resources[0], rule.verbs[-1], "", ""):
             return
         names = ", ".join(capi_namespaces(context.policy))
-        yield Finding(
-            id="DR05",
-            severity=Severity.INFO,
-            subject="rbac",
-            message=f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}",
-            fix=f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}",
-            evidence={"superfluous": [f"{rule.verbs[-1]} {rule.resources[0]}"]},
-        )
+        text = f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}"
+        fix = f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}"
+        yield finding("DR05", Severity.INFO, text, fix, superfluous=[f"{rule.verbs[-1]} {rule.resources[0]}"])
 
 
-def _dangerous(context: DoctorContext) -> Sequence[Finding]:
+def _dangerous_rights(context: DoctorContext) -> Sequence[Finding]:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -207,65 +198,53 @@ def _dangerous(context: DoctorContext) -> Sequence[Finding]:
     }
     answer = context.cluster.request("POST", f"{_REVIEWS}/selfsubjectrulesreviews", body=body)
     granted = msgspec.json.decode(answer, type=_RulesReview).status.resource_rules or ()
-    found = [
+    rights = [
         f"{verb} {resource}"
         for group, resource, verb in _DANGEROUS
         if any(_covers(rule, group, resource, verb) for rule in granted)
     ]
-    if not found:
+    if not rights:
         return ()
-    message = f"may also: {', '.join(found)} in kube-system; nothing of it is used"
-    return (
-        Finding(
-            id="DR05",
-            severity=Severity.INFO,
-            subject="rbac",
-            message=message,
-            fix="use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig",
-            evidence={"superfluous": found},
-        ),
-    )
+    text = f"may also: {', '.join(rights)} in kube-system; nothing of it is used"
+    fix = "use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig"
+    return [finding("DR05", Severity.INFO, text, fix, superfluous=rights)]
 
 
 def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
-    wanted = ((group, rule.api_groups), (resource, rule.resources), (verb, rule.verbs))
-    return not rule.resource_names and all(bool({word, "*"} & set(granted or ())) for word, granted in wanted)
+    pairs = ((group, rule.api_groups), (resource, rule.resources), (verb, rule.verbs))
+    return not rule.resource_names and all(bool({word, "*"} & set(words or ())) for word, words in pairs)
 
 
 def check_admission(context: DoctorContext) -> Sequence[Finding]:
     """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
     if not context.probe:
         text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
-        return (_unasked(text, "--probe-writes asks with dry runs, which may call webhooks"),)
-    nodes = context.seen.nodes
+        return [_unasked(text, "--probe-writes asks with dry runs, which may call webhooks")]
+    nodes = context.required_snapshot.nodes
     if not nodes:
-        return (_unasked("there is no node for a dry run of a taint"),)
+        return [_unasked("there is no node for a dry run of a taint")]
     name = nodes[0].name
-    path = f"/api/v1/nodes/{path_segment(name)}"
-    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in nodes[0].taints]
-    taints = [each for each in taints if each["key"] != TO_BE_DELETED]
+    taints = [
+        {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        for taint in nodes[0].taints
+        if taint.key != TO_BE_DELETED
+    ]
     taints.append({"key": TO_BE_DELETED, "value": "0", "effect": "NoSchedule"})
     try:
         context.cluster.request(
             "PATCH",
-            path,
+            f"/api/v1/nodes/{path_segment(name)}",
             query={"dryRun": "All"},
             body={"spec": {"taints": taints}},
             content_type="application/merge-patch+json",
         )
     except ClusterError as error:
-        return (
-            Finding(
-                id="DR04",
-                severity=Severity.ERROR if permitted(context.policy).act else Severity.WARNING,
-                subject="rbac",
-                message=f"a dry run of a taint on node {name} is refused: {error.message}",
-                fix=f"permit the taint {TO_BE_DELETED} by this account in the admission policy",
-                evidence={"node": name},
-            ),
-        )
+        severity = Severity.ERROR if permitted(context.policy).act else Severity.WARNING
+        text = f"a dry run of a taint on node {name} is refused: {error.message}"
+        fix = f"permit the taint {TO_BE_DELETED} by this account in the admission policy"
+        return [finding("DR04", severity, text, fix, node=name)]
     return ()
 
 
 def _unasked(text: str, fix: str = "correct the connection, and repeat the command") -> Finding:
-    return Finding(id="DR04", severity=Severity.UNASKED, subject="rbac", message=text, fix=fix)
+    return finding("DR04", Severity.UNASKED, text, fix)

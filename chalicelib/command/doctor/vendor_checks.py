@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from chalicelib.command.doctor.context import Check, DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity
-from chalicelib.model.group import NodeGroup
+from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import Finding, Severity, finding
 from chalicelib.model.policy import Policy
 from chalicelib.providers.base import QuotaReader
 
@@ -27,121 +26,87 @@ _RIGHTS = {
 
 def check_claims(context: DoctorContext) -> Sequence[Finding]:
     """DR10: a group that the policy names twice, or that another policy of the table names, too."""
-    found = list(_twice(context.snapshot.groups if context.snapshot else ()))
-    own = context.policy
-    for other in (each for each in context.policies if each.name != own.name):
-        for provider in own.providers.keys() & other.providers.keys():
-            if not _same_place(provider, own, other):
-                continue
-            shared = sorted(_named(own, provider) & _named(other, provider))
-            if shared:
-                found.append(
-                    _error(
-                        "DR10",
-                        f"groups {', '.join(shared[:5])} are in the policies {own.name} and {other.name}",
-                        "take them out of one of the policies",
-                        shared,
-                    )
-                )
-    return found
-
-
-def _twice(groups: Sequence[NodeGroup]) -> Iterator[Finding]:
-    by_claim: dict[str, list[str]] = {}
-    for group in groups:
+    findings: list[Finding] = []
+    names_by_claim: dict[str, list[str]] = {}
+    for group in context.snapshot.groups if context.snapshot else ():
         if group.claim:
-            by_claim.setdefault(f"{group.provider} {group.claim}", []).append(group.id)
-    for names in by_claim.values():
+            names_by_claim.setdefault(f"{group.provider} {group.claim}", []).append(group.id)
+    for names in names_by_claim.values():
         if len(set(names)) > 1:
-            yield _error(
-                "DR10",
-                f"{' and '.join(sorted(set(names))[:4])} are names of one group",
-                "keep one of the names in the policy",
-                names,
-            )
+            text = f"{' and '.join(sorted(set(names))[:4])} are names of one group"
+            fix = "keep one of the names in the policy"
+            findings.append(finding("DR10", Severity.ERROR, text, fix, names=names))
+    own = context.policy
+    for other in (policy for policy in context.policies if policy.name != own.name):
+        for provider in own.providers.keys() & other.providers.keys():
+            shared = sorted(_named(own, provider) & _named(other, provider))
+            if shared and _is_same_account(provider, own, other):
+                text = f"groups {', '.join(shared[:5])} are in the policies {own.name} and {other.name}"
+                fix = "take them out of one of the policies"
+                findings.append(finding("DR10", Severity.ERROR, text, fix, names=shared))
+    return findings
 
 
 def _named(policy: Policy, provider: str) -> set[str]:
     """Return the groups that a policy names: in nodeGroups, and as min:max:name in the provider's nodes."""
-    listed = policy.providers[provider].get("nodes", "").split()
-    names = {each.id for each in policy.node_groups if each.provider == provider}
-    return names | {entry.split(":", 2)[2] for entry in listed if entry.count(":") >= 2}
+    entries = policy.providers[provider].get("nodes", "").split()
+    names = {group.id for group in policy.node_groups if group.provider == provider}
+    return names | {entry.split(":", 2)[2] for entry in entries if entry.count(":") >= 2}
 
 
-def _same_place(provider: str, policy: Policy, other_policy: Policy) -> bool:
-    def differs(key: str) -> bool:
-        values: tuple[Mapping[str, str], Mapping[str, str]] = (
-            policy.providers[provider],
-            other_policy.providers[provider],
-        )
-        first, second = (each.get(key, "") for each in values)
-        return bool(first and second and first != second)
-
-    return not any(differs(key) for key in _PLACES.get(provider, ()))
+def _is_same_account(provider: str, policy: Policy, other_policy: Policy) -> bool:
+    """Return whether no setting tells the account or place of one policy from that of the other."""
+    settings, other_settings = policy.providers[provider], other_policy.providers[provider]
+    pairs = ((settings.get(key, ""), other_settings.get(key, "")) for key in _PLACES.get(provider, ()))
+    return not any(value and other_value and value != other_value for value, other_value in pairs)
 
 
 def check_groups(context: DoctorContext) -> Sequence[Finding]:
     """DR11: providers and groups that cannot be read, do not exist or are held; groups that the policy names and the
     vendor does not have."""
-    snapshot = context.seen
-    found = [
-        _error(
-            "DR11",
-            f"{gap.kind.partition('/')[2]}: {gap.place or gap.name}: {gap.detail}".replace(": : ", ": "),
-            "docs/providers has the settings and rights of the provider",
-            [gap.kind],
-        )
-        for gap in snapshot.gaps
-        if gap.kind.startswith("provider/")
-    ]
-    found += [
-        _error(
-            "DR11",
-            f"group {group.id} of {group.provider}: {group.error[:300]}",
-            "correct the group at the vendor, or take it out of the policy",
-            [group.id],
-        )
-        for group in snapshot.groups
-        if group.error
-    ]
-    unread = {gap.kind.partition("/")[2] for gap in snapshot.gaps if gap.kind.startswith("provider/")}
-    there = {(group.provider, name) for group in snapshot.groups for name in (group.id, *group.aliases)}
+    snapshot = context.required_snapshot
+    gaps = [gap for gap in snapshot.gaps if gap.kind.startswith("provider/")]
+    findings = []
+    for gap in gaps:
+        text = f"{gap.kind.partition('/')[2]}: {gap.place or gap.name}: {gap.detail}".replace(": : ", ": ")
+        fix = "docs/providers has the settings and rights of the provider"
+        findings.append(finding("DR11", Severity.ERROR, text, fix, names=[gap.kind]))
+    for group in snapshot.groups:
+        if group.error:
+            text = f"group {group.id} of {group.provider}: {group.error[:300]}"
+            fix = "correct the group at the vendor, or take it out of the policy"
+            findings.append(finding("DR11", Severity.ERROR, text, fix, names=[group.id]))
+    unread_providers = {gap.kind.partition("/")[2] for gap in gaps}
+    existing = {(group.provider, name) for group in snapshot.groups for name in (group.id, *group.aliases)}
     for entry in context.policy.node_groups:
-        if entry.provider not in unread and (entry.provider, entry.id) not in there:
-            found.append(
-                _error(
-                    "DR11",
-                    f"group {entry.id} of {entry.provider} does not exist",
-                    "write the id as outscaler plan shows it, or take the entry out",
-                    [entry.id],
-                )
-            )
-    return found
+        if entry.provider not in unread_providers and (entry.provider, entry.id) not in existing:
+            text = f"group {entry.id} of {entry.provider} does not exist"
+            fix = "write the id as outscaler plan shows it, or take the entry out"
+            findings.append(finding("DR11", Severity.ERROR, text, fix, names=[entry.id]))
+    return findings
 
 
 def check_bounds(context: DoctorContext) -> Sequence[Finding]:
     """DR12: bounds of the policy that the vendor's bounds narrow."""
-    groups = {(group.provider, name): group for group in context.seen.groups for name in (group.id, *group.aliases)}
-    found = []
-    for provider, name, least, most in _stated(context.policy):
+    groups = {
+        (group.provider, name): group
+        for group in context.required_snapshot.groups
+        for name in (group.id, *group.aliases)
+    }
+    findings = []
+    for provider, name, least, most in _policy_bounds(context.policy):
         group = groups.get((provider, name))
         if group is None or group.error or (least in (None, group.min) and most in (None, group.max)):
             continue
-        stated = f"{'' if least is None else least}..{'' if most is None else most}"
-        found.append(
-            Finding(
-                id="DR12",
-                severity=Severity.WARNING,
-                subject="bounds",
-                message=f"group {name}: the policy has the bounds {stated}, and {group.min}..{group.max} is in force",
-                fix="change the bounds at the vendor or in the policy, so that both agree",
-                evidence={"group": name, "min": group.min, "max": group.max},
-            )
-        )
-    return found
+        bounds = f"{'' if least is None else least}..{'' if most is None else most}"
+        text = f"group {name}: the policy has the bounds {bounds}, and {group.min}..{group.max} is in force"
+        fix = "change the bounds at the vendor or in the policy, so that both agree"
+        findings.append(finding("DR12", Severity.WARNING, text, fix, group=name, min=group.min, max=group.max))
+    return findings
 
 
-def _stated(policy: Policy) -> Iterator[tuple[str, str, int | None, int | None]]:
+def _policy_bounds(policy: Policy) -> Iterator[tuple[str, str, int | None, int | None]]:
+    """Yield (provider, group, min, max) of nodeGroups and of the providers' nodes."""
     for entry in policy.node_groups:
         yield entry.provider, entry.id, entry.min, entry.max
     for provider, settings in policy.providers.items():
@@ -154,50 +119,27 @@ def _stated(policy: Policy) -> Iterator[tuple[str, str, int | None, int | None]]
 
 def check_quotas(context: DoctorContext) -> Sequence[Finding]:
     """DR13: groups that may grow by more instances than the account's quota leaves."""
-    found = []
-    for provider in (each for _, each in context.providers if isinstance(each, QuotaReader)):
-        groups = [each for each in context.seen.groups if each.provider == provider.name and not each.error]
-        growth = sum(max(0, each.max - each.target) for each in groups)
-        left = provider.remaining()
-        if left is not None and growth > left:
-            found.append(
-                Finding(
-                    id="DR13",
-                    severity=Severity.WARNING,
-                    subject="quota",
-                    message=f"the groups of {provider.name} may grow by {growth} nodes, the quota leaves {left}",
-                    fix="ask the vendor for more, or lower the maximums",
-                    evidence={"growth": growth, "left": left},
-                )
-            )
-    return found
+    findings = []
+    for provider in (provider for _, provider in context.providers if isinstance(provider, QuotaReader)):
+        groups = context.required_snapshot.groups
+        own = [group for group in groups if group.provider == provider.name and not group.error]
+        growth, remaining = sum(max(0, group.max - group.target) for group in own), provider.remaining()
+        if remaining is not None and growth > remaining:
+            text = f"the groups of {provider.name} may grow by {growth} nodes, the quota leaves {remaining}"
+            fix = "ask the vendor for more, or lower the maximums"
+            findings.append(finding("DR13", Severity.WARNING, text, fix, growth=growth, left=remaining))
+    return findings
 
 
 def check_permissions(context: DoctorContext) -> Sequence[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
-    vendors = sorted(set(context.policy.providers) - {"clusterapi"})
+    text = "rights to change groups cannot be asked for without a change"
     return [
-        Finding(
-            id="DR11",
-            severity=Severity.UNASKED,
-            subject="vendor",
-            message=f"{name}: rights to change groups cannot be asked for without a change",
-            fix=f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}",
+        finding(
+            "DR11",
+            Severity.UNASKED,
+            f"{name}: {text}",
+            f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}",
         )
-        for name in vendors
+        for name in sorted(set(context.policy.providers) - {"clusterapi"})
     ]
-
-
-def _error(id_: str, message: str, fix: str, names: Sequence[str]) -> Finding:
-    return Finding(
-        id=id_, severity=Severity.ERROR, subject="vendor", message=message, fix=fix, evidence={"names": list(names)}
-    )
-
-
-VENDOR_CHECKS: tuple[Check, ...] = (
-    Check(("DR10",), "vendor", check_claims),
-    Check(("DR11",), "vendor", check_groups),
-    Check(("DR12",), "bounds", check_bounds),
-    Check(("DR13",), "quota", check_quotas),
-    Check(("DR11",), "vendor", check_permissions),
-)

@@ -1,7 +1,7 @@
 """Types between the readers of Cluster Autoscaler's configuration and its translation to a policy.
 
-Readers (workloads, Helm values, OpenShift objects, unit files, command lines) give one AutoscalerInput. The translation
-uses nothing but that. Every word that a reader finds has a place, so that the report can name it.
+Readers (workloads, Helm values, command lines) give one AutoscalerInput. The translation uses nothing but that. Every
+word that a reader finds has a place, such as `deploy.yaml:31`, so that the report can name it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.importers.report import Verdict
+from chalicelib.model.policy_permissions import DEFAULT_PREFIX
+
 
 class Argument(msgspec.Struct, frozen=True):
     """One flag of a command line, as pflag reads it.
 
-    place: `deploy.yaml:31`. word: as written, for the report. flag: its name with dashes, without leading dashes, such
-    as `scale-down-unneeded-time`; `v` for -v. value: None where the flag was given without a value. read_as: text that
-    is added to the report's row, such as "upstream read this as true"; empty where the word has no pitfall.
+    word: as written, for the report. flag: its name with dashes, without leading dashes, such as
+    `scale-down-unneeded-time`; `v` for -v. value: None where the flag was given without a value. read_as: text that is
+    added to the report's row, such as "upstream read this as true"; empty where the word has no pitfall.
     """
 
     place: str
@@ -68,41 +71,23 @@ class FileMount(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class InertSetting(msgspec.Struct, frozen=True):
-    """A setting of Helm values or OpenShift objects that is not a flag: value as decoded from YAML."""
-
-    place: str
-    name: str
-    value: Any = None
-
-
 class Remark(msgspec.Struct, frozen=True):
-    """A row of the report that a reader has decided by itself. See report.Verdict for the words."""
+    """A row of the report that a reader has decided by itself."""
 
     place: str
     word: str
-    verdict: str
+    verdict: Verdict
     text: str = ""
     path: str = ""
-
-
-class GroupBounds(msgspec.Struct, frozen=True):
-    """Bounds of one node group that an object states. id: as the provider knows the group."""
-
-    place: str
-    provider: str
-    id: str
-    min: int
-    max: int
 
 
 class AutoscalerInput(msgspec.Struct, frozen=True):
     """The configuration of one Cluster Autoscaler, from whatever form.
 
-    place: of the workload, values or command line. kind: `Deployment`, `Helm values`, `command line`, `unit file`,
-    `ClusterAutoscaler`. image: as written, empty where there is none. version: (major, minor) that counts, from the
-    image's tag or --image-version; None where the tag has none. objects: further documents of the input by kind, such
-    as MachineDeployments, the priority ConfigMap. node_groups: bounds of OpenShift's MachineAutoscalers.
+    place: of the workload, values or command line. kind: `Deployment`, `Helm values`, `command line`. image: as
+    written, empty where there is none. version: (major, minor) that counts, from the image's tag or --image-version;
+    None where the tag has none. objects: (place, document) of further objects of the input, such as MachineDeployments
+    and the priority ConfigMap.
     """
 
     place: str
@@ -115,7 +100,23 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
     arguments: tuple[Argument, ...] = ()
     variables: tuple[Variable, ...] = ()
     mounts: tuple[FileMount, ...] = ()
-    settings: tuple[InertSetting, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (place, document)
-    node_groups: tuple[GroupBounds, ...] = ()
+    objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+
+class ImportArguments(msgspec.Struct, frozen=True):
+    """Values that no file contains, from the command line; empty: not given.
+
+    secret_prefix: of the deployment's secrets. inline_priorities: the ConfigMap of the expander priority becomes
+    priorities of spec.nodeGroups.
+    """
+
+    name: str = ""
+    cluster_id: str = ""
+    region: str = ""
+    project_id: str = ""
+    credentials_secret: str = ""
+    kubeconfig_secret: str = ""
+    secret_prefix: str = DEFAULT_PREFIX
+    time_zone: str = "UTC"
+    inline_priorities: bool = False

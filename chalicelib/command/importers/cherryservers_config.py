@@ -7,17 +7,16 @@ bought. It has no value of cloudinit and of keys: the reader of the input leaves
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from chalicelib.command.importers.autoscaler_input import FileMount
-from chalicelib.command.importers.draft import Draft
-from chalicelib.command.importers.placeholders import remedy_for
-from chalicelib.command.importers.provider_source import Source
-from chalicelib.command.importers.report import Verdict
+from chalicelib.command.importers.command_line import remedy_for
+from chalicelib.command.importers.report import Draft, Verdict
 from chalicelib.policy.diagnostics import closest
 
-DEFAULT = "default"
+_DEFAULT = "default"
 _HEADER = re.compile(r'\s*\[\s*([A-Za-z]{1,40})\s*(?:"([^"\n]{1,100})")?\s*\]\s*\Z')
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{0,60})\s*=\s*(.{0,200})\Z")
 _FIELD = re.compile(r"\{\{-?\s*\.(?:ClusterName|NodeGroup|RandString8)\s*-?\}\}")  # of a hostname, filled in per server
@@ -39,72 +38,70 @@ _INHERITED = ("region", "plan", "os")  # without them no server can be bought
 _MOST_SECTIONS, _MOST_LINES = 200, 5_000
 
 
-class Pool(msgspec.Struct):
-    """One section. lines: key -> (value, line)."""
+class _Section(msgspec.Struct):
+    """One section. settings: key -> (value, line)."""
 
     title: str
-    name: str
     line: int
     settings: dict[str, tuple[str, int]] = {}
 
+    def values_of(self, keys: Sequence[str]) -> str:
+        """Return the settings with these keys as text."""
+        return ", ".join(f"{key} {self.settings[key][0]}" for key in keys if key in self.settings)
 
-def describe_cloud_config(source: Source, path: str, draft: Draft) -> None:
-    """Add rows about the sections of the cloud-config that is mounted at a path, if the input has its text."""
-    mount = _mounted(source, path)
-    if mount is None or mount.text is None:
+
+def describe_cloud_config(config: FileMount | None, pool_names: Sequence[str], draft: Draft) -> None:
+    """Add rows about the sections of the cloud-config. config: None where the input does not have its text."""
+    if config is None or config.text is None:
         draft.row("", "cloud-config", Verdict.TOLD, "", "its text is not in the input, so that it is not checked here")
         return
-    pools, common = _sections(mount.text)
-    if common is not None:
-        if DEFAULT in pools:
-            text = f'ignored, because [nodegroupdef "{DEFAULT}"] exists'
-            draft.row(mount.place, f"line {common.line}: {common.title}", Verdict.TOLD, "", text)
-        else:
-            pools = {DEFAULT: common, **pools}
-    for pool in pools.values():
-        _describe(pool, mount.place, draft)
-    _compare(pools, mount.place, draft)
-    for group in dict.fromkeys((each.value or "").rpartition(":")[2] for each in source.given.get("nodes", ())):
-        if group and group not in pools:
-            text = f"has no section of its own: it is made as {DEFAULT}"
-            draft.row(mount.place, f"pool {group}", Verdict.TOLD, "", text)
+    pools, common = _sections(config.text)
+    if common is not None and _DEFAULT in pools:
+        text = f'ignored, because [nodegroupdef "{_DEFAULT}"] exists'
+        draft.row(config.place, f"line {common.line}: {common.title}", Verdict.TOLD, "", text)
+    elif common is not None:
+        pools = {_DEFAULT: common, **pools}
+    for section in pools.values():
+        _describe(section, config.place, draft)
+    default = pools.pop(_DEFAULT, None)
+    for section in pools.values():
+        if default is not None:
+            _compare(section, default, config.place, draft)
+    for name in pool_names:
+        if name and name not in pools and not (name == _DEFAULT and default is not None):
+            text = f"has no section of its own: it is made as {_DEFAULT}"
+            draft.row(config.place, f"pool {name}", Verdict.TOLD, "", text)
 
 
-def names_cluster(source: Source, path: str) -> bool:
-    """Return whether each section of the cloud-config that is mounted at a path names the cluster."""
-    mount = _mounted(source, path)
-    pools, common = _sections(mount.text) if mount is not None and mount.text is not None else ({}, None)
-    sections = [*pools.values(), *([common] if common is not None and DEFAULT not in pools else [])]
+def names_cluster(config: FileMount) -> bool:
+    """Return whether each section of the cloud-config that counts names the cluster."""
+    pools, common = _sections(config.text or "")
+    sections = [*pools.values(), *([common] if common is not None and _DEFAULT not in pools else [])]
     return bool(sections) and all("cluster-name" in section.settings for section in sections)
 
 
-def _mounted(source: Source, path: str) -> FileMount | None:
-    fits = [each for each in source.read.mounts if each.text is not None and each.path == path]
-    return fits[-1] if fits else None
-
-
-def _sections(text: str) -> tuple[dict[str, Pool], Pool | None]:
+def _sections(text: str) -> tuple[dict[str, _Section], _Section | None]:
     """Return (pool -> section, the section [Global]). Equal sections are one, in which later values count."""
-    pools: dict[str, Pool] = {}
-    common: Pool | None = None
-    current: Pool | None = None
+    pools: dict[str, _Section] = {}
+    common: _Section | None = None
+    current: _Section | None = None
     for number, line in enumerate(text.splitlines()[:_MOST_LINES], 1):
         if header := _HEADER.match(line):
-            kind, sub = header[1].lower(), header[2]
+            kind, pool = header[1].lower(), header[2]
             current = None
-            if kind == "global" and sub is None:
-                current = common = common or Pool(line.strip(), DEFAULT, number, {})
-            elif kind == "nodegroupdef" and sub and len(pools) < _MOST_SECTIONS:
-                current = pools.setdefault(sub, Pool(line.strip(), sub, number, {}))
-        elif current is not None and (found := _SETTING.match(line)):
-            current.settings[found[1].lower()] = (found[2].strip().strip('"'), number)
+            if kind == "global" and pool is None:
+                current = common = common or _Section(line.strip(), number, {})
+            elif kind == "nodegroupdef" and pool and len(pools) < _MOST_SECTIONS:
+                current = pools.setdefault(pool, _Section(line.strip(), number, {}))
+        elif current is not None and (setting := _SETTING.match(line)):
+            current.settings[setting[1].lower()] = (setting[2].strip().strip('"'), number)
     return pools, common
 
 
-def _describe(pool: Pool, place: str, draft: Draft) -> None:
-    shown = ", ".join(f"{key} {pool.settings[key][0]}" for key in _SHOWN if key in pool.settings)
-    draft.row(place, f"line {pool.line}: {pool.title}", Verdict.READ, "", shown or "no settings that are shown")
-    for key, (value, line) in pool.settings.items():
+def _describe(section: _Section, place: str, draft: Draft) -> None:
+    shown = section.values_of(_SHOWN) or "no settings that are shown"
+    draft.row(place, f"line {section.line}: {section.title}", Verdict.READ, "", shown)
+    for key, (value, line) in section.settings.items():
         word = f"line {line}: {key}"
         if key in _HIDDEN:
             continue
@@ -114,24 +111,17 @@ def _describe(pool: Pool, place: str, draft: Draft) -> None:
             draft.row(place, word, Verdict.TOLD, "", text)
         elif remedy_for(_FIELD.sub("", value) if key == "hostname-pattern" else value):
             draft.row(place, word, Verdict.TOLD, "", f"{key} is {value}: a placeholder; write the real value")
-    asked = ", ".join(f"{key} {pool.settings[key][0]}" for key in _INHERITED if key in pool.settings)
-    if asked:
-        draft.row(place, asked, Verdict.TOLD, "", "outscaler doctor asks the vendor whether they exist")
+    if names := section.values_of(_INHERITED):
+        draft.row(place, names, Verdict.TOLD, "", "outscaler doctor asks the vendor whether they exist")
 
 
-def _compare(pools: dict[str, Pool], place: str, draft: Draft) -> None:
+def _compare(section: _Section, default: _Section, place: str, draft: Draft) -> None:
     """Report where a pool differs from the default in a way that Cluster Autoscaler treats otherwise."""
-    default = pools.get(DEFAULT)
-    if default is None:
-        return
-    for pool in pools.values():
-        if pool is default:
-            continue
-        absent = [key for key in _INHERITED if key in default.settings and key not in pool.settings]
-        if absent:
-            text = f"leaves out {', '.join(absent)}: Cluster Autoscaler sent empty values; here those of default count"
-            draft.row(place, f"line {pool.line}: {pool.title}", Verdict.TOLD, "", text)
-        own, common = (each.settings.get("project-id", ("", 0))[0] for each in (pool, default))
-        if own and own != common:
-            text = "differs from that of default, which Cluster Autoscaler used for every pool; here it counts"
-            draft.row(place, f"line {pool.settings['project-id'][1]}: project-id", Verdict.TOLD, "", text)
+    absent = [key for key in _INHERITED if key in default.settings and key not in section.settings]
+    if absent:
+        text = f"leaves out {', '.join(absent)}: Cluster Autoscaler sent empty values; here those of default count"
+        draft.row(place, f"line {section.line}: {section.title}", Verdict.TOLD, "", text)
+    project, default_project = (pool.settings.get("project-id", ("", 0)) for pool in (section, default))
+    if project[0] and project[0] != default_project[0]:
+        text = "differs from that of default, which Cluster Autoscaler used for every pool; here it counts"
+        draft.row(place, f"line {project[1]}: project-id", Verdict.TOLD, "", text)

@@ -1,33 +1,44 @@
 """Finds Cluster Autoscaler's configuration among the texts of an import.
 
-Each form has its own reader; this module recognises the form. Exactly one configuration may be in the texts.
+Each form has its own reader; this module recognises the form, also for other commands, which then name `outscaler
+import`. Exactly one configuration may be in the texts.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from chalicelib.command.importers.autoscaler_input import AutoscalerInput, Remark
-from chalicelib.command.importers.command_input import COMMAND, read_script
-from chalicelib.command.importers.commented_flags import commented_flags
-from chalicelib.command.importers.helm_values import read_helm_values
-from chalicelib.command.importers.input_forms import group_of, is_helm_values, is_openshift
-from chalicelib.command.importers.input_objects import CONFIG_MAP, DEFAULT_NAMESPACE, SECRET, kind_of, mapping, name_of
-from chalicelib.command.importers.located_documents import Located, located_documents
-from chalicelib.command.importers.openshift import read_openshift
-from chalicelib.command.importers.placeholders import filled_in, template_problems
+from chalicelib.command.importers.command_line import filled_in, template_problems
+from chalicelib.command.importers.documents import (
+    DEFAULT_NAMESPACE,
+    Located,
+    api_group_of,
+    kind_of,
+    located_documents,
+    mapping,
+    name_of,
+)
+from chalicelib.command.importers.helm_values import is_helm_values, read_helm_values
 from chalicelib.command.importers.report import Verdict
-from chalicelib.command.importers.status_groups import STATUS, status_remark
-from chalicelib.command.importers.unit_file import environment_files, is_unit, read_unit
-from chalicelib.command.importers.workloads import KINDS, read_workload
+from chalicelib.command.importers.scripts import COMMAND, read_script
+from chalicelib.command.importers.workloads import CONFIG_MAP, KINDS, SECRET, read_workload
 from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.policy.diagnostics import quote
 
-_PRIORITIES = "cluster-autoscaler-priority-expander"
+_UNIT = re.compile(r"^\[Service\][ \t]*\r?$", re.MULTILINE)
+_OPENSHIFT = "autoscaling.openshift.io"
+_OTHER_KINDS = frozenset({"ServiceAccount", "HorizontalNodeAutoscaler", CONFIG_MAP, SECRET})
+_PRIORITIES, _STATUS = "cluster-autoscaler-priority-expander", "cluster-autoscaler-status"
 _GROUPS = ".x-k8s.io"  # Cluster API, buffers, provisioning requests
-_MOST_OBJECTS, _MOST_NAMED = 1_000, 8
+_STATUS_GROUP = re.compile(
+    r"^[ \t-]*[Nn]ame:[ \t]+[\"']?([^\s\"']{1,253})", re.MULTILINE
+)  # of both formats of releases
+_MOST_OBJECTS, _MOST_NAMED, _MOST_STATUS_TEXT, _MOST_STATUS_GROUPS = 1_000, 8, 1_000_000, 10
 
 
 def read_autoscaler(
@@ -38,42 +49,70 @@ def read_autoscaler(
     workload, container: which of several. environment: variables whose values no text has. image_version: the release
     that counts instead of the image's tag. Raises BadInput or InputErrors with every mistake of the texts.
     """
-    found: list[AutoscalerInput] = []
+    configurations: list[AutoscalerInput | None] = []
     documents: list[Located] = []
-    units = {file: text for file, text in texts.items() if is_unit(text)}
-    consumed = {path.rsplit("/", 1)[-1] for text in units.values() for path in environment_files(text)}
-    for file, written in texts.items():
+    for file, text in texts.items():
         if file == COMMAND:
-            read = read_script(file, written, environment, image_version)
-            if read is None:
+            script = read_script(file, text, environment, image_version)
+            if script is None:
                 raise BadInput(COMMAND, "does not run an autoscaler", "write it like 'cluster-autoscaler --v=4'")
-            found.append(read)
-        elif file in units:
-            others = {name: text for name, text in texts.items() if name != file}
-            _put(found, read_unit(file, written, others, environment, image_version))
-        elif units and file.rsplit("/", 1)[-1] in consumed:
-            continue
+        elif _UNIT.search(text):
+            raise BadInput(file, "is a systemd unit, which is not read", "give the words of ExecStart with --command")
         else:
-            own, read = _documents_or_script(file, filled_in(written, environment), environment, image_version)
+            own, script = _documents_or_script(file, filled_in(text, environment), environment, image_version)
             documents += own
-            _put(found, read)
-    objects = [(each.place(), each.content) for each in documents if is_openshift(each.content)]
-    if objects:  # the operator's Deployment follows from them
-        found.append(read_openshift(objects))
-    else:
-        _put(found, read_workload(documents, workload, container, environment, image_version))
-    found += _helm(documents, workload, image_version)
-    if not found:
-        return None
-    if len(found) > 1:
-        forms = ", ".join(f"{each.kind} in {each.place}" for each in found[:_MOST_NAMED])
-        raise BadInput(found[0].place, f"the files have {len(found)} configurations: {forms}", "give one of them")
-    return _completed(found[0], documents, texts)
+        configurations.append(script)
+    configurations.append(read_workload(documents, workload, container, environment, image_version))
+    namespace, slash, _ = workload.partition("/")
+    configurations += [
+        read_helm_values(
+            document.file,
+            document.content,
+            document.lines,
+            namespace=namespace if slash else DEFAULT_NAMESPACE,
+            image_version=image_version,
+        )
+        for document in documents
+        if is_helm_values(mapping(document.content))
+    ]
+    autoscalers = [autoscaler for autoscaler in configurations if autoscaler is not None]
+    if len(autoscalers) > 1:
+        forms = ", ".join(f"{autoscaler.kind} in {autoscaler.place}" for autoscaler in autoscalers[:_MOST_NAMED])
+        problem = f"the files have {len(autoscalers)} configurations: {forms}"
+        raise BadInput(autoscalers[0].place, problem, "give one of them")
+    if autoscalers:
+        return _with_objects(autoscalers[0], documents)
+    for document in documents:
+        if _is_openshift(document):
+            raise BadInput(
+                document.place(),
+                f"{kind_of(document.content)[:60]} of OpenShift is not read",
+                "give the Deployment that its operator makes: kubectl -n openshift-machine-api get deploy -o yaml",
+            )
+    return None
 
 
-def _put(found: list[AutoscalerInput], autoscaler: AutoscalerInput | None) -> None:
-    if autoscaler is not None:
-        found.append(autoscaler)
+def form_of(file: str, text: str) -> str:
+    """Return what a text is in the words of an error, such as `a Kubernetes manifest (Deployment kube-system/web)`;
+    empty for another text."""
+    if _UNIT.search(text):
+        return "a systemd unit"
+    try:
+        documents = located_documents(file, text)
+    except BadInput:
+        return ""
+    for document in documents:
+        content = mapping(document.content)
+        kind = kind_of(content)
+        if is_helm_values(content):
+            return "a values file of Cluster Autoscaler's Helm chart"
+        if kind in KINDS | _OTHER_KINDS or _is_openshift(document):
+            return f"a Kubernetes manifest ({kind[:60]} {name_of(content)[1][:253]})"
+    return ""
+
+
+def _is_openshift(document: Located) -> bool:
+    return api_group_of(mapping(document.content)) == _OPENSHIFT
 
 
 def _documents_or_script(
@@ -83,53 +122,51 @@ def _documents_or_script(
     try:
         documents = located_documents(file, text)
     except BadInput:
-        script = None if _looks_like_objects(text) else read_script(file, text, environment, image_version)
+        objects = any(line.startswith(("apiVersion:", "kind:")) for line in text.splitlines())
+        script = None if objects else read_script(file, text, environment, image_version)
         if script is not None:
             return [], script
         if templates := template_problems(file, text):
             raise InputErrors(tuple(templates)) from None
         raise
-    if any(isinstance(each.content, Mapping) for each in documents):
+    if any(isinstance(document.content, Mapping) for document in documents):
         return documents, None
     return [], read_script(file, text, environment, image_version)
 
 
-def _looks_like_objects(text: str) -> bool:
-    return any(line.startswith(("apiVersion:", "kind:")) for line in text.splitlines())
-
-
-def _helm(documents: Sequence[Located], workload: str, image_version: str) -> list[AutoscalerInput]:
-    namespace, slash, _ = workload.partition("/")
-    return [
-        read_helm_values(
-            document.file,
-            document.content,
-            document.own_lines(),
-            namespace=namespace if slash else DEFAULT_NAMESPACE,
-            image_version=image_version,
-        )
-        for document in documents
-        if is_helm_values(document.content)
-    ]
-
-
-def _completed(autoscaler: AutoscalerInput, documents: Sequence[Located], texts: Mapping[str, str]) -> AutoscalerInput:
-    """Add the other objects of the input, and flags in comments."""
-    remarks = [remark for file, text in texts.items() for remark in commented_flags(file, text)]
+def _with_objects(autoscaler: AutoscalerInput, documents: Sequence[Located]) -> AutoscalerInput:
+    """Add the other objects of the input."""
+    remarks: list[Remark] = []
     objects: list[tuple[str, Mapping[str, Any]]] = []
     others: dict[str, None] = {}
     for document in documents:
         content = mapping(document.content)
         kind, (_, name) = kind_of(content), name_of(content)
-        if group_of(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
+        if api_group_of(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
             objects.append((document.place(), content))
-        elif kind == CONFIG_MAP and name == STATUS:
-            remarks.append(status_remark(document.place(), content, autoscaler))
-        elif kind and kind not in KINDS | {SECRET, CONFIG_MAP} and not is_openshift(content):
+        elif kind == CONFIG_MAP and name == _STATUS:
+            remarks.append(_status_remark(document, autoscaler))
+        elif kind and kind not in KINDS | {SECRET, CONFIG_MAP}:
             others[f"{kind} {name}"] = None
     if others:
-        named = ", ".join(list(others)[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
-        remarks.append(Remark("", named, Verdict.NO_EFFECT, "objects around the autoscaler"))
+        names = ", ".join(list(others)[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+        remarks.append(Remark("", names, Verdict.NO_EFFECT, "objects around the autoscaler"))
     return msgspec.structs.replace(
         autoscaler, remarks=(*autoscaler.remarks, *remarks), objects=(*autoscaler.objects, *objects[:_MOST_OBJECTS])
     )
+
+
+def _status_remark(document: Located, autoscaler: AutoscalerInput) -> Remark:
+    """Return a remark that names the groups of Cluster Autoscaler's status which no `--nodes` of the input names."""
+    status = mapping(document.content.get("data")).get("status")
+    text = status[:_MOST_STATUS_TEXT] if isinstance(status, str) else ""
+    groups = list(dict.fromkeys(_STATUS_GROUP.findall(text)))
+    named = {(argument.value or "").split(":", 2)[-1] for argument in autoscaler.arguments if argument.flag == "nodes"}
+    missing = [group for group in groups if group not in named] if named else []
+    text = f"Cluster Autoscaler saw {len(groups)} group{'' if len(groups) == 1 else 's'}"
+    if missing:
+        text += f"; no --nodes names {', '.join(quote(group) for group in missing[:_MOST_STATUS_GROUPS])}"
+    elif not named and groups:
+        text += f": {', '.join(quote(group) for group in groups[:_MOST_STATUS_GROUPS])}"
+    text += ". Outscaler writes its own status when active"
+    return Remark(document.place(), f"ConfigMap {_STATUS}", Verdict.TOLD, text)

@@ -1,97 +1,98 @@
 """Translates flags of a command line to spec.options and spec.scanInterval.
 
-Values are read as Go reads them and written as Outscaler's policy writes them. Flags with their own place in the
-document (the provider's, the kubeconfig's) are left to translate_providers.py.
+Booleans and lists are read as Go reads them, and values are written as Outscaler's policy writes them. Flags with their
+own place in the document (the provider's, the kubeconfig's) are left to translate_providers.py.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from chalicelib.command.importers.autoscaler_input import Argument
+from chalicelib.command.importers.flag_table import Fate
+from chalicelib.command.importers.flag_table import KNOWN
+from chalicelib.command.importers.flag_table import KnownFlag
+from chalicelib.command.importers.flag_table import MAX_EMPTY_BULK_DELETE
+from chalicelib.command.importers.flag_table import Version
+from chalicelib.command.importers.flag_table import nearest
+from chalicelib.command.importers.flag_table import order_of
+from chalicelib.command.importers.flag_table import release_defaults
+from chalicelib.command.importers.report import Draft
+from chalicelib.command.importers.report import Verdict
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import InputErrors
+from chalicelib.model.policy import Options
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.quantity import parse_duration
+from chalicelib.policy import diagnostics
+from chalicelib.policy.diagnostics import Diagnostics
+from chalicelib.policy.diagnostics import quote
+from chalicelib.policy.option_tables import OptionDefinition
+from chalicelib.policy.option_tables import Status
+from chalicelib.policy.options import FLAGS
+from chalicelib.policy.options import OptionValues
+from chalicelib.policy.options import attribute
+from chalicelib.policy.options import check_options
+from chalicelib.policy.options import default_text
+from chalicelib.policy.value_types import UNSET
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
-
 import msgspec
 
-from chalicelib.command.importers.autoscaler_input import Argument
-from chalicelib.command.importers.draft import Draft
-from chalicelib.command.importers.flag_table import KNOWN, MAX_EMPTY_BULK_DELETE, Fate, KnownFlag, nearest
-from chalicelib.command.importers.report import Verdict
-from chalicelib.command.importers.version_defaults import order_of, release_defaults
-from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.policy import Options
-from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.policy import diagnostics
-from chalicelib.policy.diagnostics import Diagnostics, quote
-from chalicelib.policy.option_tables import OptionDefinition, Status
-from chalicelib.policy.options import FLAGS, OptionValues, attribute, check_options, default_text
-from chalicelib.policy.value_types import UNSET
 
-Version = tuple[int, int] | None
-Given = Mapping[str, Sequence[Argument]]
+ArgumentsByFlag = Mapping[str, Sequence[Argument]]
 
 SCAN_INTERVAL = (5.0, 3600.0)  # seconds
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), "true")
 _BOOLEANS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), "false")
-_WHOLE = re.compile(r"([+-]?)(0[xX]_?[0-9a-fA-F][0-9a-fA-F_]*|0[bB]_?[01][01_]*|0[oO]_?[0-7][0-7_]*|[0-9][0-9_]*)\Z")
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\Z")
-_LONGEST_NUMBER = 40
-_LISTS = frozenset(
-    {
-        "bypassed-scheduler-names",
-        "allowed-scheduler-names",
-        "gpu-total",
-        "startup-taint",
-        "startup-taint-prefix",
-        "status-taint",
-        "balancing-ignore-label",
-        "balancing-label",
-        "nodes",
-        "node-group-auto-discovery",
-    }
-)
+_SPLIT = frozenset({"bypassed-scheduler-names", "allowed-scheduler-names"})  # lists that are split at commas
+_LISTS = _SPLIT | {
+    "gpu-total",
+    "startup-taint",
+    "startup-taint-prefix",
+    "status-taint",
+    "balancing-ignore-label",
+    "balancing-label",
+    "nodes",
+    "node-group-auto-discovery",
+}
 _TIED = frozenset({"most-pods", "least-waste", "least-nodes", "price", "priority"})  # may leave several options
 _TIES = "Cluster Autoscaler draws between equal groups, here the first id is taken; {},random draws"
-_SPLIT = frozenset({"bypassed-scheduler-names", "allowed-scheduler-names"})
-_NEVER_BEFORE = (1, 25)  # the last releases that read max-empty-bulk-delete alone
+_NEWER_FLAG_ALONE = (1, 25)  # the first release that does not read max-empty-bulk-delete
 
 
 def group_arguments(arguments: Sequence[Argument]) -> dict[str, list[Argument]]:
     """Return the arguments by flag, in the order of the first of each."""
-    found: dict[str, list[Argument]] = {}
+    by_flag: dict[str, list[Argument]] = {}
     for argument in arguments:
-        found.setdefault(argument.flag, []).append(argument)
-    return found
+        by_flag.setdefault(argument.flag, []).append(argument)
+    return by_flag
 
 
 def translate_flags(arguments: Sequence[Argument], version: Version, draft: Draft, *, skip_unknown: bool) -> None:
     """Write options, the scan interval and their rows into the draft. Mistakes go there, too."""
-    given = group_arguments(arguments)
-    sources: dict[str, list[Argument]] = {}
-    silent: dict[str, list[Argument]] = {}
-    for flag, found in given.items():
+    by_flag = group_arguments(arguments)
+    options: dict[str, list[Argument]] = {}  # by the flag that they are read as
+    without_effect: dict[str, list[Argument]] = {}  # by reason
+    for flag, own in by_flag.items():
         known = KNOWN.get(flag)
         if known is None:
-            _unknown(found, draft, skip_unknown=skip_unknown)
+            _report_unknown(own, draft, skip_unknown=skip_unknown)
         elif known.fate is Fate.NOTHING:
-            silent.setdefault(known.reason, []).extend(found)
+            without_effect.setdefault(known.reason, []).extend(own)
         elif known.fate is Fate.ALWAYS:
-            _always(known, _last(found, draft), draft)
+            _report_constant(known, _last(own, draft), draft)
         elif known.fate is Fate.RENAMED:
-            _renamed(known, found, given, version, draft, sources)
+            _rename(known, own, by_flag, version, draft, options)
         elif known.fate is not Fate.PLACE:
-            sources.setdefault(flag, []).extend(found)
-    in_force = _read_all(sources, version, draft)
-    for reason, words in silent.items():
-        draft.row(words[0].place, ", ".join(word.word for word in words), Verdict.NO_EFFECT, "", reason)
-    _scan_interval(given.get("scan-interval", ()), draft)
-    _check_together(sources, in_force, version, draft)
-    _write_release_defaults(sources, in_force, version, draft)
-
-
-def normalised(option: OptionDefinition, argument: Argument) -> Any:
-    """Return the value as a document would state it, from text as Go's flags take it. Raises BadInput, InputErrors."""
-    value = _read(option, (argument,))
-    return option.kind.show(value)
+            options.setdefault(flag, []).extend(own)
+    in_force = _read_options(options, version, draft)
+    for reason, own in without_effect.items():
+        words = ", ".join(argument.word for argument in own)
+        draft.row(own[0].place, words, Verdict.NO_EFFECT, "", reason)
+    _read_scan_interval(by_flag.get("scan-interval", ()), draft)
+    _check_together(options, in_force, version, draft)
+    _write_release_defaults(options, in_force, version, draft)
 
 
 def read_boolean(argument: Argument) -> bool:
@@ -102,23 +103,20 @@ def read_boolean(argument: Argument) -> bool:
     return word == "true"
 
 
-def _unknown(found: Sequence[Argument], draft: Draft, *, skip_unknown: bool) -> None:
-    near = nearest(found[0].flag)
+# -- flags that are no options ---------------------------------------------------------------------------------------
+
+
+def _report_unknown(arguments: Sequence[Argument], draft: Draft, *, skip_unknown: bool) -> None:
+    near = nearest(arguments[0].flag)
     hint = f"did you mean --{near}?" if near else ""
-    for argument in found:
+    for argument in arguments:
         draft.row(argument.place, argument.word, Verdict.UNKNOWN, "", hint)
         if not skip_unknown:
             remedy = hint or "remove the flag, or give --skip-unknown"
             draft.problem(argument.place, f"--{argument.flag[:60]} is not a flag of any release", remedy)
 
 
-def _last(found: Sequence[Argument], draft: Draft) -> Argument:
-    for earlier in found[:-1]:
-        draft.row(earlier.place, earlier.word, Verdict.TOLD, "", "given again later; the last one counts")
-    return found[-1]
-
-
-def _always(known: KnownFlag, argument: Argument, draft: Draft) -> None:
+def _report_constant(known: KnownFlag, argument: Argument, draft: Draft) -> None:
     try:
         value = read_boolean(argument)
     except BadInput as error:
@@ -128,31 +126,56 @@ def _always(known: KnownFlag, argument: Argument, draft: Draft) -> None:
     draft.row(argument.place, argument.word, verdict, "", known.reason if value else "false has no effect here")
 
 
-def _renamed(
+def _rename(
     known: KnownFlag,
-    found: list[Argument],
-    given: Given,
+    arguments: list[Argument],
+    by_flag: ArgumentsByFlag,
     version: Version,
     draft: Draft,
-    sources: dict[str, list[Argument]],
+    options: dict[str, list[Argument]],
 ) -> None:
-    if known.flag == MAX_EMPTY_BULK_DELETE and (version is None or version >= _NEVER_BEFORE):
-        for argument in found:
-            draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", "releases since 1.25 use the newer flag")
+    """Add the arguments to those of the newer flag, unless that one is given or is the only one that is read."""
+    if known.flag == MAX_EMPTY_BULK_DELETE and (version is None or version >= _NEWER_FLAG_ALONE):
+        verdict, text = Verdict.NO_EFFECT, "releases since 1.25 use the newer flag"
+    elif known.becomes in by_flag and known.becomes not in _LISTS:
+        verdict, text = Verdict.TOLD, f"--{known.becomes} is given, which counts"
+    else:
+        options.setdefault(known.becomes, []).extend(arguments)
         return
-    if known.becomes in given and known.becomes not in _LISTS:
-        for argument in found:
-            draft.row(argument.place, argument.word, Verdict.TOLD, "", f"--{known.becomes} is given, which counts")
-        return
-    sources.setdefault(known.becomes, []).extend(found)
+    for argument in arguments:
+        draft.row(argument.place, argument.word, verdict, "", text)
 
 
-def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Draft) -> dict[str, Any]:
+def _read_scan_interval(arguments: Sequence[Argument], draft: Draft) -> None:
+    if not arguments:
+        text = (
+            "Cluster Autoscaler looked every 10s, Outscaler every 1m; scanInterval: 10s makes about six times the "
+            "passes, the webhook reacts in seconds at the price of one"
+        )
+        draft.row("", "no --scan-interval", Verdict.TOLD, "", text)
+        return
+    argument = _last(arguments, draft)
+    try:
+        seconds = parse_duration(argument.value or "")
+    except (BadInput, ValueError):
+        draft.problem(_where(argument), f"{quote(argument.value or '')} is not a duration", "write it like 10s")
+        return
+    if not SCAN_INTERVAL[0] <= seconds <= SCAN_INTERVAL[1]:
+        draft.problem(_where(argument), f"{quote(argument.value or '')} is out of range", "write one from 5s to 1h")
+        return
+    draft.scan_interval = format_duration(seconds)
+    draft.row(argument.place, argument.word, Verdict.TRANSLATED, "spec.scanInterval")
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
+
+
+def _read_options(options: ArgumentsByFlag, version: Version, draft: Draft) -> dict[str, Any]:
     """Write options into the draft. Return the values in force by field of model.Options."""
     in_force: dict[str, Any] = {}
-    for flag, found in sources.items():
+    for flag, arguments in options.items():
         option = FLAGS[flag]
-        counting = _list_items(flag, found, draft) if flag in _LISTS else [_last(found, draft)]
+        counting = _list_items(flag, arguments, draft) if flag in _LISTS else [_last(arguments, draft)]
         if flag == "expander":
             counting = [_expander_chain(counting[0], draft)]
         if not counting:
@@ -165,13 +188,19 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
         except BadInput as error:
             draft.add(error)
             continue
-        shown = option.kind.show(value)
         if option.status is Status.IN_FORCE:
             in_force[attribute(option)] = value
-            _keep(option, shown, value, counting, version, draft)
+            _keep(option, value, counting, version, draft)
         else:
-            _keep_for_later(option, shown, counting, draft)
+            _keep_for_later(option, option.kind.show(value), counting, draft)
     return in_force
+
+
+def _last(arguments: Sequence[Argument], draft: Draft) -> Argument:
+    """Return the last of several scalars, which counts. The others have a row."""
+    for earlier in arguments[:-1]:
+        draft.row(earlier.place, earlier.word, Verdict.TOLD, "", "given again later; the last one counts")
+    return arguments[-1]
 
 
 def _expander_chain(argument: Argument, draft: Draft) -> Argument:
@@ -187,58 +216,49 @@ def _expander_chain(argument: Argument, draft: Draft) -> Argument:
     return msgspec.structs.replace(argument, value=",".join(names[:end]))
 
 
-def _list_items(flag: str, found: Sequence[Argument], draft: Draft) -> list[Argument]:
+def _list_items(flag: str, arguments: Sequence[Argument], draft: Draft) -> list[Argument]:
     items: list[Argument] = []
-    for argument in found:
+    for argument in arguments:
         if argument.value == "":
             draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", "an empty list")
         elif argument.value is not None and "," in argument.value and flag not in _SPLIT:
-            draft.problem(
-                _where(argument), f"{quote(argument.value)} is one name in Cluster Autoscaler", "give the flag twice"
-            )
+            problem = f"{quote(argument.value)} is one name in Cluster Autoscaler"
+            draft.problem(_where(argument), problem, "give the flag twice")
         else:
             items.append(argument)
     return items
 
 
-def _keep(
-    option: OptionDefinition, shown: Any, value: Any, found: Sequence[Argument], version: Version, draft: Draft
-) -> None:
-    path = f"spec.options.{option.name}"
-    same = value == getattr(Options(), attribute(option))
-    differed = any(row.option == option.name for row in release_defaults(version, frozenset()))
-    if not same or differed:
-        draft.options[option.name] = shown
-    for argument in found:
+def _keep(option: OptionDefinition, value: Any, arguments: Sequence[Argument], version: Version, draft: Draft) -> None:
+    """Write an option in force, unless it has the default of Outscaler and of the release."""
+    is_default = value == getattr(Options(), attribute(option))
+    is_default &= not any(row.option == option.name for row in release_defaults(version, frozenset()))
+    if not is_default:
+        draft.options[option.name] = option.kind.show(value)
+    for argument in arguments:
         known = KNOWN.get(argument.flag)
-        moved = known is not None and known.fate is Fate.RENAMED
-        reason = known.reason if moved and known is not None else ""
-        text = "; ".join(filter(None, (argument.read_as, reason, "the default" if same and not differed else "")))
-        draft.row(argument.place, argument.word, Verdict.TRANSLATED if moved else Verdict.KEPT, path, text)
+        renamed = known is not None and known.fate is Fate.RENAMED
+        reason = known.reason if renamed and known is not None else ""
+        text = "; ".join(filter(None, (argument.read_as, reason, "the default" if is_default else "")))
+        verdict = Verdict.TRANSLATED if renamed else Verdict.KEPT
+        draft.row(argument.place, argument.word, verdict, f"spec.options.{option.name}", text)
 
 
-def _keep_for_later(option: OptionDefinition, shown: Any, found: Sequence[Argument], draft: Draft) -> None:
-    default = _shown_default(option)
-    same = shown == default
-    if not same:
+def _keep_for_later(option: OptionDefinition, shown: Any, arguments: Sequence[Argument], draft: Draft) -> None:
+    """Write an option that this version does not use, unless it has the default. shown: the value in a document."""
+    default: Any = default_text(option)
+    with suppress(BadInput):  # of a default that is no value of a document
+        default = option.kind.show(_read(option, (Argument("", "", option.flag, default),)))
+    verdict, path, text = Verdict.NO_EFFECT, "", "the default"
+    if shown != default:
         draft.options[option.name] = shown
-    for argument in found:
-        verdict = Verdict.NO_EFFECT if same else Verdict.NOT_HERE
-        text = "the default" if same else f"this version does not use it: {option.meaning}"
-        draft.row(argument.place, argument.word, verdict, "" if same else f"spec.options.{option.name}", text)
+        verdict, path = Verdict.NOT_HERE, f"spec.options.{option.name}"
+        text = f"this version does not use it: {option.meaning}"
+    for argument in arguments:
+        draft.row(argument.place, argument.word, verdict, path, text)
 
 
-def _shown_default(option: OptionDefinition) -> Any:
-    text = default_text(option)
-    try:
-        return normalised(option, Argument("", "", option.flag, text))
-    except BadInput:
-        return text
-
-
-# -- values ----------------------------------------------------------------------------------------------------------
-
-
+<<<<<<< /tmp/tmpa3og61c9/o
 def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
     """Return the value that the policy's own reader makes of it."""
     first = found[0]
@@ -249,13 +269,43 @@ def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
     node: diagnostics.Node = nodes[0]
     if option.flag in _LISTS:
         node = diagnostics.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
+||||||| /tmp/tmpa3og61c9/b
+def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
+    """Return the value that the policy's own reader makes of it."""
+    first = found[0]
+    report = Diagnostics(_where(first))
+    nodes = tuple(
+        yaml_document.Scalar(_plain_text(option, argument), plain=False, line=1, column=1) for argument in found
+    )
+    node: yaml_document.Node = nodes[0]
+    if option.flag in _LISTS:
+        node = yaml_document.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
+=======
+def _read(option: OptionDefinition, arguments: Sequence[Argument]) -> Any:
+    """Return the value that the policy's own reader makes of the arguments. Raises BadInput, InputErrors."""
+    texts: list[str] = []
+    for argument in arguments:
+        if option.kind.name == "true or false":
+            texts.append("true" if read_boolean(argument) else "false")
+        elif argument.value is None:
+            raise BadInput(_where(argument), "has no value", f"write --{argument.flag}=VALUE")
+        elif option.flag in _SPLIT:
+            texts += filter(None, argument.value.split(","))
+        else:
+            texts.append(argument.value)
+    nodes = tuple(yaml_document.Scalar(text, plain=False, line=1, column=1) for text in texts)
+    in_list = option.flag in _LISTS
+    node = yaml_document.Sequence(nodes, line=1, column=1, size=len(nodes)) if in_list else nodes[0]
+    report = Diagnostics(_where(arguments[0]))
+>>>>>>> /tmp/tmpa3og61c9/t
     value = option.kind.read(node, (), report)
     report.check()
     if value is UNSET:
-        raise BadInput(_where(first), "has no value that can be read", "")
+        raise BadInput(_where(arguments[0]), "has no value that can be read", "")
     return value
 
 
+<<<<<<< /tmp/tmpa3og61c9/o
 def _split(flag: str, nodes: tuple[diagnostics.Scalar, ...]) -> tuple[diagnostics.Scalar, ...]:
     if flag not in _SPLIT:
         return nodes
@@ -299,83 +349,113 @@ def _go_duration(text: str) -> str:
 _PLAIN: Mapping[str, Callable[[str], str]] = {"number": _whole, "decimal": _decimal, "duration": _go_duration}
 
 
+||||||| /tmp/tmpa3og61c9/b
+def _split(flag: str, nodes: tuple[yaml_document.Scalar, ...]) -> tuple[yaml_document.Scalar, ...]:
+    if flag not in _SPLIT:
+        return nodes
+    words = [word for node in nodes for word in node.text.split(",") if word]
+    return tuple(yaml_document.Scalar(word, plain=False, line=1, column=1) for word in words)
+
+
+def _plain_text(option: OptionDefinition, argument: Argument) -> str:
+    kind = option.kind.name
+    if kind == "true or false":
+        return "true" if read_boolean(argument) else "false"
+    if argument.value is None:
+        raise BadInput(_where(argument), "has no value", f"write --{argument.flag}=VALUE")
+    text = argument.value
+    return _PLAIN[kind](text) if kind in _PLAIN else text
+
+
+def _whole(text: str) -> str:
+    found = _WHOLE.match(text) if len(text) <= _LONGEST_NUMBER else None
+    if found is None:
+        return text
+    digits = found[2].replace("_", "").lower()
+    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits.startswith("0") else 10)
+    try:
+        number = int(digits[2:] if digits[:2] in ("0x", "0b", "0o") else digits, base)
+    except ValueError:  # 08 is not a number in Go
+        return text
+    return str(-number if found[1] == "-" else number)
+
+
+def _decimal(text: str) -> str:
+    if len(text) > _LONGEST_NUMBER or not _DECIMAL.match(text):
+        return text
+    return f"{float(text):.12f}".rstrip("0").rstrip(".")
+
+
+def _go_duration(text: str) -> str:
+    return text.removeprefix("+")
+
+
+_PLAIN: Mapping[str, Callable[[str], str]] = {"number": _whole, "decimal": _decimal, "duration": _go_duration}
+
+
+=======
+>>>>>>> /tmp/tmpa3og61c9/t
 def _where(argument: Argument) -> str:
     return f"{argument.place}: --{argument.flag}"
 
 
-# -- the loop and checks across flags --------------------------------------------------------------------------------
+# -- options that depend on each other, and on the release -----------------------------------------------------------
 
 
-def _scan_interval(found: Sequence[Argument], draft: Draft) -> None:
-    if not found:
-        draft.row(
-            "",
-            "no --scan-interval",
-            Verdict.TOLD,
-            "",
-            "Cluster Autoscaler looked every 10s, Outscaler every 1m; scanInterval: 10s makes about six times the "
-            "passes, the webhook reacts in seconds at the price of one",
-        )
-        return
-    argument = _last(found, draft)
-    try:
-        seconds = parse_duration(argument.value or "")
-    except (BadInput, ValueError):
-        draft.problem(_where(argument), f"{quote(argument.value or '')} is not a duration", "write it like 10s")
-        return
-    if not SCAN_INTERVAL[0] <= seconds <= SCAN_INTERVAL[1]:
-        draft.problem(_where(argument), f"{quote(argument.value or '')} is out of range", "write one from 5s to 1h")
-        return
-    draft.scan_interval = format_duration(seconds)
-    draft.row(argument.place, argument.word, Verdict.TRANSLATED, "spec.scanInterval")
-
-
-def _check_together(
-    sources: Mapping[str, list[Argument]], in_force: dict[str, Any], version: Version, draft: Draft
-) -> None:
-    def where(flag: str) -> Argument:
-        return sources[flag][-1]
-
+def _check_together(options: ArgumentsByFlag, in_force: dict[str, Any], version: Version, draft: Draft) -> None:
     for flag in ("expander", "bypassed-scheduler-names", "gpu-total", "drain-priority-config"):
-        if flag not in sources:
+        field = attribute(FLAGS[flag])
+        if flag not in options or field not in in_force:
             continue
+<<<<<<< /tmp/tmpa3og61c9/o
         report = Diagnostics(where(flag).place)
         name = attribute(FLAGS[flag])
         own = {key: in_force[key] for key in (name, "allowed_scheduler_names") if key in in_force}
         if name in own:
             check_options(OptionValues(own), ("spec", "options"), report)
+||||||| /tmp/tmpa3og61c9/b
+        report = Diagnostics(where(flag).place)
+        name = attribute(FLAGS[flag])
+        own = {key: in_force[key] for key in (name, "allowed_scheduler_names") if key in in_force}
+        if name in own:
+            check_options(Read(own), ("spec", "options"), report)
+=======
+        report = Diagnostics(options[flag][-1].place)
+        own = {key: in_force[key] for key in (field, "allowed_scheduler_names") if key in in_force}
+        check_options(Read(own), ("spec", "options"), report)
+>>>>>>> /tmp/tmpa3og61c9/t
         try:
             report.check()
         except InputErrors as error:
             draft.add(error)
     if in_force.get("balancing_label") and in_force.get("balancing_ignore_label"):
-        argument = where("balancing-ignore-label")
+        argument = options["balancing-ignore-label"][-1]
         draft.row(argument.place, argument.word, Verdict.TOLD, "", "--balancing-label counts instead, as before")
-    if in_force.get("drain_priority_config") and "max-graceful-termination-sec" in sources:
+    if in_force.get("drain_priority_config") and "max-graceful-termination-sec" in options:
         default = Options().max_graceful_termination_sec
         if in_force.get("max_graceful_termination_sec", default) != default:
-            argument = where("max-graceful-termination-sec")
+            argument = options["max-graceful-termination-sec"][-1]
             draft.problem(_where(argument), "is given together with --drain-priority-config", "keep one of the two")
-    if "balancing-ignore-label" in sources and version is not None and version >= (1, 37):
-        argument = where("balancing-ignore-label")
+    if "balancing-ignore-label" in options and version is not None and version >= (1, 37):
+        argument = options["balancing-ignore-label"][-1]
         text = "since 1.37 it had no effect with this provider; here it counts for every provider"
         draft.row(argument.place, argument.word, Verdict.TOLD, "spec.options.balancingIgnoreLabel", text)
 
 
 def _write_release_defaults(
-    sources: Mapping[str, list[Argument]], in_force: Mapping[str, Any], version: Version, draft: Draft
+    options: ArgumentsByFlag, in_force: Mapping[str, Any], version: Version, draft: Draft
 ) -> None:
-    skipped = bool(in_force.get("skip_nodes_with_system_pods", True))
-    for row in release_defaults(version, frozenset(sources), system_pods_skipped=skipped):
+    system_pods_skipped = bool(in_force.get("skip_nodes_with_system_pods", True))
+    for row in release_defaults(version, frozenset(options), system_pods_skipped=system_pods_skipped):
         value = row.value
         if row.option == "scaleDownDelayAfterDelete" and draft.scan_interval:
             value = draft.scan_interval
         draft.options[row.option] = value
         shown = str(value).lower() if isinstance(value, bool) else value
         draft.row("", f"{row.option}: {shown}", Verdict.WRITTEN_OUT, f"spec.options.{row.option}", row.text)
-    if "expander" not in sources and "expander" not in draft.options:
+    if "expander" not in options and "expander" not in draft.options:
         text = _TIES.format("least-waste")
         draft.row("", "no --expander", Verdict.TOLD, "spec.options.expander", text)
-    first = dict(sorted(draft.options.items(), key=lambda entry: order_of(entry[0])))
+    in_order = dict(sorted(draft.options.items(), key=lambda entry: order_of(entry[0])))
     draft.options.clear()
-    draft.options.update(first)
+    draft.options.update(in_order)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.command.shadow_figures import Figures, figures
-from chalicelib.command.shadow_gate import gate, is_open
-from chalicelib.shadow.causes import UNKNOWN, Situation, cause
+from chalicelib.command.shadow_view import Figures, figures, gate, is_open
 from chalicelib.shadow.records import (
     GROWTH,
     KEPT,
@@ -17,9 +15,12 @@ from chalicelib.shadow.records import (
     Match,
     Observation,
     ShadowVerdict,
+    add,
     match_id,
+    sample,
+    trimmed,
 )
-from chalicelib.shadow.tally import add, sample, trimmed
+from chalicelib.shadow.verdicts import UNKNOWN, Situation, cause
 from chalicelib.store.codec import encode, pack
 from tests.builders import NOW
 from tests.cases import each_row
@@ -136,8 +137,6 @@ def test_gate_of_a_new_comparison_lacks_acts_and_days() -> None:
 @each_row(
     ("situation", "words"),
     [
-        (Situation(differing=("a", "b"), random=True), "options differ: a, b"),
-        (Situation(defaults=("a",), random=True), "default of its version: a"),
         (Situation(random=True, apart=1.0), "expander random"),
         (Situation(restarted=NOW, apart=1.0), "Cluster Autoscaler restarted at 2027-01-15T08:00:00Z"),
         (Situation(apart=-59.0, gaps=("Pod",)), "timing: under one interval apart"),

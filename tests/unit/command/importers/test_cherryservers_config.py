@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.command.importers.autoscaler_input import FileMount
+from chalicelib.command.importers.autoscaler_input import FileMount, ImportArguments
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
-from chalicelib.command.importers.build_policy import Wanted
 from chalicelib.command.importers.report import Verdict
 from tests.cases import each_row
 from tests.unit.command.importers.autoscaler_inputs import autoscaler
@@ -18,7 +17,7 @@ DEFAULT = '[nodegroupdef "default"]\nproject-id=1\nregion=eu_nord_1\nplan=e5_162
 def imported(text: str | None, *flags: str) -> Converted:
     read = autoscaler(*FLAGS, *(flags or ("--nodes=0:10:pool1",)))
     mount = FileMount("deploy.yaml:40", "/config/cloud-config", "kube-system/cherry", "cloud-config", text=text)
-    return convert(msgspec.structs.replace(read, mounts=(mount,)), Wanted(name="shop"))
+    return convert(msgspec.structs.replace(read, mounts=(mount,)), ImportArguments(name="shop"))
 
 
 def rows(found: Converted) -> str:
@@ -81,7 +80,7 @@ def test_the_vendors_hostname_pattern_is_no_placeholder() -> None:
 def test_a_cluster_without_a_name_is_missing_unless_each_section_names_it(text: str | None, missing: bool) -> None:
     read = autoscaler("--cloud-provider=cherryservers", "--cloud-config=/config/cloud-config", "--nodes=0:10:pool1")
     mount = FileMount("deploy.yaml:40", "/config/cloud-config", "kube-system/cherry", "cloud-config", text=text)
-    found = convert(msgspec.structs.replace(read, mounts=(mount,)), Wanted(name="shop"))
+    found = convert(msgspec.structs.replace(read, mounts=(mount,)), ImportArguments(name="shop"))
     assert ("missing | no --cluster-name" in rows(found)) is missing
 
 

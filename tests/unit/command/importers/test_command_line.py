@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.command.importers.command_line import MOST_WORDS, CommandLine, Word, read_command_line
-from chalicelib.command.importers.flag_kinds import BOOLEANS, flag_name
+from chalicelib.command.importers.flag_table import BOOLEANS, flag_name
 from tests.cases import each_row
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.command.importers.draft import Draft
 from chalicelib.command.importers.flag_table import KNOWN, Fate, nearest
-from chalicelib.command.importers.report import Verdict
+from chalicelib.command.importers.report import Draft, Verdict
 from chalicelib.command.importers.translate_flags import translate_flags
 from chalicelib.policy.options import FLAGS, default_text
 from tests.cases import each_row

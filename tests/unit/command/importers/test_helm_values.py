@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.importers.autoscaler_input import AutoscalerInput
+from chalicelib.command.importers.autoscaler_input import AutoscalerInput, ImportArguments
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
-from chalicelib.command.importers.build_policy import Wanted
 from chalicelib.command.importers.helm_values import read_helm_values
 from chalicelib.command.importers.report import Verdict
 from chalicelib.model.errors import InputErrors
@@ -33,7 +32,7 @@ def remarks(found: AutoscalerInput, word: str) -> list[tuple[str, str]]:
 
 
 def converted(values: Mapping[str, Any], **wanted: Any) -> Converted:
-    return convert(read(values), Wanted(**{"name": "shop", "region": "ch-gva-2", **wanted}))
+    return convert(read(values), ImportArguments(**{"name": "shop", "region": "ch-gva-2", **wanted}))
 
 
 def refused(values: Mapping[str, Any]) -> str:
@@ -117,7 +116,9 @@ def test_all_templates_of_values_are_reported_at_once() -> None:
 
 
 def test_unknown_values_are_only_told_where_the_author_skips_them() -> None:
-    found = convert(read(EXOSCALE | {"nonsense": 1}), Wanted(name="shop", region="ch-gva-2"), skip_unknown=True)
+    found = convert(
+        read(EXOSCALE | {"nonsense": 1}), ImportArguments(name="shop", region="ch-gva-2"), skip_unknown=True
+    )
     assert [row.verdict for row in found.rows if row.word == "nonsense"] == [Verdict.UNKNOWN]
 
 

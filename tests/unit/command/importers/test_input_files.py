@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.importers.input_files import sort_out
+from chalicelib.command.importers.cce_policy import sort_documents
 from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
@@ -33,7 +33,7 @@ RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAut
 )
 @each_row("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
 def test_import_finds_settings_in_every_wrapper(held: Any, write: Any) -> None:
-    found = sort_out({"f": write(held)})
+    found = sort_documents({"f": write(held)})
     assert [dict(source.content) for source in found.addons] == [CUSTOM]
     assert (found.objects, found.others) == ((), ())
 
@@ -43,14 +43,14 @@ def test_import_finds_supported_objects_and_names_ignored_objects(kind: str) -> 
     one = {**RULES, "kind": kind}
     listed = {"kind": "HorizontalNodeAutoscalerList", "items": [one]}
     text = "\n---\n".join(json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5))
-    found = sort_out({"f": text})
+    found = sort_documents({"f": text})
     assert [source.content for source in found.objects] == [one, one]
     assert found.others == ("f: ConfigMap", "f: an object without a kind", "f: something that is not an object")
 
 
 def test_import_list_items_may_take_their_kind_from_the_list() -> None:
     nameless = {"metadata": {"name": "a"}}
-    found = sort_out({"f": json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": [nameless]})})
+    found = sort_documents({"f": json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": [nameless]})})
     assert [source.content["metadata"] for source in found.objects] == [{"name": "a"}]
 
 
@@ -80,7 +80,7 @@ def test_import_list_items_may_take_their_kind_from_the_list() -> None:
 )
 def test_import_refuses_unusable_files_in_one_sentence(text: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:
-        sort_out({"f": text})
+        sort_documents({"f": text})
     assert str(refused.value).startswith(says)
     assert refused.value.remedy
     assert "\n" not in str(refused.value)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.command.importers.programs import invocations_of_script, is_autoscaler
-from chalicelib.command.importers.shell_words import BLANKS, split_script
+import pytest
+
+from chalicelib.command.importers.autoscaler_input import Remark
+from chalicelib.command.importers.report import Verdict
+from chalicelib.command.importers.scripts import BLANKS, invocations_of_script, is_autoscaler, split_script
+from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
 
@@ -44,7 +48,7 @@ def test_each_word_has_the_line_that_it_begins_in() -> None:
 def test_a_backslash_before_blanks_continues_the_command_with_a_remark() -> None:
     (command,) = split_script("a b \\   \n  c", "run.sh", 1, {})
     assert [word.text for word in command.words] == ["a", "b", "c"]
-    assert command.remarks == (("run.sh:1", "\\", BLANKS),)
+    assert command.remarks == (Remark("run.sh:1", "\\", Verdict.TOLD, BLANKS),)
 
 
 def test_values_of_secret_variables_are_not_repeated() -> None:
@@ -76,8 +80,6 @@ def test_programs_and_images_are_recognised_by_the_end_of_their_names(text: str,
         ("sudo -E nohup cluster-autoscaler --v=1", ["--v=1"]),
         ("tini -s -- cluster-autoscaler --v=1", ["--v=1"]),
         ("sh -c 'bash -ec \"cluster-autoscaler --v=1 | tee x\"'", ["--v=1"]),
-        ("podman run -e A=1 --env=B=2 --name x-autoscaler quay.example/autoscaler:1 --v=1", ["--v=1"]),
-        ("docker run -it --rm image /cluster-autoscaler --v=1", ["--v=1"]),
         ("$ cluster-autoscaler --v=1", ["--v=1"]),
         ("--v=1 --nodes=1:2:a", ["--v=1", "--nodes=1:2:a"]),
     ],
@@ -92,7 +94,7 @@ def test_the_autoscaler_is_found_behind_other_programs(text: str, flags: list[st
     [
         "kubectl logs deploy/cluster-autoscaler",
         "helm install cluster-autoscaler autoscaler/cluster-autoscaler",
-        "docker run --name cluster-autoscaler nginx",
+        "docker run nginx",
         "docker run",
         "go run",
         "sh -c",
@@ -102,3 +104,15 @@ def test_the_autoscaler_is_found_behind_other_programs(text: str, flags: list[st
 )
 def test_a_command_that_only_names_the_autoscaler_does_not_run_it(text: str) -> None:
     assert [each for each in invocations_of_script(text, "run.sh", 1, {}) if each.words] == []
+
+
+@each_row(
+    "text",
+    [
+        "podman run -e A=1 --env=B=2 --name x quay.example/autoscaler:1 --v=1",
+        "docker run -it --rm image /cluster-autoscaler --v=1",
+    ],
+)
+def test_a_container_runner_is_refused_because_its_options_are_not_read(text: str) -> None:
+    with pytest.raises(BadInput, match="give the autoscaler's own words with --command"):
+        invocations_of_script(text, "run.sh", 1, {})

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.importers.draft import Draft
-from chalicelib.command.importers.report import Verdict
+from chalicelib.command.importers.report import Draft, Verdict
 from chalicelib.command.importers.translate_flags import translate_flags
 from chalicelib.model.errors import InputErrors
 from tests.cases import each_row
@@ -28,10 +27,6 @@ def verdicts(draft: Draft, word: str) -> list[Verdict]:
 @each_row(
     "words, options",
     [
-        (("--max-nodes-total=0x10",), {"maxNodesTotal": 16}),
-        (("--max-nodes-total=1_000",), {"maxNodesTotal": 1000}),
-        (("--max-nodes-total=+3",), {"maxNodesTotal": 3}),
-        (("--scale-down-utilization-threshold=.25",), {"scaleDownUtilizationThreshold": 0.25}),
         (("--scale-down-unneeded-time=1m0s",), {"scaleDownUnneededTime": "1m"}),
         (("--cordon-node-before-terminating=f",), {"cordonNodeBeforeTerminating": False}),
         (("--balance-similar-node-groups",), {"balanceSimilarNodeGroups": True}),
@@ -121,6 +116,10 @@ def test_the_last_of_two_scalars_counts_and_the_first_is_told() -> None:
         ("--scale-down-unneeded-time", "has no value"),
         ("--scale-down-enabled=yes", "is not true or false"),
         ("--max-nodes-total=many", "deploy.yaml:3: --max-nodes-total"),
+        ("--max-nodes-total=0x10", "'0x10' is not a whole number; write a whole number of 0 or more, in digits"),
+        ("--max-nodes-total=010", "'010' is not a whole number; write a whole number of 0 or more without the leading"),
+        ("--max-nodes-total=1_000", "'1_000' is not a whole number; write a whole number of 0 or more, in digits"),
+        ("--scale-down-utilization-threshold=.25", "'.25' is not a number; write a number from 0 to"),
     ],
 )
 def test_flags_that_upstream_or_a_policy_refuses_are_mistakes(word: str, says: str) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.importers.autoscaler_input import ImportArguments
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
-from chalicelib.command.importers.build_policy import Wanted
 from chalicelib.command.importers.report import Verdict
 from tests.cases import each_row
 from tests.unit.command.importers.autoscaler_inputs import autoscaler, literal
@@ -33,7 +33,7 @@ def priorities(text: str) -> dict[str, Any]:
 def imported(*objects: dict[str, Any], flags: tuple[str, ...] = (), **wanted: Any) -> Converted:
     read = autoscaler(*(flags or ("--cloud-provider=clusterapi",)), variables=(literal("EXOSCALE_ZONE", "ch-gva-2"),))
     placed = tuple(("groups.yaml:5", each) for each in objects)
-    return convert(msgspec.structs.replace(read, objects=placed), Wanted(name="shop", **wanted))
+    return convert(msgspec.structs.replace(read, objects=placed), ImportArguments(name="shop", **wanted))
 
 
 def rows(found: Converted) -> str:
@@ -134,7 +134,7 @@ def test_the_expander_price_needs_none_where_the_provider_has_prices() -> None:
 
 def test_variables_that_no_provider_reads_have_a_row_without_their_value() -> None:
     read = autoscaler("--cloud-provider=clusterapi", variables=(literal("SOME_TOKEN", "hush"), literal("A", "b")))
-    found = convert(read, Wanted(name="shop"))
+    found = convert(read, ImportArguments(name="shop"))
     assert {row.word: row.verdict for row in found.rows if row.word in ("SOME_TOKEN", "A")} == {
         "SOME_TOKEN": Verdict.NO_EFFECT,
         "A": Verdict.NO_EFFECT,

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.importers.autoscaler_input import FileMount, Variable
+from chalicelib.command.importers.autoscaler_input import FileMount, ImportArguments, Variable
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
-from chalicelib.command.importers.build_policy import Wanted
 from chalicelib.command.importers.report import Verdict
 from chalicelib.model.errors import InputErrors
 from tests.cases import each_row
@@ -19,7 +18,7 @@ AUTO = "--node-group-auto-discovery=clusterapi:namespace="
 
 
 def converted(*words: str, variables: tuple[Variable, ...] = (), **wanted: Any) -> Converted:
-    return convert(autoscaler(*words, variables=variables), Wanted(**{"name": "shop", **wanted}))
+    return convert(autoscaler(*words, variables=variables), ImportArguments(**{"name": "shop", **wanted}))
 
 
 def provider(found: Converted) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def test_IMP_30_clusterapi_does_not_read_nodes() -> None:
 
 
 def test_the_name_of_a_cluster_is_taken_from_its_discovery() -> None:
-    found = convert(autoscaler("--cloud-provider=clusterapi", f"{AUTO}x,clusterName=purple"), Wanted())
+    found = convert(autoscaler("--cloud-provider=clusterapi", f"{AUTO}x,clusterName=purple"), ImportArguments())
     assert found.name == "purple"
 
 
@@ -219,11 +218,11 @@ def test_IMP_31_huaweicloud_has_the_region_of_its_endpoint_and_its_project() -> 
     text = f"[Global]\nas-endpoint=as.cn-north-4.myhuaweicloud.com\nproject-id={'0a' * 16}\n"
     mount = FileMount("deploy.yaml:40", "/config/cloud-config", "kube-system/cloud-config", "cloud-config", text=text)
     read = autoscaler("--cloud-provider=huaweicloud", "--cloud-config=/config/cloud-config")
-    found = convert(msgspec.structs.replace(read, mounts=(mount,)), Wanted(name="shop", cluster_id="c-1"))
+    found = convert(msgspec.structs.replace(read, mounts=(mount,)), ImportArguments(name="shop", cluster_id="c-1"))
     assert provider(found)["region"] == "cn-north-4"
     assert provider(found)["projectId"] == "0a" * 16
 
 
 def test_IMP_20_a_cluster_name_that_is_not_a_dns_label_is_refused() -> None:
     with pytest.raises(InputErrors, match="is not a DNS label"):
-        convert(autoscaler("--cloud-provider=clusterapi", "--cluster-name=$(NAME)"), Wanted())
+        convert(autoscaler("--cloud-provider=clusterapi", "--cluster-name=$(NAME)"), ImportArguments())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.command.importers.draft import Draft
+from chalicelib.command.importers.flag_table import release_defaults
+from chalicelib.command.importers.report import Draft
 from chalicelib.command.importers.translate_flags import translate_flags
-from chalicelib.command.importers.version_defaults import release_defaults
 from tests.cases import each_row
 from tests.unit.command.importers.autoscaler_inputs import argument
 
