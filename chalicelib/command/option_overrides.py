@@ -5,23 +5,24 @@ It uses the same tables and messages: an override is refused or warned about exa
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
 from chalicelib.model.policy import Policy
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.diagnostics import Node
-from chalicelib.policy.diagnostics import Scalar
-from chalicelib.policy.options import OptionValues
-from chalicelib.policy.options import attribute
-from chalicelib.policy.options import check_options
-from chalicelib.policy.options import check_prices
-from chalicelib.policy.options import find_row
-from chalicelib.policy.options import warn_if_without_effect
+from chalicelib.policy.diagnostics import Diagnostics, Node, Scalar
+from chalicelib.policy.options import (
+    OptionValues,
+    attribute,
+    check_options,
+    check_prices,
+    find_row,
+    warn_if_without_effect,
+)
 from chalicelib.policy.providers import without_prices
 from chalicelib.policy.value_types import UNSET
 from chalicelib.policy.yaml_document import read
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import Any
-import msgspec
 
 
 def with_options(
@@ -50,30 +51,14 @@ def with_options(
         else:
             warn_if_without_effect(row, value, (row.name,), diagnostics)
     options = msgspec.structs.replace(policy.options, **in_force)
-<<<<<<< /tmp/tmpc5rmbixv/o
     for changed, report in ((policy.options, before), (options, diagnostics)):
         check_options(OptionValues(msgspec.structs.asdict(changed)), (), report)
-||||||| /tmp/tmpc5rmbixv/b
-    check_options(Read(_as_read(policy)), (), before)
-    check_options(Read({**_as_read(policy), **in_force}), (), report)
-    for chain, told in ((policy.options.expander, before), (options.expander, report)):
-=======
-    check_options(Read(_as_read(policy)), (), before)
-    check_options(Read({**_as_read(policy), **in_force}), (), report)
-    for chain, diagnostics in ((policy.options.expander, before), (options.expander, report)):
->>>>>>> /tmp/tmpc5rmbixv/t
         check_prices(
             changed.expander,
             listed=policy.prices is not None,
             unpriced=without_prices(policy.providers),
             path=(),
-<<<<<<< /tmp/tmpc5rmbixv/o
             diagnostics=report,
-||||||| /tmp/tmpc5rmbixv/b
-            diagnostics=told,
-=======
-            diagnostics=diagnostics,
->>>>>>> /tmp/tmpc5rmbixv/t
         )
     diagnostics.check()
     for warning in diagnostics.warnings():

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
 from chalicelib.command import compare
-from chalicelib.command.output import Block
-from chalicelib.command.output import Table
-from chalicelib.command.output import emit
-from chalicelib.command.output import progress
-from chalicelib.command.replayed_plan import OtherPolicy
-from chalicelib.command.replayed_plan import inputs_of
-from chalicelib.command.replayed_plan import replay
-from chalicelib.command.replayed_plan import same_prices
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
+from chalicelib.command.output import Block, Table, emit, progress
+from chalicelib.command.replayed_plan import OtherPolicy, inputs_of, replay, same_prices
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.replay.decision_place import DecisionReader
-from chalicelib.replay.recorded_decision import RecordedDecision
-from chalicelib.replay.recorded_decision import decode
-from chalicelib.replay.recorded_decision import key_at
-from chalicelib.replay.recorded_decision import key_from
-from collections.abc import Iterator
-from datetime import UTC
-from datetime import datetime
-from typing import Any
-import argparse
-import msgspec
-import time
-
+from chalicelib.replay.recorded_decision import RecordedDecision, decode, key_at, key_from
 
 _NAMED = 20  # problems that are named one by one
 _MOST_PODS = 100_000  # names that are kept of a day

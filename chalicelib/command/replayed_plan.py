@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 import chalicelib
-from chalicelib.command.group_bounds import with_bounds
 from chalicelib.command.output import warn
-from chalicelib.command.plan_inputs import PlanInputs
+from chalicelib.command.plan_inputs import PlanInputs, with_bounds
 from chalicelib.command.policy_files import load_document, read_document
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy

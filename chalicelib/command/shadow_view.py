@@ -6,29 +6,18 @@ becomes active.
 
 from __future__ import annotations
 
-from chalicelib.command.output import Block
-from chalicelib.command.output import Table
-from chalicelib.model.timestamps import format_time
-from chalicelib.shadow.records import AGREEING
-from chalicelib.shadow.records import BUCKETS
-from chalicelib.shadow.records import Day
-from chalicelib.shadow.records import GROWTH
-from chalicelib.shadow.records import Ledger
-from chalicelib.shadow.records import Match
-from chalicelib.shadow.records import REMOVAL
-from chalicelib.shadow.records import ShadowVerdict
-from chalicelib.shadow.records import day_of
-from chalicelib.shadow.verdicts import UNKNOWN
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from datetime import UTC
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from statistics import median
 from typing import Any
+
 import msgspec
 
+from chalicelib.command.output import Block, Table
+from chalicelib.model.timestamps import format_time
+from chalicelib.shadow.records import AGREEING, BUCKETS, GROWTH, REMOVAL, Day, Ledger, Match, ShadowVerdict, day_of
+from chalicelib.shadow.verdicts import UNKNOWN
 
 MOST_SHOWN = 20
 HAND_OVER = (

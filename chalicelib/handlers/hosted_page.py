@@ -10,27 +10,22 @@ imported when it is first needed, because it is of no use to the webhook.
 
 from __future__ import annotations
 
-from chalicelib.dispatch.messages import cluster_name_ok
-from chalicelib.handlers.http_response import HttpError
-from chalicelib.handlers.http_response import HttpResponse
-from chalicelib.handlers.http_response import refuse_newer_schema
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
-from chalicelib.runtime.runtime import Runtime
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 import base64
 import binascii
 import hashlib
 import hmac
-import msgspec
 import re
 import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from chalicelib.page.pages import PageAnswer
@@ -108,8 +103,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     chosen = request.replace == _REPLACE and request.site == "same-origin"
     if current is not None and current.clusters != link.clusters and not chosen:
         # Ask whether the link replaces the session; it is not used yet.
-        from chalicelib.page.links import Links
         from chalicelib.page.pages import page_of
+        from chalicelib.page.render import Links
 
         values = {
             "title": "Another session is open",
@@ -124,26 +119,8 @@ def _opened(code: str, request: LinkRequest, base: str, runtime: Runtime) -> Pag
     grant = new_grant(runtime.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, runtime.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
-<<<<<<< /tmp/tmpt_5myj39/o
     from chalicelib.page.pages import PageAnswer
     from chalicelib.page.render import security_headers
-||||||| /tmp/tmpt_5myj39/b
-    return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
-
-
-def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
-    """Return the page that asks whether a link replaces the session. The link is not used yet."""
-    from chalicelib.page.links import Links
-    from chalicelib.page.pages import page_of
-=======
-    return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
-
-
-def _choice(current_grant: PageGrant, link_grant: PageGrant, base: str, runtime: Runtime) -> PageAnswer:
-    """Return the page that asks whether a link replaces the session. The link is not used yet."""
-    from chalicelib.page.pages import page_of
-    from chalicelib.page.render import Links
->>>>>>> /tmp/tmpt_5myj39/t
 
     headers = {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"}
     return PageAnswer(303, b"", security_headers() | headers)
@@ -165,15 +142,7 @@ def show(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: 
 def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime: Runtime) -> PageAnswer:
     grant = _grant(cookies, runtime)
     if grant is None:
-<<<<<<< /tmp/tmpt_5myj39/o
         raise _refused(runtime)
-    from chalicelib.page.links import Links
-||||||| /tmp/tmpt_5myj39/b
-        return _refused(base, runtime)
-    from chalicelib.page.links import Links
-=======
-        return _refused(base, runtime)
->>>>>>> /tmp/tmpt_5myj39/t
     from chalicelib.page.pages import PageRequest, respond
     from chalicelib.page.render import Links
 
@@ -210,34 +179,8 @@ def _as_page(work: Callable[[], PageAnswer], base: str, runtime: Runtime) -> Pag
         if status >= 500:
             logger.error("page failed", **failure(refused))
     except OutscalerError as error:
-<<<<<<< /tmp/tmpt_5myj39/o
         status, line = 503, "The page is temporarily unavailable. Reload it."
-||||||| /tmp/tmpt_5myj39/b
-        from chalicelib.page.links import Links
-        from chalicelib.page.pages import failed
-
-=======
-        from chalicelib.page.pages import failed
-        from chalicelib.page.render import Links
-
->>>>>>> /tmp/tmpt_5myj39/t
         logger.error("page failed", **failure(error))
-<<<<<<< /tmp/tmpt_5myj39/o
-    from chalicelib.page.links import Links
-||||||| /tmp/tmpt_5myj39/b
-        line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
-        return failed(Links(base), runtime.clock(), 503, line)
-
-
-def _refused(base: str, runtime: Runtime) -> PageAnswer:
-    from chalicelib.page.links import Links
-=======
-        line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
-        return failed(Links(base), runtime.clock(), 503, line)
-
-
-def _refused(base: str, runtime: Runtime) -> PageAnswer:
->>>>>>> /tmp/tmpt_5myj39/t
     from chalicelib.page.pages import failed
     from chalicelib.page.render import Links
 

@@ -8,28 +8,18 @@ cluster that is switched off has none but these two.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.http_response import HttpResponse
-from chalicelib.handlers.http_response import refuse_newer_schema
+from chalicelib.handlers.http_response import HttpResponse, refuse_newer_schema
 from chalicelib.record import carry_over
-from chalicelib.record.metrics import BUCKETS
-from chalicelib.record.metrics import CLUSTER
-from chalicelib.record.metrics import HISTOGRAM
-from chalicelib.record.metrics import METRICS
-from chalicelib.record.metrics import Metric
-from chalicelib.record.metrics import Values
-from chalicelib.record.metrics import key
-from chalicelib.record.metrics import parts
+from chalicelib.record.metrics import BUCKETS, CLUSTER, HISTOGRAM, METRICS, Metric, Values, key, parts
 from chalicelib.runtime.active_policy import in_force_or_problem
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import CounterTotals
 from chalicelib.store.leases import LastPass
-from collections.abc import Iterator
-from collections.abc import Mapping
-
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PAGE = "page"
@@ -59,16 +49,8 @@ def metrics(runtime: Runtime) -> HttpResponse:
         permission = permitted(policy) if policy is not None else None
         last, ledger, pauses = passed.get(name), ledgers.get(name), (paused or {}).get(name)
         problems = [unreadable, *(str(one) for one in (last, ledger, pauses) if isinstance(one, StoreError))]
-<<<<<<< /tmp/tmp8sonn_2r/o
-        before = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
+        before = carry_over.read(last.carry_over) if isinstance(last, LastPass) else carry_over.CarryOver()
         counts = dict(before.counts)
-||||||| /tmp/tmp8sonn_2r/b
-        seen = carry_over.read(last.left) if isinstance(last, Passed) else carry_over.CarryOver()
-        counts = dict(seen.counts)
-=======
-        seen = carry_over.read(last.carry_over) if isinstance(last, LastPass) else carry_over.CarryOver()
-        counts = dict(seen.counts)
->>>>>>> /tmp/tmp8sonn_2r/t
         for series, count in (ledger.counts if isinstance(ledger, CounterTotals) else {}).items():
             counts[series] = counts.get(series, 0.0) + count
         looked_at = permission is None or permission.plan

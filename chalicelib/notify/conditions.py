@@ -6,27 +6,25 @@ decided in notices.py. Everything is read from the tables, so a dead pass is not
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
 from chalicelib.model.memory import Memory
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
-from chalicelib.model.plan import Plan
-from chalicelib.model.plan import UnschedulablePods
+from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.metrics import Values
-from chalicelib.record.metrics import key
+from chalicelib.record.metrics import Values, key
 from chalicelib.record.views import LATE_AFTER
 from chalicelib.store.leases import ScanState
-from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterator
-from typing import Any
-import msgspec
-import re
-import shlex
-
 
 INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
 IN_A_ROW = 3

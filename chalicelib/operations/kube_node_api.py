@@ -5,22 +5,17 @@ The connection is opened at the first use, because an operation that only calls 
 
 from __future__ import annotations
 
-from chalicelib.kube import objects
-from chalicelib.kube.client import LazyKubeClient
-from chalicelib.kube.errors import Forbidden
-from chalicelib.kube.errors import NotFound
-from chalicelib.kube.errors import Unavailable
-from chalicelib.model.node import DELAY_DELETION_PREFIX
-from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.model.node import Taint
-from chalicelib.model.operation import OPERATION_ANNOTATION
-from chalicelib.model.timestamps import parse_time
-from chalicelib.operations.step_context import Eviction
-from chalicelib.operations.step_context import NodeState
-from chalicelib.operations.step_context import PodState
 from typing import TypeVar
+
 import msgspec
 
+from chalicelib.kube import objects
+from chalicelib.kube.client import LazyKubeClient
+from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
+from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
+from chalicelib.model.operation import OPERATION_ANNOTATION
+from chalicelib.model.timestamps import parse_time
+from chalicelib.operations.step_context import Eviction, NodeState, PodState
 
 T = TypeVar("T")
 

@@ -6,52 +6,27 @@ only logged; the facts are in the table.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.errors import published_name
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.model.plan import Plan
-from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.policy import Metrics
-from chalicelib.model.policy import Options
-from chalicelib.model.policy import Policy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from chalicelib.model.errors import OutscalerError, published_name
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.plan import Plan, TaintUpdate
+from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
-<<<<<<< HEAD
-from chalicelib.record.cluster_writer import ClusterWriter
-from chalicelib.record.gauges import is_braked
-from chalicelib.record.journal import failing
-from chalicelib.record.journal import recovered
-from chalicelib.record.operation_events import OperationStep
-from chalicelib.record.recorder import Recorder
-from chalicelib.record.recorder import record_failure
-from chalicelib.record.recorder import record_outcome
-from chalicelib.record.recorder import record_plan
-from chalicelib.record.recorder import record_step
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
-=======
 from chalicelib.record.journal import failing_entry, recovered_entry
 from chalicelib.record.metric_values import is_braked
 from chalicelib.record.operation_events import OperationStep
 from chalicelib.record.recorder import ClusterWriter, Recorder, record_failure, record_outcome, record_plan, record_step
 from chalicelib.runtime.log import failure, logger
->>>>>>> h/cmd
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import PassFailure
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
@@ -215,33 +190,11 @@ def _record_end(
         outcome=status.outcome,
     )
     unready: frozenset[str] = frozenset()
-<<<<<<< /tmp/tmpa4ql4nwt/o
     if spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
         last_pass = runtime.store.scan_states.last(spec.cluster)
-        unready = frozenset(carry_over.read(last_pass.left).unready) if last_pass else unready
+        unready = frozenset(carry_over.read(last_pass.carry_over).unready) if last_pass else unready
     # The group's maximum that it was planned with; for an operation of an earlier version, the policy's.
     planned = status.data.get(LARGEST, "")
-||||||| /tmp/tmpa4ql4nwt/b
-    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
-        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
-        unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
-    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
-
-
-def _largest(operation: Operation, policy: Policy | None) -> int | None:
-    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
-    planned = operation.status.data.get(LARGEST, "")
-=======
-    if new_operation.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
-        passed = runtime.store.scan_states.last(new_operation.spec.cluster)
-        unready = frozenset(carry_over.read(passed.carry_over).unready) if passed else unready
-    return record_outcome(new_operation, outcome, recorder, largest=_largest(new_operation, policy), unready=unready)
-
-
-def _largest(operation: Operation, policy: Policy | None) -> int | None:
-    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
-    planned = operation.status.data.get(LARGEST, "")
->>>>>>> /tmp/tmpa4ql4nwt/t
     if planned.isascii() and planned.isdecimal():
         largest: int | None = int(planned[:12])
     else:

@@ -22,58 +22,38 @@ are values here; any other error is a bug and is raised.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import msgspec
+
 from chalicelib.dispatch.messages import Cause
-from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.dispatch.mode_guard import refusal
+from chalicelib.dispatch.mode_guard import permitted, refusal
 from chalicelib.dispatch.senders import NotSent
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.operation import OperationState
-from chalicelib.model.outcome import ABANDONED
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
+from chalicelib.model.operation import Operation, OperationKind, OperationState
+from chalicelib.model.outcome import ABANDONED, Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
-from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE
-from chalicelib.operations.memory_updates import memory_updates
-from chalicelib.operations.ordering import blocked_by_other_operation
-from chalicelib.operations.ordering import deadline_of
-from chalicelib.operations.ordering import never_begun
+from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
+from chalicelib.operations.ordering import blocked_by_other_operation, deadline_of, never_begun
 from chalicelib.operations.recording import record_operation
-from chalicelib.operations.step_context import NOT_STARTED
-from chalicelib.operations.step_context import OWN
-from chalicelib.operations.step_context import OperationDefinition
-from chalicelib.operations.step_context import StepContext
+from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
-from chalicelib.operations.steps.repairs import DECREASE_TARGET
-from chalicelib.operations.steps.repairs import DELETE_INSTANCES
-from chalicelib.operations.steps.scale_up import NOT_NEEDED
-from chalicelib.operations.steps.scale_up import SCALE_UP
-from chalicelib.operations.waiting import outcome_of_error
-from chalicelib.operations.waiting import reset_error_count
+from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
+from chalicelib.operations.steps.scale_up import NOT_NEEDED, SCALE_UP
+from chalicelib.operations.waiting import outcome_of_error, reset_error_count
 from chalicelib.providers.errors import ProviderError
 from chalicelib.runtime.active_policy import in_force
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import request_reconcile
-from chalicelib.store.errors import NotMoved
-from chalicelib.store.errors import OperationClaimed
-from chalicelib.store.errors import OperationFinished
-from chalicelib.store.errors import OperationNotDue
-from chalicelib.store.errors import StaleWrite
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-import msgspec
-
+from chalicelib.store.errors import NotMoved, OperationClaimed, OperationFinished, OperationNotDue, StaleWrite
 
 BUDGET = 25.0
 """Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""

@@ -5,31 +5,27 @@ Nothing is computed anew: a page shows the last pass of a cluster and what is st
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
-from chalicelib.model.pause import Pause
-from chalicelib.model.pause import whole
+from chalicelib.model.pause import Pause, whole
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
-from chalicelib.record.journal import DecisionUnreadable
-from chalicelib.record.journal import LastDecision
-from chalicelib.record.journal import PLAN
-from chalicelib.record.journal import last_decision
+from chalicelib.record.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
 from chalicelib.record.metrics import key
 from chalicelib.record.redaction import without_secrets
-from chalicelib.record.views import LATE_AFTER
-from chalicelib.record.views import pause_view
+from chalicelib.record.views import LATE_AFTER, pause_view
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import LastPass
-from typing import TYPE_CHECKING
-import msgspec
-
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -92,16 +88,8 @@ def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[
     pauses = store.pauses.all_current()
     passed = store.scan_states.passed_by([stored.name for stored in policies])
     return tuple(
-<<<<<<< /tmp/tmp2kosnthb/o
         _summary(stored, passed.get(stored.name, LastPass()), pauses.get(stored.name, ()), now, deployment)
-        for stored in known
-||||||| /tmp/tmp2kosnthb/b
-        _summary(stored, passed.get(stored.name, Passed()), pauses.get(stored.name, ()), now, deployment)
-        for stored in known
-=======
-        _summary(stored, passed.get(stored.name, Passed()), pauses.get(stored.name, ()), now, deployment)
         for stored in policies
->>>>>>> /tmp/tmp2kosnthb/t
     )
 
 
@@ -136,30 +124,6 @@ class _PartlyReadJournal:
         return self._journal.recent(cluster, limit, before=before)
 
 
-<<<<<<< /tmp/tmp2kosnthb/o
-def _decision(
-    store: Store, name: str, passed: LastPass, entries: tuple[JournalEntry, ...]
-) -> tuple[LastDecision | None, str]:
-    try:
-        found = last_decision(name, passed, _Read(store, entries))
-    except DecisionUnreadable as error:
-        return None, str(error)
-    return found, "" if found is not None else "no pass has decided yet"
-
-
-||||||| /tmp/tmp2kosnthb/b
-def _decision(
-    store: Store, name: str, passed: Passed, entries: tuple[JournalEntry, ...]
-) -> tuple[LastDecision | None, str]:
-    try:
-        found = last_decision(name, passed, _Read(store, entries))
-    except DecisionUnreadable as error:
-        return None, str(error)
-    return found, "" if found is not None else "no pass has decided yet"
-
-
-=======
->>>>>>> /tmp/tmp2kosnthb/t
 def _summary(
     stored: StoredPolicy,
     passed: LastPass | StoreError,
@@ -190,15 +154,6 @@ def _summary(
     )
 
 
-<<<<<<< /tmp/tmp2kosnthb/o
-def _failure_text(passed: LastPass) -> str:
-    failure = passed.state.failure
-    return f"{failure.cls}: {failure.message}" if failure is not None else ""
-||||||| /tmp/tmp2kosnthb/b
-def _failure_text(passed: Passed) -> str:
-    failure = passed.state.failure
-    return f"{failure.cls}: {failure.message}" if failure is not None else ""
-=======
 def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
     """Return the first status that applies, the worst first."""
     state, pause = summary.passed.state, whole(summary.pauses)
@@ -220,4 +175,3 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
         (True, ClusterStatus("OK", "●", "ok", first_pause, 5)),
     )
     return next(status for applies, status in statuses if applies)
->>>>>>> /tmp/tmp2kosnthb/t

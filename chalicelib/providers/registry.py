@@ -6,21 +6,17 @@ others.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.policy import Policy
-from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.policy_permissions import STRICT
-from chalicelib.model.secret import place_of
-from chalicelib.model.vendor_hosts import mistakes as not_permitted
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Provider
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.services import ProviderServices
 from collections.abc import Callable
 from typing import NoReturn
 
+from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.secret import place_of
+from chalicelib.model.vendor_hosts import mistakes as not_permitted
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.services import ProviderServices
 
 _NAMES = ("alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud")
 
@@ -55,90 +51,14 @@ def _useless_settings(name: str, connection: Connection) -> tuple[BadInput, ...]
     their own pool; when the policy is validated they are an error."""
     if name == "cherryservers":
         from chalicelib.providers.cherryservers import definition_reader
-        from chalicelib.providers.cherryservers.settings import read_settings
+        from chalicelib.policy.vendors.cherryservers import read_settings
 
         return definition_reader.mistakes(read_settings(connection.settings, connection.groups))
     if name == "clusterapi":
         from chalicelib.providers.clusterapi import provider as clusterapi
 
-<<<<<<< /tmp/tmpgteo9p1p/o
         return clusterapi.mistakes(connection)
     return ()
-||||||| /tmp/tmpgteo9p1p/b
-
-def _huaweicloud(connection: Connection) -> Provider:
-    from chalicelib.providers.huaweicloud.provider import build as make
-
-    return make(connection)
-
-
-_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {
-        "alicloud": _alicloud,
-        "cherryservers": _cherryservers,
-        "clusterapi": _clusterapi,
-        "exoscale": _exoscale,
-        "huaweicloud": _huaweicloud,
-    }
-)
-
-
-def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.cherryservers.definition_reader import mistakes as found
-    from chalicelib.providers.cherryservers.settings import read_settings
-
-    return found(read_settings(connection.settings, connection.groups))
-
-
-def _clusterapi_names(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.clusterapi.provider import mistakes as found
-
-    return found(connection)
-
-
-# Settings with which a provider can be built but cannot work. At run time they affect only their own pool; when the
-# policy is validated they are an error.
-_LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
-    {"cherryservers": _cherryservers_definitions, "clusterapi": _clusterapi_names}
-)
-=======
-
-def _huaweicloud(connection: Connection) -> Provider:
-    from chalicelib.providers.huaweicloud.provider import build as make
-
-    return make(connection)
-
-
-_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {
-        "alicloud": _alicloud,
-        "cherryservers": _cherryservers,
-        "clusterapi": _clusterapi,
-        "exoscale": _exoscale,
-        "huaweicloud": _huaweicloud,
-    }
-)
-
-
-def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.policy.vendors.cherryservers import read_settings
-    from chalicelib.providers.cherryservers.definition_reader import mistakes as found
-
-    return found(read_settings(connection.settings, connection.groups))
-
-
-def _clusterapi_names(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.clusterapi.provider import mistakes as found
-
-    return found(connection)
-
-
-# Settings with which a provider can be built but cannot work. At run time they affect only their own pool; when the
-# policy is validated they are an error.
-_LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
-    {"cherryservers": _cherryservers_definitions, "clusterapi": _clusterapi_names}
-)
->>>>>>> /tmp/tmpgteo9p1p/t
 
 
 def names() -> tuple[str, ...]:

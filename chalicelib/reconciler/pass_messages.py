@@ -15,16 +15,14 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.dispatch.errors import NotInvoked, NotSent
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
-from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.dispatch.senders import NotInvoked, NotSent, whole_delay
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.pass_footprint import why_large
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
-from chalicelib.store.leases import Lease
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import Lease, ScanState
 
 AFTER = 30.0
 """Seconds until a failed wake-up is tried again."""

@@ -9,60 +9,40 @@ attempt, the pass is postponed by a few seconds, which is not a failure.
 
 from __future__ import annotations
 
-from chalicelib.dispatch.messages import ActMessage
-from chalicelib.dispatch.messages import Cause
-from chalicelib.dispatch.messages import ReconcileMessage
-from chalicelib.dispatch.messages import act_queue
-from chalicelib.dispatch.messages import decode_reconcile
-from chalicelib.dispatch.messages import encode
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, act_queue, decode_reconcile, encode
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.senders import NotSent
-from chalicelib.dispatch.senders import whole_delay
-from chalicelib.model.errors import MemoryExceeded
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import MemoryExceeded, OutscalerError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import after as memory_after
-from chalicelib.model.plan import Plan
-from chalicelib.model.plan import TaintUpdate
+from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
-from chalicelib.model.snapshot import MissingData
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.secret_names import observing
 from chalicelib.reconciler import taint_writer
-from chalicelib.reconciler.cluster_reading import connected
-from chalicelib.reconciler.cluster_reading import make_room
-from chalicelib.reconciler.cluster_reading import observe
-from chalicelib.reconciler.cluster_reading import share_lists
-from chalicelib.reconciler.foreign_groups import claimed_elsewhere
-from chalicelib.reconciler.foreign_groups import without_groups
-from chalicelib.reconciler.pass_messages import hand_over
-from chalicelib.reconciler.pass_messages import retry_soon
-from chalicelib.reconciler.pass_messages import send_again
-from chalicelib.reconciler.pass_messages import why_large_before
-from chalicelib.reconciler.pass_messages import why_large_with
+from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
+from chalicelib.reconciler.foreign_groups import claimed_elsewhere, without_groups
+from chalicelib.reconciler.pass_messages import hand_over, retry_soon, send_again, why_large_before, why_large_with
 from chalicelib.reconciler.scan_scheduler import is_superseded
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot.node_groups import read_node_groups
-from chalicelib.store.errors import LeaseHeld
-from chalicelib.store.errors import StaleWrite
-from chalicelib.store.errors import StoreError
+from chalicelib.store.errors import LeaseHeld, StaleWrite, StoreError
 from chalicelib.store.leases import Lease
-from collections.abc import Callable
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
-import msgspec
-
 
 if TYPE_CHECKING:
     from chalicelib.replay.recorded_decision import RecordedDecision
@@ -187,25 +167,11 @@ def _pass_with_lease(message: ReconcileMessage, policy: Policy, lease: Lease, ru
         runtime.store.leases.release(
             lease,
             passed_at=began if exceeded is None else None,
-<<<<<<< /tmp/tmpjted5s7e/o
             decision=recorder.decision,
-            left=recorder.left,
+            carry_over=recorder.left,
             succeeded=recorder.succeeded,
             failure=recorder.failure,
             memory=memory_after(lease.memory, usage, runtime.memory_size, runtime.clock(), partial=partial),
-||||||| /tmp/tmpjted5s7e/b
-            decision=tale.decision,
-            left=tale.left,
-            succeeded=tale.succeeded,
-            failure=tale.failure,
-            memory=taken,
-=======
-            decision=tale.decision,
-            carry_over=tale.left,
-            succeeded=tale.succeeded,
-            failure=tale.failure,
-            memory=taken,
->>>>>>> /tmp/tmpjted5s7e/t
         )
     if exceeded is not None:
         _hand_over_late(message, policy, exceeded, runtime)

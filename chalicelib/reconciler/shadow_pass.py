@@ -6,6 +6,10 @@ planner is asked at most once more, for the state before a growth. A failure is 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from chalicelib.kube import objects
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.memory import Memory
@@ -13,23 +17,14 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.record.status_configmap import ANNOTATION
-from chalicelib.record.status_configmap import KEY
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
+from chalicelib.record.status_configmap import ANNOTATION, KEY
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.shadow.comparison import advance
-from chalicelib.shadow.comparison import answered
-from chalicelib.shadow.comparison import postponed
-from chalicelib.shadow.comparison import worth_writing
+from chalicelib.shadow.comparison import advance, answered, postponed, worth_writing
 from chalicelib.shadow.observed import Pass
-from chalicelib.shadow.other_status import OtherStatus
-from chalicelib.shadow.other_status import read_status
+from chalicelib.shadow.other_status import OtherStatus, read_status
 from chalicelib.shadow.rebuild import rebuild
 from chalicelib.store.leases import Lease
-from typing import TYPE_CHECKING
-import msgspec
-
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
@@ -89,13 +84,7 @@ def _in_time(policy: Policy) -> Policy:
 def _status(policy: Policy, kube: KubeClient) -> OtherStatus | None:
     """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain."""
     try:
-<<<<<<< /tmp/tmpqdo6qfp8/o
-        configmap = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
-||||||| /tmp/tmpqdo6qfp8/b
-        found = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
-=======
-        found = objects.get_config_map_once(kube, policy.options.namespace, policy.options.status_config_map_name)
->>>>>>> /tmp/tmpqdo6qfp8/t
+        configmap = objects.get_config_map_once(kube, policy.options.namespace, policy.options.status_config_map_name)
     except ClusterError:
         return None
     return read_status(configmap.text(KEY), configmap.annotation(ANNOTATION))

@@ -13,26 +13,22 @@ what an entry says.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import Succeeded
-from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.model.timestamps import format_time
-from chalicelib.record import carry_over
-from chalicelib.store.journal import CounterTotals
-from chalicelib.store.journal import JournalEntry
-from chalicelib.store.leases import PassFailure
-from chalicelib.store.scan_state import Passed
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Protocol
 import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
 import msgspec
 
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.plan import NodeVerdict, Plan
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.timestamps import format_time
+from chalicelib.record import carry_over
+from chalicelib.store.journal import CounterTotals, JournalEntry
+from chalicelib.store.leases import PassFailure
+from chalicelib.store.scan_state import Passed
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"

@@ -7,39 +7,24 @@ events.py removes repetitions within five minutes afterwards, so this module kee
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Plan
-from chalicelib.model.plan import Repair
-from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.plan import UnschedulablePods
+from chalicelib.model.plan import Plan, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.model.resources import CPU
-from chalicelib.model.resources import MEMORY
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
-from chalicelib.policy.horizontal_node_autoscaler import GROUP
-from chalicelib.policy.horizontal_node_autoscaler import KIND
-from chalicelib.policy.horizontal_node_autoscaler import VERSION
+from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
-from chalicelib.reasons.text import sentence
-from chalicelib.reasons.text import text
-from chalicelib.record.events import Event
-from chalicelib.record.events import PODS_TOLD
-from chalicelib.record.events import WARNING
-from chalicelib.record.events import about_node
-from chalicelib.record.events import about_pods
-from chalicelib.record.events import about_status
-from chalicelib.record.events import sizes
-from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-import msgspec
+from chalicelib.reasons.text import sentence, text
+from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
 
 
 class PassFacts(msgspec.Struct, frozen=True):
@@ -128,16 +113,8 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
     """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`. For display only:
-<<<<<<< /tmp/tmp4exy93a3/o
     decisions use plan/scale_down/candidates.py, which excludes some pods."""
-    asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
-||||||| /tmp/tmp4exy93a3/b
-    decisions use plan/scale_down/utilization.py, which excludes some pods."""
-    asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
-=======
-    decisions use plan/scale_down/utilization.py, which excludes some pods."""
     requested: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
->>>>>>> /tmp/tmp4exy93a3/t
     for pod in snapshot.pods:
         if pod.node in requested:
             requests = snapshot.cls(pod).requests

@@ -14,11 +14,9 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.kube import configmaps
-from chalicelib.kube.configmaps import ConfigMap
+from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
-from chalicelib.kube.events import post_event
-from chalicelib.kube.lazy_client import LazyKubeClient
-from chalicelib.kube.pods import get_pod
+from chalicelib.kube.objects import ConfigMap, get_pod, post_event
 from chalicelib.model.errors import published_name
 from chalicelib.model.gauge_ring import EVERY
 from chalicelib.model.operation import Operation, OperationKind

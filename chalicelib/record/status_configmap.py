@@ -9,25 +9,21 @@ read. lastTransitionTime is preserved from the ConfigMap itself, so that neither
 
 from __future__ import annotations
 
-from chalicelib.kube.errors import Conflict
-from chalicelib.kube.errors import NotFound
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+import yaml
+
+from chalicelib.kube.errors import Conflict, NotFound
 from chalicelib.kube.objects import ConfigMap
-from chalicelib.model.plan import GroupVerdict
-from chalicelib.model.plan import Health
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.safe_yaml import parsed
 from chalicelib.record.carry_over import PublishedStatus
-from collections.abc import Callable
-from datetime import UTC
-from datetime import datetime
-from typing import Any
-from typing import Protocol
-import hashlib
-import msgspec
-import yaml
-
 
 KEY = "status"
 ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
@@ -40,16 +36,8 @@ Document = dict[str, Any]
 
 
 class ConfigMapApi(Protocol):
-<<<<<<< /tmp/tmp2ain35tb/o
-    """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
-    kube/objects.py."""
-||||||| /tmp/tmp2ain35tb/b
-    """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
-    kube/configmaps.py."""
-=======
     """The API for the ConfigMap; record/recorder.py implements it. Methods raise ClusterError, see
-    kube/configmaps.py."""
->>>>>>> /tmp/tmp2ain35tb/t
+    kube/objects.py."""
 
     def find(self, namespace: str, name: str) -> ConfigMap:
         """Return the current ConfigMap; raises NotFound."""

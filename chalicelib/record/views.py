@@ -19,7 +19,7 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.store.scan_state import ScanState
+from chalicelib.store.leases import ScanState
 
 LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""

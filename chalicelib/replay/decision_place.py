@@ -14,8 +14,7 @@ from typing import Protocol
 from chalicelib.aws.object_bucket import ObjectBucket, bucket_of
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
-from chalicelib.net.bounded_files import content
-from chalicelib.net.whole_files import write_whole
+from chalicelib.net.bounded_files import content, write_whole
 from chalicelib.replay.recorded_decision import LARGEST_FILE, RecordedDecision, encode, key_of, reduced
 from chalicelib.runtime.log import failure, logger
 

@@ -6,40 +6,36 @@ episode that is over, and `answered` records our plan for the state before it.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
+import msgspec
+
 from chalicelib.model.plan import Plan
 from chalicelib.plan.prices import node_price
 from chalicelib.shadow import verdicts
-from chalicelib.shadow.observed import Pass
-from chalicelib.shadow.observed import RemovedNode
-from chalicelib.shadow.observed import confirmed
-from chalicelib.shadow.observed import growths
-from chalicelib.shadow.observed import observe
-from chalicelib.shadow.observed import removals
-from chalicelib.shadow.observed import restarted
+from chalicelib.shadow.observed import Pass, RemovedNode, confirmed, growths, observe, removals, restarted
 from chalicelib.shadow.rebuild import Rebuilt
-from chalicelib.shadow.records import AGREEING
-from chalicelib.shadow.records import Episode
-from chalicelib.shadow.records import GROWTH
-from chalicelib.shadow.records import Growth
-from chalicelib.shadow.records import Ledger
-from chalicelib.shadow.records import MOST_PODS
-from chalicelib.shadow.records import MOST_TRACKED
-from chalicelib.shadow.records import Match
-from chalicelib.shadow.records import Observation
-from chalicelib.shadow.records import REMOVAL
-from chalicelib.shadow.records import ShadowVerdict
-from chalicelib.shadow.records import WantedNodes
-from chalicelib.shadow.records import add
-from chalicelib.shadow.records import joined
-from chalicelib.shadow.records import match_id
-from chalicelib.shadow.records import on_day
-from chalicelib.shadow.records import sample
-from chalicelib.shadow.records import trimmed
-from chalicelib.shadow.verdicts import Situation
-from chalicelib.shadow.verdicts import cause
-from collections.abc import Set
-import msgspec
-
+from chalicelib.shadow.records import (
+    AGREEING,
+    GROWTH,
+    MOST_PODS,
+    MOST_TRACKED,
+    REMOVAL,
+    Episode,
+    Growth,
+    Ledger,
+    Match,
+    Observation,
+    ShadowVerdict,
+    WantedNodes,
+    add,
+    joined,
+    match_id,
+    on_day,
+    sample,
+    trimmed,
+)
+from chalicelib.shadow.verdicts import Situation, cause
 
 EXTRA_AFTER = 120.0
 """Seconds within which the other autoscaler may follow a growth of our plans."""

@@ -7,48 +7,34 @@ increment is lost; the rest is one value, written only if it is unchanged since 
 
 from __future__ import annotations
 
-from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.gauge_ring import added
-from chalicelib.model.gauge_ring import packed
-from chalicelib.model.gauge_ring import unpacked
-from chalicelib.store.codec import PIECE
-from chalicelib.store.codec import decode
-from chalicelib.store.codec import encode
-from chalicelib.store.codec import fingerprint
-from chalicelib.store.codec import pack
-from chalicelib.store.codec import unpack
-from chalicelib.store.errors import RowUnreadable
-from chalicelib.store.errors import StoreError
-from chalicelib.store.table_client import ConditionFailed
-from chalicelib.store.table_client import Raw
-from chalicelib.store.table_client import Table
-from chalicelib.store.table_client import readable
-from chalicelib.store.table_client import row_of
-from chalicelib.store.table_client import value_or_error
-from chalicelib.store.tables import COUNTERS
-from chalicelib.store.tables import CountersRow
-from chalicelib.store.tables import GAUGES
-from chalicelib.store.tables import GaugesRow
-from chalicelib.store.tables import JOURNAL
-from chalicelib.store.tables import JournalRow
-from chalicelib.store.tables import NOTICES
-from chalicelib.store.tables import NoticesRow
-from chalicelib.store.tables import PARTITION_KEY
-from chalicelib.store.tables import RowKey
-from chalicelib.store.tables import SHADOW
-from chalicelib.store.tables import SHADOW_ACCEPTED
-from chalicelib.store.tables import SORT_KEY
-from chalicelib.store.tables import ShadowRow
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
-from typing import TYPE_CHECKING
-import msgspec
 
+from chalicelib.model.gauge_ring import GaugePoint, added, packed, unpacked
+from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
+from chalicelib.store.errors import RowUnreadable, StoreError
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
+from chalicelib.store.tables import (
+    COUNTERS,
+    GAUGES,
+    JOURNAL,
+    NOTICES,
+    PARTITION_KEY,
+    SHADOW,
+    SHADOW_ACCEPTED,
+    SORT_KEY,
+    CountersRow,
+    GaugesRow,
+    JournalRow,
+    NoticesRow,
+    RowKey,
+    ShadowRow,
+)
 
 if TYPE_CHECKING:
     from chalicelib.shadow.records import Ledger
@@ -62,13 +48,7 @@ _GAUGES_KEPT = 2 * 86400  # seconds after the last write that DynamoDB may delet
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
-<<<<<<< /tmp/tmp4t3ww7x6/o
-    """counts: by name, since the cluster was first seen. state: defined in record/event_dedup.py. version: of state."""
-||||||| /tmp/tmp4t3ww7x6/b
-    """counts: by name, since the cluster was first seen. told: defined in record/event_dedup.py. version: of told."""
-=======
-    """counts: by name, since the cluster was first seen. told: defined in record/events.py. version: of told."""
->>>>>>> /tmp/tmp4t3ww7x6/t
+    """counts: by name, since the cluster was first seen. state: defined in record/events.py. version: of state."""
 
     counts: dict[str, float] = {}
     state: bytes = b""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
 from chalicelib.model.errors import BadInput
 from chalicelib.net.http_session import public_context
 from chalicelib.runtime.webhook_signature import read_keys
 from chalicelib.snapshot.list_archive import watcher_key
-from collections.abc import Mapping
-from pathlib import Path
-from urllib.parse import quote
-from urllib.parse import urlsplit
-import msgspec
-import ssl
-
 
 _LARGEST_SECRET = 2**14  # characters
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from chalicelib.command.doctor.other_autoscalers import check_activity
-from chalicelib.command.doctor.other_autoscalers import check_status
-from chalicelib.command.doctor.other_autoscalers import check_traces
+from collections.abc import Sequence
+from typing import Any
+
+from chalicelib.command.doctor.other_autoscalers import check_activity, check_status, check_traces
 from chalicelib.kube.objects import OWN_MANAGER
-from chalicelib.model.node import DELETION_CANDIDATE
-from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.http_session import AGENT
-from collections.abc import Sequence
 from tests.cases import each_row
-from tests.functional.doctor_cases import ACTIVE
-from tests.functional.doctor_cases import NOW
-from tests.functional.doctor_cases import SHADOW
-from tests.functional.doctor_cases import client
-from tests.functional.doctor_cases import cluster
-from tests.functional.doctor_cases import context
-from tests.functional.doctor_cases import grouped
-from tests.functional.doctor_cases import rules_of
-from tests.functional.doctor_cases import told
+from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, client, cluster, context, grouped, rules_of, told
 from tests.functional.saved_cluster import node
-from typing import Any
 
 
 def lease(name: str = "cluster-autoscaler", age: float = 8, holder: str = "ca-1") -> dict[str, Any]:

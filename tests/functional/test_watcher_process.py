@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Options
-from chalicelib.model.watcher_post import WatcherPost
-from chalicelib.model.watcher_post import read_post
-from chalicelib.runtime.webhook_signature import AuthResult
-from chalicelib.runtime.webhook_signature import WebhookKeys
-from chalicelib.runtime.webhook_signature import verify
-from chalicelib.snapshot.list_archive import SILENT_FOR
-from chalicelib.snapshot.list_archive import WatchedLists
-from chalicelib.snapshot.list_archive import list_place
-from chalicelib.snapshot.list_archive import watcher_key
-from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG
-from chalicelib.snapshot.listed_resources import RESOURCES
-from collections.abc import Callable
-from collections.abc import Iterator
-from contextlib import ExitStack
-from importlib.metadata import packages_distributions
-from infra.emulators.certificates import CertificateAuthority
-from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.scripted_http_server import HttpScript
-from infra.emulators.scripted_http_server import Reply
-from infra.emulators.scripted_http_server import Seen
-from infra.watcher.sender import NotPosted
-from infra.watcher.sender import sender
-from infra.watcher.settings import WatcherSettings
-from infra.watcher.settings import from_environment
-from infra.watcher.watcher import ClusterWatcher
-from infra.watcher.watcher import GIVE_UP
-from infra.watcher.watcher import LONGEST_ASKED
-from infra.watcher.watcher import LONGEST_PAUSE
-from infra.watcher.watcher import Silent
-from infra.watcher.watcher import pause_after
-from pathlib import Path
-from tests.cases import each_row
-from tests.contract.kube_api.cluster import NOW
-from tests.contract.kube_api.cluster import running
-from tests.property.cluster_history import UNTIL_ENDED
-from tests.property.cluster_history import client_of
-from typing import Any
 import base64
 import json
 import os
-import pytest
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
 import yaml
 
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Options
+from chalicelib.model.watcher_post import WatcherPost, read_post
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
+from chalicelib.snapshot.list_archive import SILENT_FOR, WatchedLists, list_place, watcher_key
+from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
+from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from infra.watcher.sender import NotPosted, sender
+from infra.watcher.settings import WatcherSettings, from_environment
+from infra.watcher.watcher import GIVE_UP, LONGEST_ASKED, LONGEST_PAUSE, ClusterWatcher, Silent, pause_after
+from tests.cases import each_row
+from tests.contract.kube_api.cluster import NOW, running
+from tests.property.cluster_history import UNTIL_ENDED, client_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "infra" / "kubernetes" / "outscaler-watcher.yaml"

@@ -5,41 +5,34 @@ Time is counted in lines of Python that run, and not by a clock.
 
 from __future__ import annotations
 
-from chalicelib.command.importers.command_line import Word
-from chalicelib.command.importers.command_line import read_command_line
-from chalicelib.command.importers.command_line import remedy_for
-from chalicelib.command.importers.command_line import template_problems
-from chalicelib.command.importers.public_values import public_config
-from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.importers.scripts import Environment
-from chalicelib.command.importers.scripts import invocations_of_script
-from chalicelib.command.importers.scripts import invocations_of_words
-from chalicelib.command.importers.scripts import read_script
-from chalicelib.command.importers.scripts import split_script
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
-from chalicelib.model.quantity import parse_duration
-from chalicelib.model.quantity import parse_quantity
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.diagnostics import Scalar
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.providers import section_of
-from chalicelib.policy.sections import CRON
-from chalicelib.providers.cherryservers import definition_reader
-from chalicelib.providers.cherryservers import pool_definition
-from chalicelib.providers.clusterapi.discovery import parse_labels
-from chalicelib.providers.clusterapi.discovery import parse_spec
-from chalicelib.providers.clusterapi.node_template import parse_taint
+import sys
 from collections.abc import Callable
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from tests.cases import each_row
 from types import FrameType
 from typing import Any
-import pytest
-import sys
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.command.importers.command_line import Word, read_command_line, remedy_for, template_problems
+from chalicelib.command.importers.public_values import public_config
+from chalicelib.command.importers.read_autoscaler import read_autoscaler
+from chalicelib.command.importers.scripts import (
+    Environment,
+    invocations_of_script,
+    invocations_of_words,
+    read_script,
+    split_script,
+)
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.quantity import parse_duration, parse_quantity
+from chalicelib.policy.diagnostics import Diagnostics, Scalar
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.sections import CRON
+from chalicelib.providers.cherryservers import definition_reader, pool_definition
+from chalicelib.providers.clusterapi.discovery import parse_labels, parse_spec
+from chalicelib.providers.clusterapi.node_template import parse_taint
+from tests.cases import each_row
 
 _FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")  # no blanks of a shell
 BLANKS = (" ", "\t", "\n", "\r", "\r\n", *_FOREIGN, "\ufeff")

@@ -3,6 +3,14 @@ in the compiled form and in the providers that read their settings; never anothe
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from chalicelib.command.commands.schema import json_schema
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
@@ -17,15 +25,6 @@ from chalicelib.policy.vendors.huaweicloud import read_settings as huaweicloud
 from chalicelib.providers.alicloud.settings import read_settings as alicloud
 from chalicelib.providers.clusterapi.settings import read_settings as clusterapi
 from chalicelib.runtime.active_policy import instant
-from collections.abc import Iterator
-from collections.abc import Mapping
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from typing import Any
-import json
-import pytest
-
 
 NOW = 1_795_000_000.0
 HOSTILE = (

@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from chalicelib.model.node import Node
-<<<<<<< HEAD
-from chalicelib.model.policy import NodePrices
-from chalicelib.model.policy import Policy
-from chalicelib.plan.scale_up.expanders.node_prices import node_price
-=======
 from chalicelib.model.policy import NodePrices, Policy
 from chalicelib.plan.prices import node_price
-from chalicelib.policy.cherryservers import CHERRYSERVERS
-from chalicelib.policy.exoscale import EXOSCALE
->>>>>>> h/up
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import section_of
 from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
-from chalicelib.policy.vendors.settings import VendorSettings
-from chalicelib.policy.vendors.settings import keys_of
-from chalicelib.policy.vendors.settings import settings_of
+from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of
 from chalicelib.providers import errors
-from chalicelib.providers.cherryservers import api
-from chalicelib.providers.cherryservers import context
+from chalicelib.providers.cherryservers import api, context, delete_nodes, pool_definition, scale_up, tokens
 from chalicelib.providers.cherryservers import decoding as cherry_codes
-from chalicelib.providers.cherryservers import delete_nodes
 from chalicelib.providers.cherryservers import instances as cherry_states
-from chalicelib.providers.cherryservers import pool_definition
-from chalicelib.providers.cherryservers import scale_up
-from chalicelib.providers.cherryservers import tokens
-from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT
-from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.definition_reader import KEYS
-from chalicelib.providers.cherryservers.definition_reader import from_gcfg
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.definition_reader import (
+    CLOUD_INIT,
+    KEYS,
+    Definitions,
+    from_gcfg,
+    read_definitions,
+)
 from chalicelib.providers.cherryservers.pool_definition import DEFAULT_PATTERN
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import scale_up as exo_scale_up
 from chalicelib.providers.exoscale import zone
 from chalicelib.providers.http import VendorResponse
-from collections.abc import Callable
-from pathlib import Path
-from tests.unit.test_docs import EXPANDERS_PAGE
-from tests.unit.test_docs import ROOT
-from tests.unit.test_docs import rows
-from typing import Any
-import json
-import pytest
-import re
-
+from tests.unit.test_docs import EXPANDERS_PAGE, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
 EXO, CHERRY = ROOT / "docs/providers/exoscale.md", ROOT / "docs/providers/cherryservers.md"
@@ -161,31 +147,13 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-<<<<<<< /tmp/tmp0tztlxwb/o
-        (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
-        (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
+        (EXO, f"where the account has no quota ({default(exo.ExoscaleSettings, 'unlimitedMax')})"),
+        (EXO, f"per key and zone ({default(exo.ExoscaleSettings, 'callsPerSecond'):g})"),
         (EXO, f"from {exo_scale_up.FIRST:g} s to a minute apart"),
         (EXO, f"After about {_IN_WORDS[exo_scale_up.PATIENCE / 60]} minutes of polling"),
         (EXO, f"is polled {_IN_WORDS[exo_scale_up.ENOUGH_LOOKS]} times"),
         (EXO, f"one by one, at most {zone._MOST_ASKED} per pass"),
-        (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
-||||||| /tmp/tmp0tztlxwb/b
-        (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
-        (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
-        (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
-        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of polling"),
-        (EXO, f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
-        (EXO, f"one by one, at most {zone_state._MOST_ASKED} per pass"),
-        (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
-=======
-        (EXO, f"where the account has no quota ({default(exo.ExoscaleSettings, 'unlimitedMax')})"),
-        (EXO, f"per key and zone ({default(exo.ExoscaleSettings, 'callsPerSecond'):g})"),
-        (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
-        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of polling"),
-        (EXO, f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
-        (EXO, f"one by one, at most {zone_state._MOST_ASKED} per pass"),
         (CHERRY, f"per token ({default(cherry.CherrySettings, 'callsPerSecond'):g})"),
->>>>>>> /tmp/tmp0tztlxwb/t
         (CHERRY, f"orders up to {scale_up.LOT} machines"),
         (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
         (CHERRY, f"One scale-up has at most {scale_up.MOST:,} machines"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from tests.source_trees import ROOT
-from tests.source_trees import sources
-from tests.source_trees import trees
-import ast
+
 import pytest
 
+from tests.source_trees import ROOT, sources, trees
 
 # -- classes
 

@@ -225,7 +225,7 @@ def _context_of_deployment(policy: Policy, deployment: Deployment) -> DoctorCont
     from chalicelib.command.commands.doctor import current, planned
     from chalicelib.command.doctor.needed_rules import management_access
     from chalicelib.kube.connect import connect
-    from chalicelib.policy.read_credentials import observing
+    from chalicelib.policy.secret_names import observing
     from chalicelib.providers.registry import providers
     from chalicelib.providers.services import ProviderServices
     from chalicelib.snapshot.live_cluster import read_live_cluster

@@ -9,43 +9,32 @@ YAML, in comments before the document. `outscaler validate` checks whether the d
 
 from __future__ import annotations
 
-from chalicelib.command.deployment_settings import settings_here
-from chalicelib.command.importers.autoscaler_input import AutoscalerInput
-from chalicelib.command.importers.autoscaler_input import ImportArguments
-from chalicelib.command.importers.autoscaler_policy import Converted
-from chalicelib.command.importers.autoscaler_policy import convert
-from chalicelib.command.importers.cce_policy import PROVIDER
-from chalicelib.command.importers.cce_policy import assemble
-from chalicelib.command.importers.cce_policy import sort_documents
-from chalicelib.command.importers.documents import MAX_BYTES
-from chalicelib.command.importers.read_autoscaler import read_autoscaler
-from chalicelib.command.importers.report import Row
-from chalicelib.command.importers.report import Verdict
-from chalicelib.command.importers.report import incomplete
-from chalicelib.command.importers.scripts import COMMAND
-from chalicelib.command.importers.scripts import ENV
-from chalicelib.command.output import one_line
-from chalicelib.command.output import warn
-from chalicelib.command.policy_files import load_document
-from chalicelib.command.policy_files import place_of
-from chalicelib.command.policy_files import read_document
-from chalicelib.command.serialize_policy import dump
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.diagnostics import Scalar
-from chalicelib.policy.sections import ZONE
+import argparse
+import json
+import re
+import shlex
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-import argparse
-import json
-import msgspec
-import re
-import shlex
-import sys
 
+import msgspec
+
+from chalicelib.command.deployment_settings import settings_here
+from chalicelib.command.importers.autoscaler_input import AutoscalerInput, ImportArguments
+from chalicelib.command.importers.autoscaler_policy import Converted, convert
+from chalicelib.command.importers.cce_policy import PROVIDER, assemble, sort_documents
+from chalicelib.command.importers.documents import MAX_BYTES
+from chalicelib.command.importers.read_autoscaler import read_autoscaler
+from chalicelib.command.importers.report import Row, Verdict, incomplete
+from chalicelib.command.importers.scripts import COMMAND, ENV
+from chalicelib.command.output import one_line, warn
+from chalicelib.command.policy_files import load_document, place_of, read_document
+from chalicelib.command.serialize_policy import dump
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.policy.diagnostics import Diagnostics, Scalar
+from chalicelib.policy.sections import ZONE
 
 _LACKING = 1
 _WIDEST = 60

@@ -6,23 +6,20 @@ is not carried into the next one.
 
 from __future__ import annotations
 
-from chalicelib.command import compare
-from chalicelib.command import plan_output
-from chalicelib.command.arguments import duration
-from chalicelib.command.output import Block
-from chalicelib.command.output import emit
-from chalicelib.command.plan_inputs import PlannedCase
-from chalicelib.command.plan_inputs import decided
-from chalicelib.model.errors import BadInput
-from chalicelib.model.resource_names import DECISIONS
-from chalicelib.model.timestamps import format_time
-from pathlib import Path
-from typing import TYPE_CHECKING
 import argparse
 import math
 import os
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from chalicelib.command import compare, plan_output
+from chalicelib.command.arguments import duration
+from chalicelib.command.output import emit
+from chalicelib.command.plan_inputs import PlannedCase, decided
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import DECISIONS
+from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
     from chalicelib.command.replayed_plan import OtherPolicy

@@ -6,36 +6,30 @@ forced: the next pass decides as always. It is woken where the deployment's queu
 
 from __future__ import annotations
 
-from chalicelib.command.arguments import unknown
-from chalicelib.command.deployment_settings import stage_prefix
-from chalicelib.command.output import emit
-from chalicelib.command.output import warn
-from chalicelib.command.store_access import add_table_argument
-from chalicelib.command.store_access import check_group
-from chalicelib.command.store_access import load_decision
-from chalicelib.command.store_access import note
-from chalicelib.command.store_access import open_store
-from chalicelib.command.store_access import stored_policy
-from chalicelib.command.store_access import table_name
-from chalicelib.model.errors import BadInput
-from chalicelib.model.timestamps import format_time
-from chalicelib.record.views import node_names
-from collections.abc import Callable
-from collections.abc import Iterable
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
 import argparse
 import os
 import time
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
+from chalicelib.command.arguments import unknown
+from chalicelib.command.deployment_settings import stage_prefix
+from chalicelib.command.output import emit, warn
+from chalicelib.command.store_access import (
+    add_table_argument,
+    check_group,
+    load_decision,
+    note,
+    open_store,
+    stored_policy,
+    table_name,
+)
+from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import format_time
+from chalicelib.record.views import node_names
 
 if TYPE_CHECKING:
-<<<<<<< /tmp/tmp07dtdjbj/o
-    from chalicelib.dispatch.senders import SqsSender
-||||||| /tmp/tmp07dtdjbj/b
-    from chalicelib.dispatch.sqs import SqsSender
-=======
->>>>>>> /tmp/tmp07dtdjbj/t
     from chalicelib.store import Store
 
 
@@ -126,25 +120,10 @@ def _not_waiting(args: argparse.Namespace, waiting: Iterable[str], problem: str)
     return BadInput(f"{args.kind} {args.name[:100]}", problem, f"did you mean {near[0]}?" if near else remedy)
 
 
-<<<<<<< /tmp/tmp07dtdjbj/o
-def _wake(args: argparse.Namespace) -> bool:
-    """Request a pass, and the operation's step; False where the queues are not known or not reachable."""
-||||||| /tmp/tmp07dtdjbj/b
-def _wake(args: argparse.Namespace) -> bool:
-    """Request a pass, and the operation's step; False where the queues are not known or not reachable."""
-    from chalicelib.dispatch.errors import NotSent
-=======
 def _wake(store: Store, args: argparse.Namespace) -> bool:
     """Request a pass, or the operation's step; False where the queues are not known or not reachable."""
-    from chalicelib.dispatch.errors import NotSent
->>>>>>> /tmp/tmp07dtdjbj/t
     from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
-<<<<<<< /tmp/tmp07dtdjbj/o
-    from chalicelib.dispatch.senders import NotSent
-||||||| /tmp/tmp07dtdjbj/b
-=======
-    from chalicelib.dispatch.sqs import SqsSender
->>>>>>> /tmp/tmp07dtdjbj/t
+    from chalicelib.dispatch.senders import NotSent, SqsSender
 
     prefix = stage_prefix(table_name(args))
     try:
@@ -163,34 +142,6 @@ def _wake(store: Store, args: argparse.Namespace) -> bool:
     return True
 
 
-<<<<<<< /tmp/tmp07dtdjbj/o
-def _sender(args: argparse.Namespace) -> SqsSender | None:
-    from chalicelib.dispatch.senders import SqsSender
-
-    found = _TABLE.match(table_name(args))
-    if found is not None:
-        return SqsSender({}, prefix=found["prefix"])
-    try:
-        return SqsSender.from_environment(os.environ)
-    except BadInput:
-        return None
-
-
-||||||| /tmp/tmp07dtdjbj/b
-def _sender(args: argparse.Namespace) -> SqsSender | None:
-    from chalicelib.dispatch.sqs import SqsSender
-
-    found = _TABLE.match(table_name(args))
-    if found is not None:
-        return SqsSender({}, prefix=found["prefix"])
-    try:
-        return SqsSender.from_environment(os.environ)
-    except BadInput:
-        return None
-
-
-=======
->>>>>>> /tmp/tmp07dtdjbj/t
 _KINDS: dict[str, Callable[[Store, argparse.Namespace], str]] = {
     "group": _group,
     "node": _node,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from chalicelib.policy.document import ROOT
-from chalicelib.policy.schema import section_form
-from typing import Any
 import argparse
 import json
 import sys
+from typing import Any
+
+from chalicelib.policy.document import ROOT
+from chalicelib.policy.schema import section_form
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the schema, as JSON unless yaml is requested. Always returns 0."""
-<<<<<<< /tmp/tmpryb3a23m/o
-||||||| /tmp/tmpryb3a23m/b
-    from chalicelib.command.json_schema import json_schema
-=======
-    from chalicelib.command.commands.schema import json_schema
->>>>>>> /tmp/tmpryb3a23m/t
     from chalicelib.command.output import emit
     from chalicelib.policy.document import json_schema
 

@@ -22,12 +22,11 @@ from chalicelib.notify.webhook import signature
 from chalicelib.policy.secret_names import named_by
 from chalicelib.providers.alicloud import secret_format as alicloud
 from chalicelib.providers.cherryservers import api_token, bootstrap_token
-from chalicelib.providers.cherryservers.config_sections import from_gcfg
+from chalicelib.providers.cherryservers.definition_reader import from_gcfg
 from chalicelib.providers.exoscale import secret_format as exoscale
 from chalicelib.providers.huaweicloud import secret_format as huaweicloud
-from chalicelib.runtime.webhook_secret import read_keys
-from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
-from chalicelib.snapshot.watched_lists import watcher_key
+from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, read_keys, sign
+from chalicelib.snapshot.list_archive import watcher_key
 
 # -- secrets ---------------------------------------------------------------------------------------------------------
 

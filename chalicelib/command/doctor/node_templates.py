@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding
-from chalicelib.command.doctor.finding import Severity
-from chalicelib.command.doctor.finding import finding
+from chalicelib.command.doctor.finding import Finding, Severity, finding
 from chalicelib.command.doctor.needed_rules import capi_namespaces
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.node import HOSTNAME_LABEL
-from chalicelib.model.node import Node
+from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates import matches_node
-from collections.abc import Iterator
-from collections.abc import Sequence
-import re
-
 
 SHARE, MEMORY = 0.02, 100 * 2**20
 """A template may exceed the smallest real node by this share, or by these bytes of memory and storage."""
@@ -116,16 +112,8 @@ def check_architectures(context: DoctorContext) -> Sequence[Finding]:
             f"{daemonset.namespace}/{daemonset.name}"
             for daemonset in snapshot.daemonsets
             if ARCHITECTURE in selected_labels(snapshot.classes[daemonset.cls])
-<<<<<<< /tmp/tmp3_3upywg/o
-            and not matches_node(snapshot.classes[daemonset.cls], group.template.name, group.template.labels)
-            and _fits_other(snapshot, daemonset.cls, own)
-||||||| /tmp/tmp3_3upywg/b
-            and not matches(snapshot.classes[daemonset.cls], group.template.name, group.template.labels)
-            and _fits_other(snapshot, daemonset.cls, own)
-=======
-            and not matches(snapshot.classes[daemonset.cls], template.name, template.labels)
+            and not matches_node(snapshot.classes[daemonset.cls], template.name, template.labels)
             and _fits_other_architecture(snapshot, daemonset.cls, architecture)
->>>>>>> /tmp/tmp3_3upywg/t
         ]
         if missing:
             names = ", ".join(missing[:5])
@@ -142,12 +130,6 @@ def _fits_other_architecture(snapshot: Snapshot, class_index: int, architecture:
     """Whether the DaemonSet runs on nodes of another architecture."""
     pod_class = snapshot.classes[class_index]
     return any(
-<<<<<<< /tmp/tmp3_3upywg/o
-        node.labels.get(ARCHITECTURE) != own and matches_node(snapshot.classes[cls], node.name, node.labels)
-||||||| /tmp/tmp3_3upywg/b
-        node.labels.get(ARCHITECTURE) != own and matches(snapshot.classes[cls], node.name, node.labels)
-=======
-        node.labels.get(ARCHITECTURE) != architecture and matches(pod_class, node.name, node.labels)
->>>>>>> /tmp/tmp3_3upywg/t
+        node.labels.get(ARCHITECTURE) != architecture and matches_node(pod_class, node.name, node.labels)
         for node in snapshot.nodes
     )

@@ -6,32 +6,23 @@ other groups is told and is no error.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from shlex import quote
+
+import msgspec
+
 from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding
-from chalicelib.command.doctor.finding import Severity
-from chalicelib.command.doctor.finding import finding
-from chalicelib.command.doctor.finding import first_names
+from chalicelib.command.doctor.finding import Finding, Severity, finding, first_names
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube import objects
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.client import path_segment
-from chalicelib.kube.errors import ClusterError
-from chalicelib.kube.errors import Forbidden
-from chalicelib.kube.errors import NotFound
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import MALFORMED
-from chalicelib.model.node import DELETION_CANDIDATE
-from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
+from chalicelib.model.errors import MALFORMED, BadInput
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
-from chalicelib.record.status_configmap import ANNOTATION
-from chalicelib.record.status_configmap import KEY
-from collections.abc import Iterator
-from collections.abc import Sequence
-from shlex import quote
-import msgspec
-import re
-
+from chalicelib.record.status_configmap import ANNOTATION, KEY
 
 FRESH_LEASE, FRESH_STATUS = 60.0, 120.0
 """Seconds after which a lease, or a status, says that its writer has stopped."""
@@ -211,64 +202,20 @@ def check_status(context: DoctorContext) -> Sequence[Finding]:
     """DR08: a status ConfigMap that another program writes as well. DR07 where that program alone writes it now."""
     options = context.policy.options
     try:
-<<<<<<< /tmp/tmpg_1ew6iu/o
-        found = objects.get_config_map(context.observer, options.namespace, options.status_config_map_name)
-||||||| /tmp/tmpg_1ew6iu/b
-        found = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
-=======
-        config_map = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
->>>>>>> /tmp/tmpg_1ew6iu/t
+        config_map = objects.get_config_map(context.observer, options.namespace, options.status_config_map_name)
     except NotFound:
         return ()
-<<<<<<< /tmp/tmpg_1ew6iu/o
-    managers = found.writers(KEY)
-    others = sorted(each for each in managers if each != objects.OWN_MANAGER and "kubectl" not in each)
-    updated = _go_time(found.annotation(ANNOTATION))
-||||||| /tmp/tmpg_1ew6iu/b
-    managers = found.writers(KEY)
-    others = sorted(each for each in managers if each != configmaps.OWN_MANAGER and "kubectl" not in each)
-    updated = _go_time(found.annotation(ANNOTATION))
-=======
     managers = config_map.writers(KEY)
-    others = sorted(manager for manager in managers if manager != configmaps.OWN_MANAGER and "kubectl" not in manager)
+    others = sorted(manager for manager in managers if manager != objects.OWN_MANAGER and "kubectl" not in manager)
     updated = _go_time(config_map.annotation(ANNOTATION))
->>>>>>> /tmp/tmpg_1ew6iu/t
     if not others or updated is None or context.clock() - updated > FRESH_STATUS:
         return ()
     name = f"{options.namespace}/{options.status_config_map_name}"
-<<<<<<< /tmp/tmpg_1ew6iu/o
     if objects.OWN_MANAGER not in managers:
-        return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
-    return (
-        Finding(
-            id="DR08",
-            severity=Severity.WARNING,
-            subject="autoscaler",
-            message=f"ConfigMap {name} is written by {', '.join(others)[:200]} as well",
-            fix="set options.statusConfigMapName, or stop the other program",
-            evidence={"managers": sorted(managers)},
-        ),
-    )
-||||||| /tmp/tmpg_1ew6iu/b
-    if configmaps.OWN_MANAGER not in managers:
-        return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
-    return (
-        Finding(
-            id="DR08",
-            severity=Severity.WARNING,
-            subject="autoscaler",
-            message=f"ConfigMap {name} is written by {', '.join(others)[:200]} as well",
-            fix="set options.statusConfigMapName, or stop the other program",
-            evidence={"managers": sorted(managers)},
-        ),
-    )
-=======
-    if configmaps.OWN_MANAGER not in managers:
         return [_active(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ())]
     text = f"ConfigMap {name} is written by {', '.join(others)[:200]} as well"
     fix = "set options.statusConfigMapName, or stop the other program"
     return [finding("DR08", Severity.WARNING, text, fix, managers=sorted(managers))]
->>>>>>> /tmp/tmpg_1ew6iu/t
 
 
 def _go_time(text: str) -> float | None:

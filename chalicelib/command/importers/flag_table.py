@@ -6,16 +6,16 @@ import. The tables here name the flags whose translation differs from that.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import closest
-from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.option_tables import OptionDefinition
-from chalicelib.policy.option_tables import Status
-from chalicelib.policy.options import FLAGS
+import re
 from collections.abc import Set
 from enum import StrEnum
+
 import msgspec
-import re
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.diagnostics import closest, quote
+from chalicelib.policy.option_tables import OptionDefinition, Status
+from chalicelib.policy.options import FLAGS
 
 
 class Fate(StrEnum):

@@ -6,39 +6,32 @@ own place in the document (the provider's, the kubeconfig's) are left to transla
 
 from __future__ import annotations
 
-from chalicelib.command.importers.autoscaler_input import Argument
-from chalicelib.command.importers.flag_table import Fate
-from chalicelib.command.importers.flag_table import KNOWN
-from chalicelib.command.importers.flag_table import KnownFlag
-from chalicelib.command.importers.flag_table import MAX_EMPTY_BULK_DELETE
-from chalicelib.command.importers.flag_table import Version
-from chalicelib.command.importers.flag_table import nearest
-from chalicelib.command.importers.flag_table import order_of
-from chalicelib.command.importers.flag_table import release_defaults
-from chalicelib.command.importers.report import Draft
-from chalicelib.command.importers.report import Verdict
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
-from chalicelib.model.policy import Options
-from chalicelib.model.quantity import format_duration
-from chalicelib.model.quantity import parse_duration
-from chalicelib.policy import diagnostics
-from chalicelib.policy.diagnostics import Diagnostics
-from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.option_tables import OptionDefinition
-from chalicelib.policy.option_tables import Status
-from chalicelib.policy.options import FLAGS
-from chalicelib.policy.options import OptionValues
-from chalicelib.policy.options import attribute
-from chalicelib.policy.options import check_options
-from chalicelib.policy.options import default_text
-from chalicelib.policy.value_types import UNSET
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
 import msgspec
 
+from chalicelib.command.importers.autoscaler_input import Argument
+from chalicelib.command.importers.flag_table import (
+    KNOWN,
+    MAX_EMPTY_BULK_DELETE,
+    Fate,
+    KnownFlag,
+    Version,
+    nearest,
+    order_of,
+    release_defaults,
+)
+from chalicelib.command.importers.report import Draft, Verdict
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.policy import Options
+from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.policy import diagnostics
+from chalicelib.policy.diagnostics import Diagnostics, quote
+from chalicelib.policy.option_tables import OptionDefinition, Status
+from chalicelib.policy.options import FLAGS, attribute, check_options, default_text
+from chalicelib.policy.value_types import UNSET
 
 ArgumentsByFlag = Mapping[str, Sequence[Argument]]
 
@@ -258,29 +251,6 @@ def _keep_for_later(option: OptionDefinition, shown: Any, arguments: Sequence[Ar
         draft.row(argument.place, argument.word, verdict, path, text)
 
 
-<<<<<<< /tmp/tmpa3og61c9/o
-def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
-    """Return the value that the policy's own reader makes of it."""
-    first = found[0]
-    report = Diagnostics(_where(first))
-    nodes = tuple(
-        diagnostics.Scalar(_plain_text(option, argument), plain=False, line=1, column=1) for argument in found
-    )
-    node: diagnostics.Node = nodes[0]
-    if option.flag in _LISTS:
-        node = diagnostics.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
-||||||| /tmp/tmpa3og61c9/b
-def _read(option: OptionDefinition, found: Sequence[Argument]) -> Any:
-    """Return the value that the policy's own reader makes of it."""
-    first = found[0]
-    report = Diagnostics(_where(first))
-    nodes = tuple(
-        yaml_document.Scalar(_plain_text(option, argument), plain=False, line=1, column=1) for argument in found
-    )
-    node: yaml_document.Node = nodes[0]
-    if option.flag in _LISTS:
-        node = yaml_document.Sequence(_split(option.flag, nodes), line=1, column=1, size=len(nodes))
-=======
 def _read(option: OptionDefinition, arguments: Sequence[Argument]) -> Any:
     """Return the value that the policy's own reader makes of the arguments. Raises BadInput, InputErrors."""
     texts: list[str] = []
@@ -293,11 +263,10 @@ def _read(option: OptionDefinition, arguments: Sequence[Argument]) -> Any:
             texts += filter(None, argument.value.split(","))
         else:
             texts.append(argument.value)
-    nodes = tuple(yaml_document.Scalar(text, plain=False, line=1, column=1) for text in texts)
+    nodes = tuple(diagnostics.Scalar(text, plain=False, line=1, column=1) for text in texts)
     in_list = option.flag in _LISTS
-    node = yaml_document.Sequence(nodes, line=1, column=1, size=len(nodes)) if in_list else nodes[0]
+    node = diagnostics.Sequence(nodes, line=1, column=1, size=len(nodes)) if in_list else nodes[0]
     report = Diagnostics(_where(arguments[0]))
->>>>>>> /tmp/tmpa3og61c9/t
     value = option.kind.read(node, (), report)
     report.check()
     if value is UNSET:
@@ -305,96 +274,6 @@ def _read(option: OptionDefinition, arguments: Sequence[Argument]) -> Any:
     return value
 
 
-<<<<<<< /tmp/tmpa3og61c9/o
-def _split(flag: str, nodes: tuple[diagnostics.Scalar, ...]) -> tuple[diagnostics.Scalar, ...]:
-    if flag not in _SPLIT:
-        return nodes
-    words = [word for node in nodes for word in node.text.split(",") if word]
-    return tuple(diagnostics.Scalar(word, plain=False, line=1, column=1) for word in words)
-
-
-def _plain_text(option: OptionDefinition, argument: Argument) -> str:
-    kind = option.kind.name
-    if kind == "true or false":
-        return "true" if read_boolean(argument) else "false"
-    if argument.value is None:
-        raise BadInput(_where(argument), "has no value", f"write --{argument.flag}=VALUE")
-    text = argument.value
-    return _PLAIN[kind](text) if kind in _PLAIN else text
-
-
-def _whole(text: str) -> str:
-    found = _WHOLE.match(text) if len(text) <= _LONGEST_NUMBER else None
-    if found is None:
-        return text
-    digits = found[2].replace("_", "").lower()
-    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits.startswith("0") else 10)
-    try:
-        number = int(digits[2:] if digits[:2] in ("0x", "0b", "0o") else digits, base)
-    except ValueError:  # 08 is not a number in Go
-        return text
-    return str(-number if found[1] == "-" else number)
-
-
-def _decimal(text: str) -> str:
-    if len(text) > _LONGEST_NUMBER or not _DECIMAL.match(text):
-        return text
-    return f"{float(text):.12f}".rstrip("0").rstrip(".")
-
-
-def _go_duration(text: str) -> str:
-    return text.removeprefix("+")
-
-
-_PLAIN: Mapping[str, Callable[[str], str]] = {"number": _whole, "decimal": _decimal, "duration": _go_duration}
-
-
-||||||| /tmp/tmpa3og61c9/b
-def _split(flag: str, nodes: tuple[yaml_document.Scalar, ...]) -> tuple[yaml_document.Scalar, ...]:
-    if flag not in _SPLIT:
-        return nodes
-    words = [word for node in nodes for word in node.text.split(",") if word]
-    return tuple(yaml_document.Scalar(word, plain=False, line=1, column=1) for word in words)
-
-
-def _plain_text(option: OptionDefinition, argument: Argument) -> str:
-    kind = option.kind.name
-    if kind == "true or false":
-        return "true" if read_boolean(argument) else "false"
-    if argument.value is None:
-        raise BadInput(_where(argument), "has no value", f"write --{argument.flag}=VALUE")
-    text = argument.value
-    return _PLAIN[kind](text) if kind in _PLAIN else text
-
-
-def _whole(text: str) -> str:
-    found = _WHOLE.match(text) if len(text) <= _LONGEST_NUMBER else None
-    if found is None:
-        return text
-    digits = found[2].replace("_", "").lower()
-    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits.startswith("0") else 10)
-    try:
-        number = int(digits[2:] if digits[:2] in ("0x", "0b", "0o") else digits, base)
-    except ValueError:  # 08 is not a number in Go
-        return text
-    return str(-number if found[1] == "-" else number)
-
-
-def _decimal(text: str) -> str:
-    if len(text) > _LONGEST_NUMBER or not _DECIMAL.match(text):
-        return text
-    return f"{float(text):.12f}".rstrip("0").rstrip(".")
-
-
-def _go_duration(text: str) -> str:
-    return text.removeprefix("+")
-
-
-_PLAIN: Mapping[str, Callable[[str], str]] = {"number": _whole, "decimal": _decimal, "duration": _go_duration}
-
-
-=======
->>>>>>> /tmp/tmpa3og61c9/t
 def _where(argument: Argument) -> str:
     return f"{argument.place}: --{argument.flag}"
 
@@ -407,23 +286,9 @@ def _check_together(options: ArgumentsByFlag, in_force: dict[str, Any], version:
         field = attribute(FLAGS[flag])
         if flag not in options or field not in in_force:
             continue
-<<<<<<< /tmp/tmpa3og61c9/o
-        report = Diagnostics(where(flag).place)
-        name = attribute(FLAGS[flag])
-        own = {key: in_force[key] for key in (name, "allowed_scheduler_names") if key in in_force}
-        if name in own:
-            check_options(OptionValues(own), ("spec", "options"), report)
-||||||| /tmp/tmpa3og61c9/b
-        report = Diagnostics(where(flag).place)
-        name = attribute(FLAGS[flag])
-        own = {key: in_force[key] for key in (name, "allowed_scheduler_names") if key in in_force}
-        if name in own:
-            check_options(Read(own), ("spec", "options"), report)
-=======
         report = Diagnostics(options[flag][-1].place)
         own = {key: in_force[key] for key in (field, "allowed_scheduler_names") if key in in_force}
         check_options(Read(own), ("spec", "options"), report)
->>>>>>> /tmp/tmpa3og61c9/t
         try:
             report.check()
         except InputErrors as error:

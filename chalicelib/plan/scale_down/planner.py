@@ -12,33 +12,24 @@ time and does not reset the timer. See docs/reference/scale-down.md "Unneeded ti
 
 from __future__ import annotations
 
-from chalicelib.model.memory import BreakerState
-from chalicelib.model.memory import NodeMemory
-from chalicelib.model.node import DELETION_CANDIDATE
-from chalicelib.model.node import Node
-from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.plan import Removal
-from chalicelib.model.plan import TaintUpdate
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.scale_down.candidates import DrainabilityChecker
-from chalicelib.plan.scale_down.candidates import PodsToMove
-from chalicelib.plan.scale_down.candidates import Usage
-from chalicelib.plan.scale_down.candidates import ineligibility_reason
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from chalicelib.model.memory import BreakerState, NodeMemory
+from chalicelib.model.node import DELETION_CANDIDATE, Node
+from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.candidates import DrainabilityChecker, PodsToMove, Usage, ineligibility_reason
 from chalicelib.plan.scale_down.drain_rules import PdbTracker
 from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
-from chalicelib.plan.scale_down.removal_simulation.search import Search
-from chalicelib.plan.scale_down.removal_simulation.search import TrialResult
+from chalicelib.plan.scale_down.removal_simulation.search import Search, TrialResult
 from chalicelib.plan.scale_down.selection import select_removals
 from chalicelib.plan.scale_down.taint_updates import taint_updates
 from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget
-from collections.abc import Callable
-from collections.abc import Collection
-import msgspec
-
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""

@@ -11,34 +11,24 @@ A cooldown only blocks removals. Unneeded timers continue, so that a node is rem
 
 from __future__ import annotations
 
-from chalicelib.model.memory import BreakerState
-from chalicelib.model.memory import NodeMemory
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.memory import BreakerState, NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.model.resources import CPU
-from chalicelib.model.resources import GPU_LABELS
-from chalicelib.model.resources import GPU_RESOURCES
-from chalicelib.model.resources import MEMORY
-from chalicelib.plan.scale_down.circuit_breaker import CircuitBreaker
-from chalicelib.plan.scale_down.circuit_breaker import nodes_in_removal
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
+from chalicelib.plan.scale_down.circuit_breaker import CircuitBreaker, nodes_in_removal
 from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
 from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
-from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.cluster_state import removals_pause
-from chalicelib.plan.state.pools import at_minimum
-from chalicelib.plan.state.pools import spares
+from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
+from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.schedules.maintenance_windows import outside
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-import math
-import msgspec
 
 
 class Selection(msgspec.Struct, frozen=True):

@@ -24,9 +24,8 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
-from chalicelib.providers.credential_source import digest
+from chalicelib.providers.credential_source import digest, json_fields
 from chalicelib.providers.errors import Throttled, Transient
-from chalicelib.providers.secret_fields import json_fields
 
 PLACE = "providers.alicloud"
 

@@ -53,7 +53,7 @@ from chalicelib.providers.alicloud.scale_up import (
     succeeded,
 )
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"

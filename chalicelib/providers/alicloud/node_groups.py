@@ -8,50 +8,25 @@ sent: an API that does not respond is not called five hundred times, each with i
 
 from __future__ import annotations
 
-from chalicelib.model.group import GroupOptions
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceError
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.alicloud import AlicloudBounds
-from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.api import IDS
-from chalicelib.providers.alicloud.api import MOVED
-from chalicelib.providers.alicloud.api import SIZE
-from chalicelib.providers.alicloud.api import pages_of
-from chalicelib.providers.alicloud.decoding import InstanceType
-from chalicelib.providers.alicloud.decoding import ScalingActivity
-from chalicelib.providers.alicloud.decoding import ScalingGroup
-from chalicelib.providers.alicloud.decoding import ScalingInstance
-from chalicelib.providers.alicloud.error_mapping import activity_class
-from chalicelib.providers.alicloud.error_mapping import is_busy
-from chalicelib.providers.alicloud.error_mapping import is_denied
-from chalicelib.providers.alicloud.node_template import Blueprint
-from chalicelib.providers.alicloud.node_template import candidates
-from chalicelib.providers.alicloud.node_template import make_template
-from chalicelib.providers.alicloud.node_template import read_blueprints
-from chalicelib.providers.alicloud.node_template import read_tags
-from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames
-from chalicelib.providers.alicloud.provider_ids import placeholder_handle
-from chalicelib.providers.alicloud.provider_ids import placeholder_id
-from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.alicloud.settings import PROVIDER
+from chalicelib.providers.alicloud.api import IDS, MOVED, SIZE, AlicloudApi, pages_of
+from chalicelib.providers.alicloud.decoding import InstanceType, ScalingActivity, ScalingGroup, ScalingInstance
+from chalicelib.providers.alicloud.error_mapping import activity_class, is_busy, is_denied
+from chalicelib.providers.alicloud.node_template import Blueprint, candidates, make_template, read_blueprints, read_tags
+from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames, placeholder_handle, placeholder_id
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
 from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from types import MappingProxyType
-from typing import TypeVar
-import msgspec
-
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 
 T = TypeVar("T")
 

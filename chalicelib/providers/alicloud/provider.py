@@ -4,38 +4,23 @@ A running scaling activity does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import cast
+
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.api import Line
-from chalicelib.providers.alicloud.api import new_nonce
+from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
 from chalicelib.providers.alicloud.credential_sources import CredentialFinder
-from chalicelib.providers.alicloud.credentials import ChosenCredentialSource
-from chalicelib.providers.alicloud.credentials import Sessions
-from chalicelib.providers.alicloud.credentials import of_this_process
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete
-from chalicelib.providers.alicloud.delete_nodes import decrease_target
-from chalicelib.providers.alicloud.delete_nodes import delete_nodes
+from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.alicloud.endpoints import Service
-from chalicelib.providers.alicloud.scale_up import AlicloudContext
-from chalicelib.providers.alicloud.scale_up import has_requested
-from chalicelib.providers.alicloud.scale_up import poll_growth
-from chalicelib.providers.alicloud.scale_up import scale_up
-from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.alicloud.settings import PROVIDER
-from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import ProviderActions
+from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.rate_limit import WaitLimit
-from collections.abc import Callable
-from collections.abc import Sequence
-from typing import cast
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 
 
 def open_api(

@@ -31,6 +31,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.policy.vendors.alicloud import AlicloudBounds
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.decoding import ScalingActivity, ScalingGroup
 from chalicelib.providers.alicloud.error_mapping import is_denied, is_no_change
@@ -46,9 +47,9 @@ from chalicelib.providers.alicloud.node_groups import (
     running,
     target_of,
 )
-from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSettings
-from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized, Unknown
+from chalicelib.providers.node_identity import Seen
 
 ACTIVITY, POLLS = "activity", "polls"
 BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.vendors.alicloud import AlicloudSection
-from chalicelib.policy.vendors.alicloud import GROUPS
-from chalicelib.policy.vendors.settings import typed
-from chalicelib.providers.alicloud.credentials import Access
-from chalicelib.providers.alicloud.credentials import PLACE
-from chalicelib.providers.alicloud.credentials import check_access
-from chalicelib.providers.alicloud.endpoints import Endpoints
-from chalicelib.providers.alicloud.endpoints import Network
-from chalicelib.providers.alicloud.endpoints import Service
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.vendors.alicloud import GROUPS, AlicloudSection
+from chalicelib.policy.vendors.settings import typed
+from chalicelib.providers.alicloud.credentials import Access, check_access
+from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
 
 PROVIDER = "alicloud"
 

@@ -17,6 +17,7 @@ import msgspec
 
 from chalicelib import __version__
 from chalicelib.model.secret import Secret
+from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.decoding import (
@@ -30,7 +31,7 @@ from chalicelib.providers.cherryservers.decoding import (
     total_of,
 )
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
-from chalicelib.providers.cherryservers.settings import PROVIDER, CherrySettings
+from chalicelib.policy.vendors.cherryservers import PROVIDER
 from chalicelib.providers.cherryservers.tokens import parse_api_token
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown

@@ -6,28 +6,20 @@ An error in them is an error of that call.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
-from chalicelib.policy.vendors.cherryservers import CherryBounds
-from chalicelib.policy.vendors.cherryservers import CherrySettings
-from chalicelib.policy.vendors.cherryservers import PROVIDER
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import UnreadableServer
 from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.instances import Lister
-from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.instances import Lister, ServerList
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.tokens import Tokens
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unknown
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 from chalicelib.providers.services import Cache
-from collections.abc import Callable
-from collections.abc import Iterable
-from functools import cached_property
-
 
 KEPT = 3600.0  # seconds for which a deleted server is remembered
 _TRIES = 3

@@ -13,25 +13,24 @@ script with a password in it, and the lines of a script that was pasted unencode
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import place_of
-from chalicelib.policy.vendors.cherryservers import CherrySettings
-from chalicelib.policy.vendors.cherryservers import DEFAULT
-from chalicelib.policy.vendors.cherryservers import PLACE
-from chalicelib.policy.vendors.cherryservers import cluster_name
-from chalicelib.providers.cherryservers.pool_definition import DEFAULT_PATTERN
-from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.pool_definition import check
-from chalicelib.providers.cherryservers.pool_definition import hostname
-from chalicelib.providers.cherryservers.pool_definition import letters_for
-from chalicelib.providers.cherryservers.pool_definition import needs_token
-from collections.abc import Callable
-from collections.abc import Mapping
 import base64
 import difflib
-import msgspec
 import re
+from collections.abc import Callable, Mapping
 
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import place_of
+from chalicelib.policy.vendors.cherryservers import DEFAULT, PLACE, CherrySettings, cluster_name
+from chalicelib.providers.cherryservers.pool_definition import (
+    DEFAULT_PATTERN,
+    Definition,
+    check,
+    hostname,
+    letters_for,
+    needs_token,
+)
 
 LISTS = frozenset({"ssh-key-ids"})
 FLAGS = frozenset({"spot-market"})

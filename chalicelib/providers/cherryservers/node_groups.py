@@ -6,35 +6,20 @@ and nodes. A pool with a wrong definition carries its error and does not affect 
 
 from __future__ import annotations
 
-from chalicelib.model.group import GroupOptions
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
+from collections.abc import Sequence
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
-from chalicelib.policy.vendors.cherryservers import CherryBounds
-from chalicelib.policy.vendors.cherryservers import PROVIDER
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.instances import Matching
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.instances import server_state
-from chalicelib.providers.cherryservers.models import CLUSTER_TAG
-from chalicelib.providers.cherryservers.models import CherryPlan
-from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.models import POOL_TAG
-from chalicelib.providers.cherryservers.node_template import POOL_LABEL
-from chalicelib.providers.cherryservers.node_template import hourly
-from chalicelib.providers.cherryservers.node_template import make_template
-from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.pool_definition import labels_pool
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from collections.abc import Sequence
-
+from chalicelib.providers.cherryservers.instances import Matching, ServerList, server_state
+from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryPlan, CherryServer
+from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template
+from chalicelib.providers.cherryservers.pool_definition import Definition, labels_pool
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
@@ -151,19 +136,9 @@ class _CherryGroupBuilder:
             max=bounds.max,
             target=sum(instance.state is not InstanceState.DELETING for instance in instances),
             instances=instances,
-<<<<<<< /tmp/tmpim_j1dp9/o
             template=template.node if template is not None else None,
             template_error=unread or (template.problem if template else ""),
-            options=GroupOptions(max_node_provision_time=self._settings.provision_time),
-||||||| /tmp/tmpim_j1dp9/b
-            template=made.node if made is not None else None,
-            template_error=unread or (made.problem if made else ""),
-            options=GroupOptions(max_node_provision_time=self._context.settings.provision_time),
-=======
-            template=made.node if made is not None else None,
-            template_error=unread or (made.problem if made else ""),
-            options=GroupOptions(max_node_provision_time=self._context.settings.max_node_provision_time),
->>>>>>> /tmp/tmpim_j1dp9/t
+            options=GroupOptions(max_node_provision_time=self._settings.max_node_provision_time),
             priority=bounds.priority,
             price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
         )

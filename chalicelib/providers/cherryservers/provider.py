@@ -4,30 +4,22 @@ A configuration error is a failure that names it; outcomes.py converts the vendo
 
 from __future__ import annotations
 
-from chalicelib.model.node import Node
-from chalicelib.policy.vendors.cherryservers import PROVIDER
-from chalicelib.policy.vendors.cherryservers import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import ProviderActions
-from chalicelib.providers.cherryservers import node_groups
-from chalicelib.providers.cherryservers.api import open_api
-from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.context import DeletedServers
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.delete_nodes import cancel_delete
-from chalicelib.providers.cherryservers.delete_nodes import delete_nodes
-from chalicelib.providers.cherryservers.instances import lister
-from chalicelib.providers.cherryservers.scale_up import decrease_target
-from chalicelib.providers.cherryservers.scale_up import has_requested
-from chalicelib.providers.cherryservers.scale_up import scale_up
-from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
 from collections.abc import Sequence
 from typing import cast
 
+from chalicelib.model.node import Node
+from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.providers.cherryservers import node_groups
+from chalicelib.providers.cherryservers.api import open_api
+from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
+from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.cherryservers.instances import lister
+from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
+from chalicelib.providers.cherryservers.tokens import open_tokens
+from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import PermanentConflict
 
 _STEPS = ProviderActions(
     scale_up=scale_up,

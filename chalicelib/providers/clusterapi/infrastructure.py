@@ -17,10 +17,10 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.quantity import parse_amount, quantity_text
+from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
 from chalicelib.providers.clusterapi.annotations import is_domain, is_qualified_name
 from chalicelib.providers.clusterapi.api import VERSION, ApiGroup, ServedList
 from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
-from chalicelib.providers.clusterapi.settings import ARCHITECTURES
 from chalicelib.providers.kube_protocol import KubeApi
 
 # Seconds of waiting that one pass may spend here. A prompt response does not count, otherwise a large fleet would

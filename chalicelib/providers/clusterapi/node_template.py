@@ -7,31 +7,21 @@ insufficient, the infrastructure object. The planner prefers a real node of the 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
 from chalicelib.model.errors import BadInput
-from chalicelib.model.node import HOSTNAME_LABEL
-from chalicelib.model.node import Node
-from chalicelib.model.node import Taint
+from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.quantity import parse_quantity
-from chalicelib.model.resources import CPU
-from chalicelib.model.resources import EPHEMERAL
-from chalicelib.model.resources import MEMORY
-from chalicelib.model.resources import PODS
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.policy.go_patterns import pattern
-from chalicelib.providers.clusterapi.annotations import CAPACITY
-from chalicelib.providers.clusterapi.annotations import is_domain
-from chalicelib.providers.clusterapi.annotations import is_label_value
-from chalicelib.providers.clusterapi.annotations import is_qualified_name
+from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL
-from chalicelib.providers.clusterapi.infrastructure import Infra
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure
-from chalicelib.providers.clusterapi.infrastructure import no_infrastructure
+from chalicelib.providers.clusterapi.infrastructure import Infra, Infrastructure, no_infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from collections.abc import Iterator
-from collections.abc import Mapping
-import msgspec
-import re
-
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.
@@ -110,37 +100,15 @@ def template_labels(
     real_node: Node | None,
     infrastructure: Infrastructure,
 ) -> dict[str, str]:
-<<<<<<< /tmp/tmp4h9_6kcl/o
     """Return the labels; later sources take precedence. The sources are defaults and the zone of a single failure
     domain, the infrastructure object, the labels that CAPI copies, the `labels` annotation, and a real node."""
-    labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
-    if settings.zone_label and (zone := failure_domain(kind, resource)):
-||||||| /tmp/tmp4h9_6kcl/b
-    """Return the labels; later sources take precedence.
-
-    The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
-    copies, the `labels` annotation, and a real node."""
-    labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
-    if settings.zone_label and (zone := failure_domain(kind, resource)):
-=======
-    """Return the labels; later sources take precedence.
-
-    The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
-    copies, the `labels` annotation, and a real node."""
     labels = {_ARCH: settings.scale_zero_default_arch, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_from_failure_domain and (zone := failure_domain(kind, resource)):
->>>>>>> /tmp/tmp4h9_6kcl/t
         labels[_ZONE] = zone
     labels.update(
         {key: value for key, value in ((_ARCH, infrastructure.architecture), (_OS, infrastructure.system)) if value}
     )
-<<<<<<< /tmp/tmp4h9_6kcl/o
-    labels.update(_propagated_labels(resource, settings.managed_labels))
-||||||| /tmp/tmp4h9_6kcl/b
-    labels.update(_handed_down(resource, settings.managed_labels))
-=======
-    labels.update(_handed_down(resource, settings.sync_machine_labels))
->>>>>>> /tmp/tmp4h9_6kcl/t
+    labels.update(_propagated_labels(resource, settings.sync_machine_labels))
     labels.update(_annotated_labels(resource)[0])
     if real_node is not None:
         labels.update({key: real_node.labels[key] for key in _COPIED if real_node.labels.get(key)})

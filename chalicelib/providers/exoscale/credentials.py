@@ -18,8 +18,8 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
+from chalicelib.providers.credential_source import json_fields
 from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.secret_fields import json_fields
 
 ALGORITHM = "EXO2-HMAC-SHA256"
 VALID = 600  # seconds that a signature is valid

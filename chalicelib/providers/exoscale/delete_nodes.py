@@ -49,7 +49,7 @@ from chalicelib.providers.exoscale.scale_up import (
     requested,
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again. A pool accepts one eviction at a time, and a plan removes several machines of

@@ -22,41 +22,24 @@ the group may scale up from zero, and none of its running machines is deleted as
 
 from __future__ import annotations
 
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceError
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from chalicelib.model.group import Instance, InstanceError, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
-from chalicelib.policy.vendors.exoscale import ExoscaleSettings
-from chalicelib.policy.vendors.exoscale import LEAST
-from chalicelib.policy.vendors.exoscale import PROVIDER
+from chalicelib.policy.vendors.exoscale import LEAST, PROVIDER, ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import ExoscaleInstance
-from chalicelib.providers.exoscale.decoding import InstanceType
-from chalicelib.providers.exoscale.decoding import Quota
-from chalicelib.providers.exoscale.node_template import make_template
-from chalicelib.providers.exoscale.node_template import type_of
-from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
-from chalicelib.providers.exoscale.provider_ids import placeholder
-from chalicelib.providers.exoscale.provider_ids import placeholder_id
-from chalicelib.providers.exoscale.settings import ExoscaleBounds
-from chalicelib.providers.exoscale.zone import ERROR
-from chalicelib.providers.exoscale.zone import ExoscalePool
-from chalicelib.providers.exoscale.zone import INSTANCE_STATES
-from chalicelib.providers.exoscale.zone import Zone
-from chalicelib.providers.exoscale.zone import is_leaving
-from chalicelib.providers.exoscale.zone import read_zone
-from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-import msgspec
-
+from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstanceType, Quota
+from chalicelib.providers.exoscale.node_template import make_template, type_of
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, placeholder, placeholder_id
+from chalicelib.providers.exoscale.zone import ERROR, INSTANCE_STATES, ExoscalePool, Zone, is_leaving, read_zone
 
 _MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
@@ -419,9 +402,8 @@ class _ExoscaleGroupBuilder:
 
     def build(self, selection: ExoscaleSelection) -> NodeGroup:
         """Build the node group of a pool."""
-<<<<<<< /tmp/tmpb01ob8fn/o
         pool = selection.pool
-        sizes = _size_range(pool, selection.bounds, self._account, self._settings.unlimited)
+        sizes = _size_range(pool, selection.bounds, self._account, self._settings.unlimited_max)
         if sizes.doubt:
             self.warn(pool.id, sizes.doubt)
         template = make_template(pool, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
@@ -435,27 +417,6 @@ class _ExoscaleGroupBuilder:
             if pool.id.lower() in self._zone.unsure
             else ""
         )
-||||||| /tmp/tmpb01ob8fn/b
-        site = selection.site
-        within = range_of(site, selection.bounds, self._room, self._settings.unlimited)
-        if within.doubt:
-            self.warn(site.id, within.doubt)
-        template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
-        machines = classify(site, self._zone, self._names, selection.held)
-        for warning in (*template.warnings, *sorted({each.held for each in machines} - {""})[:1]):
-            self.warn(site.id, warning)
-        lost = missing(site, occupied(site, self._zone))
-=======
-        site = selection.site
-        within = range_of(site, selection.bounds, self._room, self._settings.unlimited_max)
-        if within.doubt:
-            self.warn(site.id, within.doubt)
-        template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
-        machines = classify(site, self._zone, self._names, selection.held)
-        for warning in (*template.warnings, *sorted({each.held for each in machines} - {""})[:1]):
-            self.warn(site.id, warning)
-        lost = missing(site, occupied(site, self._zone))
->>>>>>> /tmp/tmpb01ob8fn/t
         return NodeGroup(
             id=pool.id,
             provider=PROVIDER,

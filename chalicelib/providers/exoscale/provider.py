@@ -4,36 +4,24 @@ A pool that is being changed does not count as a failed scale-up (outcomes.py)."
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from chalicelib.model.node import Node
-from chalicelib.policy.vendors.exoscale import ExoscaleSettings
-from chalicelib.policy.vendors.exoscale import PROVIDER
-from chalicelib.policy.vendors.exoscale import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import ProviderActions
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.credential_source import digest
+from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.credentials import parse_secret
-from chalicelib.providers.exoscale.credentials import signed
-from chalicelib.providers.exoscale.delete_nodes import cancel_delete
-from chalicelib.providers.exoscale.delete_nodes import decrease_target
-from chalicelib.providers.exoscale.delete_nodes import delete_nodes
+from chalicelib.providers.exoscale.credentials import parse_secret, signed
+from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.exoscale.error_mapping import error_for
-from chalicelib.providers.exoscale.scale_up import ExoscaleContext
-from chalicelib.providers.exoscale.scale_up import has_requested
-from chalicelib.providers.exoscale.scale_up import poll_growth
-from chalicelib.providers.exoscale.scale_up import scale_up
+from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.rate_limit import WaitLimit
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
-from collections.abc import Sequence
-from typing import cast
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:

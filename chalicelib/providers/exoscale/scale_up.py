@@ -21,31 +21,20 @@ with the operation's id in the data, and each later poll is one call.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.cluster_nodes import Seen
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import QuotaExceeded
-from chalicelib.providers.errors import Unknown
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.provider_ids import is_id
-from chalicelib.providers.exoscale.settings import ExoscaleBounds
-from chalicelib.providers.exoscale.settings import ExoscaleSettings
-from chalicelib.providers.exoscale.zone import ExoscalePool
-from chalicelib.providers.exoscale.zone import make_pools
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-import msgspec
-
+from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+from chalicelib.providers.node_identity import Seen
 
 WORK, POLLS, LOOKS = (
     "work",
@@ -299,17 +288,9 @@ def _check_quota(context: ExoscaleContext, operation: Operation, pool: ExoscaleP
         quota = context.api.quota_now()
     except ProviderError:
         return
-<<<<<<< /tmp/tmpfcxl1cv0/o
     more = operation.spec.to_size - pool.target
     if quota.left is None:
-        most = max(context.settings.unlimited, pool.target)
-||||||| /tmp/tmpfcxl1cv0/b
-    if quota.limit == NO_LIMIT:
-        most = max(context.settings.unlimited, pool.target)
-=======
-    if quota.limit == NO_LIMIT:
         most = max(context.settings.unlimited_max, pool.target)
->>>>>>> /tmp/tmpfcxl1cv0/t
         if operation.spec.to_size > most:
             raise InvalidRequest(
                 f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "

@@ -17,12 +17,12 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.group import InstanceState
+from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import NO_SIZE, ExoscaleInstance, InstancePool, Nodepool, SksCluster
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
-from chalicelib.providers.exoscale.settings import ExoscaleSettings
 
 T = TypeVar("T")
 

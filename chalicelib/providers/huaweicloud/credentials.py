@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY
-from chalicelib.model.secret import LONGEST_TOKEN
-from chalicelib.model.secret import Secret
-from chalicelib.model.secret import is_sendable
-from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.vendors.huaweicloud import Agency
-from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.credential_source import digest
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.huaweicloud.decoding import body_of
-from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.huaweicloud.settings import PLACE
-from chalicelib.providers.rest_client import RestClient
-from chalicelib.providers.secret_fields import json_fields
-from chalicelib.providers.services import Cache
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
-from urllib.parse import quote
-from urllib.parse import unquote
-from urllib.parse import urlsplit
 import hashlib
 import hmac
-import msgspec
 import re
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.vendors.huaweicloud import Agency
+from chalicelib.providers.cached import TtlCache
+from chalicelib.providers.credential_source import SecretSource, digest, json_fields
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.huaweicloud.decoding import body_of
+from chalicelib.providers.huaweicloud.provider_ids import is_project
+from chalicelib.policy.vendors.huaweicloud import PLACE
+from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import Cache
 
 ALGORITHM = "SDK-HMAC-SHA256"
 SKEW = 900  # seconds by which our clock may differ from the vendor's

@@ -19,7 +19,7 @@ from chalicelib.providers.huaweicloud.provider_ids import (
     placeholder_group,
 )
 from chalicelib.providers.huaweicloud.scale_up import FIRST, SENT, STEP, CceContext, Site, doubted, later, take_back
-from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
 

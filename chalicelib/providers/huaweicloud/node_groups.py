@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-from chalicelib.model.group import GroupOptions
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceError
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
-from chalicelib.model.group import Pool
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup, Pool
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.huaweicloud import PROVIDER
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceBounds, CceSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.errors import InstallFailed
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.errors import InstallFailed, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.models import Addon
-from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP
-from chalicelib.providers.huaweicloud.models import ERROR
-from chalicelib.providers.huaweicloud.models import Flavor
-from chalicelib.providers.huaweicloud.models import NODE_STATES
-from chalicelib.providers.huaweicloud.models import NodePool
-from chalicelib.providers.huaweicloud.models import ScaleGroup
-from chalicelib.providers.huaweicloud.models import Service
-from chalicelib.providers.huaweicloud.models import alone
-from chalicelib.providers.huaweicloud.models import failure
-from chalicelib.providers.huaweicloud.models import is_leaving
-from chalicelib.providers.huaweicloud.models import is_marked
-from chalicelib.providers.huaweicloud.models import why_all_held
-from chalicelib.providers.huaweicloud.models import why_held
-from chalicelib.providers.huaweicloud.node_template import CceTemplate
-from chalicelib.providers.huaweicloud.node_template import UNPROMISED
-from chalicelib.providers.huaweicloud.node_template import make_template
-from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames
-from chalicelib.providers.huaweicloud.provider_ids import group_id
-from chalicelib.providers.huaweicloud.provider_ids import group_of
-from chalicelib.providers.huaweicloud.provider_ids import is_zone
-from chalicelib.providers.huaweicloud.provider_ids import placeholder
-from chalicelib.providers.huaweicloud.settings import CceBounds
-from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-import msgspec
+from chalicelib.providers.huaweicloud.models import (
+    DEFAULT_GROUP,
+    ERROR,
+    NODE_STATES,
+    Addon,
+    CceNode,
+    Flavor,
+    NodePool,
+    ScaleGroup,
+    Service,
+    alone,
+    failure,
+    is_leaving,
+    is_marked,
+    why_all_held,
+    why_held,
+)
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
 
 
 class CceRange(msgspec.Struct, frozen=True):

@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from chalicelib.model.node import Node
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.huaweicloud import PROVIDER
-from chalicelib.policy.vendors.huaweicloud import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import ProviderActions
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.credential_source import digest
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.credentials import Assumed
-from chalicelib.providers.huaweicloud.credentials import CceCredential
-from chalicelib.providers.huaweicloud.credentials import Projects
-from chalicelib.providers.huaweicloud.credentials import Sessions
-from chalicelib.providers.huaweicloud.credentials import granted
-from chalicelib.providers.huaweicloud.credentials import of_this_process
-from chalicelib.providers.huaweicloud.credentials import parse_secret
-from chalicelib.providers.huaweicloud.credentials import signed
-from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete
-from chalicelib.providers.huaweicloud.delete_nodes import delete_nodes
+from chalicelib.providers.huaweicloud.credentials import (
+    Assumed,
+    CceCredential,
+    Projects,
+    Sessions,
+    granted,
+    of_this_process,
+    parse_secret,
+    signed,
+)
+from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.models import Service
 from chalicelib.providers.huaweicloud.node_groups import Switches
-from chalicelib.providers.huaweicloud.scale_up import CceContext
-from chalicelib.providers.huaweicloud.scale_up import decrease_target
-from chalicelib.providers.huaweicloud.scale_up import has_requested
-from chalicelib.providers.huaweicloud.scale_up import poll_growth
-from chalicelib.providers.huaweicloud.scale_up import scale_up
+from chalicelib.providers.huaweicloud.scale_up import CceContext, decrease_target, has_requested, poll_growth, scale_up
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.rate_limit import WaitLimit
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
-from collections.abc import Sequence
-from typing import cast
 
 
 def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:

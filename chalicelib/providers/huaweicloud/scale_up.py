@@ -8,7 +8,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.cluster_nodes import Seen
+from chalicelib.policy.vendors.huaweicloud import CceSettings
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -39,7 +39,7 @@ from chalicelib.providers.huaweicloud.node_groups import (
     total_of,
 )
 from chalicelib.providers.huaweicloud.provider_ids import group_id, group_of, is_zone, split
-from chalicelib.providers.huaweicloud.settings import CceSettings
+from chalicelib.providers.node_identity import Seen
 
 
 class Site(msgspec.Struct, frozen=True):

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
 from chalicelib.command.commands.schema import json_schema
 from chalicelib.command.main import main
 from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE
-from pathlib import Path
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD
-from typing import Any
-import json
-import jsonschema
-import pytest
-import yaml
-
 
 VALIDATOR = jsonschema.Draft7Validator(json_schema())
 

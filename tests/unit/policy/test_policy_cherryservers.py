@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+
+import pytest
+
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.providers import section_of
-from chalicelib.policy.vendors.cherryservers import CherryBounds
-from chalicelib.policy.vendors.cherryservers import CherrySettings
-from chalicelib.policy.vendors.cherryservers import read_settings
+from chalicelib.policy.providers import PROVIDERS, section_of
+from chalicelib.policy.vendors.cherryservers import CherryBounds, CherrySettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
-from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT
-from chalicelib.providers.cherryservers.definition_reader import KEYS
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS, read_definitions
 from tests.cases import each_row
-from tests.unit.policy.policy_documents import HEAD
-from tests.unit.policy.policy_documents import with_providers
-import base64
-import pytest
-
+from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
 {HEAD}spec:

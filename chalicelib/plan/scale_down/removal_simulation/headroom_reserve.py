@@ -20,8 +20,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chalicelib.model.pod import Pod
-from chalicelib.plan.simulation.first_fit import first_fit
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, first_fit
 from chalicelib.plan.tables import Bools, Ints, least_fit
 
 _FINE = 1000  # virtual pods are counted in thousandths where amounts are divided

@@ -7,15 +7,13 @@ single pods are checked thousands of times, so the sums per domain are kept and 
 
 from __future__ import annotations
 
-from chalicelib.plan.simulation.pod_constraints import AffinityTerm
-from chalicelib.plan.simulation.pod_constraints import AntiAffinityTerm
-from chalicelib.plan.simulation.pod_constraints import PodCounter
-from chalicelib.plan.simulation.pod_constraints import SpreadConstraint
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.tables import Bools
-from chalicelib.plan.tables import Ints
 from collections.abc import Callable
+
 import numpy as np
+
+from chalicelib.plan.simulation.pod_constraints import AffinityTerm, AntiAffinityTerm, PodCounter, SpreadConstraint
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.tables import Bools, Ints
 
 
 class DomainCounts:
@@ -107,37 +105,13 @@ class IncrementalPodTopology:
         rules = self._rules.get(cls)
         if rules is None:
             needs = self._simulated.constraints.needs(cls)
-<<<<<<< /tmp/tmp3m_ca77f/o
-            found = self._rules[cls] = (
-                ()
-                if needs is None
-                else (
-                    *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
-                    *(self._unopposed(repulsion) for repulsion in needs.repulsions),
-                    *(self._level(even) for even in needs.evenness),
-                )
-            )
-        return found
-||||||| /tmp/tmp3m_ca77f/b
-            found = self._rules[cls] = (
-                ()
-                if needs is None
-                else (
-                    *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
-                    *(self._unopposed(repulsion) for repulsion in needs.repulsions),
-                    *(self._level(cls, even, needs) for even in needs.evenness),
-                )
-            )
-        return found
-=======
             rules = ()
             if needs is not None:
                 attraction = [self._attracted(needs.attraction)] if needs.attraction is not None else []
                 repulsions = (self._unopposed(repulsion) for repulsion in needs.repulsions)
-                rules = (*attraction, *repulsions, *(self._level(cls, even, needs) for even in needs.evenness))
+                rules = (*attraction, *repulsions, *(self._level(even) for even in needs.evenness))
             self._rules[cls] = rules
         return rules
->>>>>>> /tmp/tmp3m_ca77f/t
 
     def _sum(self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None) -> DomainCounts:
         name = (id(counter), key, mark)

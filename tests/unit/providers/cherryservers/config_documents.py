@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.policy.vendors.cherryservers import Bootstrap
-from chalicelib.policy.vendors.cherryservers import CherryBounds
-from chalicelib.policy.vendors.cherryservers import CherrySettings
-from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.pool_definition import Definition
+import base64
 from collections.abc import Callable
 from typing import Any
-import base64
+
 import msgspec
 
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.vendors.cherryservers import Bootstrap, CherryBounds, CherrySettings
+from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
+from chalicelib.providers.cherryservers.pool_definition import Definition
 
 SCRIPT = (
     "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.operation import RemovalTarget
-from chalicelib.model.operation import operation_id
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.secret import Secret
 from chalicelib.policy.vendors.cherryservers import read_settings
 from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.context import DeletedServers
+from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
 from chalicelib.providers.cherryservers.decoding import UnreadableServer
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.instances import lister
-from chalicelib.providers.cherryservers.models import CherryPlan
-from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.cherryservers.tokens import Token
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.kube_protocol import KubeLists
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
 from tests.operations import new_operation
-from typing import Any
-import msgspec
-
 
 CLUSTER, POOL = "cluster2", "pool3"
 CONFIG = """\

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from chalicelib.model.secret import Secret
-from chalicelib.policy.vendors.cherryservers import Bootstrap
-from chalicelib.providers.cherryservers.pool_definition import MOST_BYTES
-from chalicelib.providers.cherryservers.pool_definition import needs_token
-from chalicelib.providers.cherryservers.pool_definition import user_data
-from chalicelib.providers.cherryservers.tokens import Token
-from tests.cases import each_row
-from tests.unit.providers.cherryservers.config_documents import HEAD
-from tests.unit.providers.cherryservers.config_documents import SCRIPT
-from tests.unit.providers.cherryservers.config_documents import WHOLE
-from tests.unit.providers.cherryservers.config_documents import definition
-from tests.unit.providers.cherryservers.config_documents import definitions
-from tests.unit.providers.cherryservers.config_documents import encoded
-from tests.unit.providers.cherryservers.config_documents import refused
 import base64
+
 import msgspec
 import pytest
 
+from chalicelib.model.secret import Secret
+from chalicelib.policy.vendors.cherryservers import Bootstrap
+from chalicelib.providers.cherryservers.pool_definition import MOST_BYTES, needs_token, user_data
+from chalicelib.providers.cherryservers.tokens import Token
+from tests.cases import each_row
+from tests.unit.providers.cherryservers.config_documents import (
+    HEAD,
+    SCRIPT,
+    WHOLE,
+    definition,
+    definitions,
+    encoded,
+    refused,
+)
 
 TOKEN = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 VECTOR = (

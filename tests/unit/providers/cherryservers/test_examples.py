@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from chalicelib.model.secret import Secret
-from chalicelib.policy.load import load
-from chalicelib.policy.vendors.cherryservers import CherrySettings
-from chalicelib.policy.vendors.cherryservers import read_settings
-from chalicelib.providers.cherryservers.definition_reader import Definitions
-from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.pool_definition import hostname
-from chalicelib.providers.cherryservers.pool_definition import needs_token
-from chalicelib.providers.cherryservers.pool_definition import user_data
-from chalicelib.providers.cherryservers.tokens import GROUPS
-from chalicelib.providers.cherryservers.tokens import IDS
-from chalicelib.providers.cherryservers.tokens import Token
-from chalicelib.providers.cherryservers.tokens import parse_token
+import base64
 from pathlib import Path
 from typing import Any
-import base64
+
 import yaml
 
+from chalicelib.model.secret import Secret
+from chalicelib.policy.load import load
+from chalicelib.policy.vendors.cherryservers import CherrySettings, read_settings
+from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
+from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.models import CherryServer
+from chalicelib.providers.cherryservers.pool_definition import hostname, needs_token, user_data
+from chalicelib.providers.cherryservers.tokens import GROUPS, IDS, Token, parse_token
 
 INFRA = Path(__file__).resolve().parents[4] / "infra"
 FOLDER = INFRA / "cherryservers"

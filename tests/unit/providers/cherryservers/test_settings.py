@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
-from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.vendors.cherryservers import Bootstrap
-from chalicelib.policy.vendors.cherryservers import CherryBounds
-from chalicelib.policy.vendors.cherryservers import CherryPoolSource
-from chalicelib.policy.vendors.cherryservers import read_settings
-from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT
-from chalicelib.providers.cherryservers.definition_reader import KEYS
-from tests.cases import each_row
-from tests.unit.providers.cherryservers.config_documents import refused
 import pytest
 
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.policy.vendors.cherryservers import Bootstrap, CherryBounds, CherryPoolSource, read_settings
+from chalicelib.providers.cherryservers.definition_reader import CLOUD_INIT, KEYS
+from tests.cases import each_row
+from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = {"credentialsSecret": "key", "nodes": "0:5:pool1", "cloudConfigSecret": "config"}
 

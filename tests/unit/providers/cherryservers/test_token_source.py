@@ -5,42 +5,31 @@ Tokens are created in the emulated API server, through the real client, with the
 
 from __future__ import annotations
 
+import base64
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.credentials import KubeCredential
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.secret import Secret
-from chalicelib.model.secret import SecretUnavailable
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.cherryservers import Bootstrap
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cherryservers.tokens import GROUPS
-from chalicelib.providers.cherryservers.tokens import IDS
-from chalicelib.providers.cherryservers.tokens import LABEL
-from chalicelib.providers.cherryservers.tokens import Tokens
-from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from collections.abc import Callable
-from collections.abc import Iterator
-from infra.emulators.kube.auth import MASTERS
-from infra.emulators.kube.auth import RbacRule
-from infra.emulators.kube.auth import User
+from chalicelib.providers.cherryservers.tokens import GROUPS, IDS, LABEL, Tokens, open_tokens
+from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from pathlib import Path
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import settings
-from typing import Any
-import base64
-import itertools
-import pytest
-import yaml
-
 
 ROLE = Path(__file__).resolve().parents[4] / "infra" / "kubernetes" / "rbac-bootstrap-tokens.yaml"
 OURS = "system:serviceaccount:kube-system:outscaler"

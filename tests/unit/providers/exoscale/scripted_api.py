@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+
 from chalicelib.policy.vendors.exoscale import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.provider import open_api
-from chalicelib.providers.services import Cache
-from chalicelib.providers.services import NullCache
-from chalicelib.providers.services import ProviderServices
-from chalicelib.providers.services import RateLimiter
-from chalicelib.providers.services import UnlimitedRateLimiter
-from collections.abc import Callable
-from collections.abc import Mapping
+from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.scripted_http_server import HttpScript
-from infra.emulators.scripted_http_server import Reply
-from infra.emulators.scripted_http_server import Seen
-from tests.unit.providers.alicloud.scripted_api import Board
-from tests.unit.providers.alicloud.scripted_api import Books
-from tests.unit.providers.alicloud.scripted_api import NOW
-from tests.unit.providers.alicloud.scripted_api import ScriptedApiClock
-from tests.unit.providers.alicloud.scripted_api import ScriptedApiSecrets
-import json
-
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.unit.providers.alicloud.scripted_api import NOW, Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
 API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"
 KEY = json.dumps({"apiKey": API_KEY, "apiSecret": API_SECRET})

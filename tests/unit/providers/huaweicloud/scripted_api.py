@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from chalicelib.policy.vendors.huaweicloud import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.provider import open_api
-from chalicelib.providers.services import Cache
-from chalicelib.providers.services import NullCache
-from chalicelib.providers.services import ProviderServices
-from chalicelib.providers.services import RateLimiter
-from chalicelib.providers.services import UnlimitedRateLimiter
-from collections.abc import Callable
-from collections.abc import Mapping
+from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.scripted_http_server import HttpScript
-from infra.emulators.scripted_http_server import Reply
-from infra.emulators.scripted_http_server import Seen
-from tests.unit.providers.alicloud.scripted_api import Board
-from tests.unit.providers.alicloud.scripted_api import Books
-from tests.unit.providers.alicloud.scripted_api import ScriptedApiClock
-from tests.unit.providers.alicloud.scripted_api import ScriptedApiSecrets
-from typing import Any
-import json
-
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.unit.providers.alicloud.scripted_api import Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
 ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 KEY = json.dumps({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.secret import Secret
-from chalicelib.model.secret import SecretUnavailable
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.vendors.huaweicloud import Agency
 from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from chalicelib.providers.huaweicloud.credentials import Assumed
-from chalicelib.providers.huaweicloud.credentials import CceCredential
-from chalicelib.providers.huaweicloud.credentials import Sessions
-from chalicelib.providers.huaweicloud.credentials import parse_secret
-from collections.abc import Callable
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.huaweicloud.credentials import Assumed, CceCredential, Sessions, parse_secret
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY
-from tests.unit.providers.huaweicloud.scripted_api import Board
-from tests.unit.providers.huaweicloud.scripted_api import HttpScript
-from tests.unit.providers.huaweicloud.scripted_api import KEY
-from tests.unit.providers.huaweicloud.scripted_api import PROJECT
-from tests.unit.providers.huaweicloud.scripted_api import Reply
-from tests.unit.providers.huaweicloud.scripted_api import SECRET_KEY
-from tests.unit.providers.huaweicloud.scripted_api import ScriptedApiClock
-from tests.unit.providers.huaweicloud.scripted_api import ScriptedApiSecrets
-from tests.unit.providers.huaweicloud.scripted_api import api_for
-from tests.unit.providers.huaweicloud.scripted_api import many
-from tests.unit.providers.huaweicloud.scripted_api import said
-from typing import Any
-import json
-import pytest
-import threading
-
+from tests.unit.providers.huaweicloud.scripted_api import (
+    ACCESS_KEY,
+    KEY,
+    PROJECT,
+    SECRET_KEY,
+    Board,
+    HttpScript,
+    Reply,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
+    api_for,
+    many,
+    said,
+)
 
 AGENCY = "scaler"
 TOKENS = "/v3.0/OS-CREDENTIAL/securitytokens"

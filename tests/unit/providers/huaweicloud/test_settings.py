@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import InputErrors
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.policy.vendors.huaweicloud import Agency
-from chalicelib.policy.vendors.huaweicloud import CceBounds
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.huaweicloud import read_settings
+from chalicelib.policy.vendors.huaweicloud import Agency, CceBounds, CceSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
-from chalicelib.providers.huaweicloud.models import Service
-from chalicelib.providers.huaweicloud.models import url_of
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import CLUSTER
-from tests.unit.providers.huaweicloud.scripted_api import POOL
-from tests.unit.providers.huaweicloud.scripted_api import PROJECT
-import pytest
-
+from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
 
