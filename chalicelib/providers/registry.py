@@ -50,8 +50,8 @@ def _useless_settings(name: str, connection: Connection) -> tuple[BadInput, ...]
     """Return the errors in settings with which a provider can be built but cannot work. At run time they affect only
     their own pool; when the policy is validated they are an error."""
     if name == "cherryservers":
-        from chalicelib.providers.cherryservers import definition_reader
         from chalicelib.policy.vendors.cherryservers import read_settings
+        from chalicelib.providers.cherryservers import definition_reader
 
         return definition_reader.mistakes(read_settings(connection.settings, connection.groups))
     if name == "clusterapi":

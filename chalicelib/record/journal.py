@@ -27,8 +27,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.store.journal import CounterTotals, JournalEntry
-from chalicelib.store.leases import PassFailure
-from chalicelib.store.scan_state import Passed
+from chalicelib.store.leases import LastPass, PassFailure
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"
@@ -206,13 +205,13 @@ class JournalReader(Protocol):
         """Return the newest entries, newest first."""
 
 
-def last_decision(cluster: str, passed: Passed, journal: JournalReader) -> LastDecision | None:
+def last_decision(cluster: str, passed: LastPass, journal: JournalReader) -> LastDecision | None:
     """Return the decision in force; None where no pass has made one. passed: the last pass (ScanStates.last).
 
     One read, and one more where the entry has expired or a pass of an earlier release made it. Raises StoreError, and
     DecisionUnreadable for a plan that was too large for the journal or is not readable.
     """
-    decided = carry_over.read(passed.left).decided
+    decided = carry_over.read(passed.carry_over).decided
     entries = journal.at(cluster, decided) if decided else ()
     entry = next((entry for entry in entries if entry.kind == PLAN), None)
     entry = entry or next((entry for entry in journal.recent(cluster, RECENT) if entry.kind == PLAN), None)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.kube import configmaps
+from chalicelib.kube import objects
 from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
 from chalicelib.kube.objects import ConfigMap, get_pod, post_event
@@ -266,7 +266,7 @@ class ClusterWriter(LazyKubeClient):
     def uid_of(self, kind: str, namespace: str, name: str) -> str:
         """See EventApi."""
         if kind == "ConfigMap":
-            return configmaps.get(self.connected, namespace, name).uid
+            return objects.get_config_map(self.connected, namespace, name).uid
         try:
             return msgspec.json.decode(get_pod(self.connected, namespace, name), type=_Object).metadata.uid
         except msgspec.MsgspecError as error:
@@ -288,10 +288,10 @@ class ClusterWriter(LazyKubeClient):
 
     def find(self, namespace: str, name: str) -> ConfigMap:
         """See ConfigMapApi."""
-        return configmaps.get(self.connected, namespace, name)
+        return objects.get_config_map(self.connected, namespace, name)
 
     def change(
         self, namespace: str, name: str, config_map: ConfigMap, data: dict[str, str], annotations: dict[str, str]
     ) -> None:
         """See ConfigMapApi."""
-        configmaps.patch(self.connected, namespace, name, config_map, data, annotations)
+        objects.patch_config_map(self.connected, namespace, name, config_map, data, annotations)

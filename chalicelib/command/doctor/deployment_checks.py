@@ -20,11 +20,11 @@ from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, excha
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.notify.webhook import signature
 from chalicelib.policy.secret_names import named_by
-from chalicelib.providers.alicloud import secret_format as alicloud
-from chalicelib.providers.cherryservers import api_token, bootstrap_token
+from chalicelib.providers.alicloud import credentials as alicloud
+from chalicelib.providers.cherryservers import tokens
 from chalicelib.providers.cherryservers.definition_reader import from_gcfg
-from chalicelib.providers.exoscale import secret_format as exoscale
-from chalicelib.providers.huaweicloud import secret_format as huaweicloud
+from chalicelib.providers.exoscale import credentials as exoscale
+from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, read_keys, sign
 from chalicelib.snapshot.list_archive import watcher_key
 
@@ -71,10 +71,10 @@ FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
         ("providers", "alicloud", "credentialsSecret"): _plain(alicloud.parse_secret),
         ("providers", "alicloud", "observeSecret"): _plain(alicloud.parse_secret),
         ("providers", "alicloud", "oidcTokenSecret"): _plain(alicloud.parse_oidc_token),
-        ("providers", "cherryservers", "credentialsSecret"): _plain(api_token.parse_token),
-        ("providers", "cherryservers", "observeSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "credentialsSecret"): _plain(tokens.parse_api_token),
+        ("providers", "cherryservers", "observeSecret"): _plain(tokens.parse_api_token),
         ("providers", "cherryservers", "cloudConfigSecret"): _plain(from_gcfg),
-        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(bootstrap_token.parse_token),
+        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(tokens.parse_token),
         ("providers", "exoscale", "credentialsSecret"): _plain(exoscale.parse_secret),
         ("providers", "exoscale", "observeSecret"): _plain(exoscale.parse_secret),
         ("providers", "huaweicloud", "credentialsSecret"): _plain(huaweicloud.parse_secret),

@@ -30,7 +30,7 @@ from chalicelib.model.quantity import format_duration, parse_duration
 from chalicelib.policy import diagnostics
 from chalicelib.policy.diagnostics import Diagnostics, quote
 from chalicelib.policy.option_tables import OptionDefinition, Status
-from chalicelib.policy.options import FLAGS, attribute, check_options, default_text
+from chalicelib.policy.options import FLAGS, OptionValues, attribute, check_options, default_text
 from chalicelib.policy.value_types import UNSET
 
 ArgumentsByFlag = Mapping[str, Sequence[Argument]]
@@ -288,7 +288,7 @@ def _check_together(options: ArgumentsByFlag, in_force: dict[str, Any], version:
             continue
         report = Diagnostics(options[flag][-1].place)
         own = {key: in_force[key] for key in (field, "allowed_scheduler_names") if key in in_force}
-        check_options(Read(own), ("spec", "options"), report)
+        check_options(OptionValues(own), ("spec", "options"), report)
         try:
             report.check()
         except InputErrors as error:

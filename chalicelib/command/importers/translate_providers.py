@@ -16,9 +16,8 @@ from chalicelib.command.importers.flag_table import DEFAULT_ARCH
 from chalicelib.command.importers.report import Draft, Verdict, store_command
 from chalicelib.command.importers.translate_flags import read_boolean
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.policy.diagnostics import Diagnostics, quote
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.yaml_document import Scalar
+from chalicelib.policy.diagnostics import Diagnostics, Scalar, quote
+from chalicelib.policy.providers import PROVIDERS, section_of
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -188,9 +187,8 @@ def _check_setting(provider: str, key: str, argument: Argument, draft: Draft, in
 
 def _read_setting(provider: str, key: str, value: str, place: str, path: tuple[int, ...] = ()) -> None:
     """Read one value of a setting as the provider's section of a policy does. Raises BadInput."""
-    section = PROVIDERS[provider].section
     report = Diagnostics(place)
-    for field in section.fields if section is not None else ():
+    for field in section_of(PROVIDERS[provider]).fields:
         if field.key == key:
             field.kind.read(Scalar(value, plain=False, line=1, column=1), path, report)
     report.check()

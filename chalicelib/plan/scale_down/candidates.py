@@ -37,8 +37,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.tables import OVERFULL
-from chalicelib.plan.tables import Bools, Ints
+from chalicelib.plan.tables import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
 _DAEMON, _MIRROR = 1, 2  # kinds of pods as bit flags; 0: neither

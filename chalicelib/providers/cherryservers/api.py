@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib import __version__
 from chalicelib.model.secret import Secret
-from chalicelib.policy.vendors.cherryservers import CherrySettings
+from chalicelib.policy.vendors.cherryservers import PROVIDER, CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.decoding import (
@@ -31,7 +31,6 @@ from chalicelib.providers.cherryservers.decoding import (
     total_of,
 )
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
-from chalicelib.policy.vendors.cherryservers import PROVIDER
 from chalicelib.providers.cherryservers.tokens import parse_api_token
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
@@ -211,7 +210,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         services=services,
         now=now,
     )
-    return CherryApi(rest, settings.root, project, TtlCache(services.cache, lambda: key("plans"), CherryPlan, now))
+    return CherryApi(rest, settings.endpoint, project, TtlCache(services.cache, lambda: key("plans"), CherryPlan, now))
 
 
 def _signed(request: VendorRequest, secret: Secret) -> VendorRequest:

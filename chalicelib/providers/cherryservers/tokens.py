@@ -25,9 +25,8 @@ import msgspec
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, is_sendable, place_of
 from chalicelib.model.timestamps import format_time, parse_time
-from chalicelib.policy.vendors.cherryservers import CherrySettings
+from chalicelib.policy.vendors.cherryservers import PLACE, CherrySettings
 from chalicelib.providers.base import Connection
-from chalicelib.policy.vendors.cherryservers import PLACE
 from chalicelib.providers.credential_source import as_provider_error, read_fresh
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient, Unauthorized, class_for
 from chalicelib.providers.kube_protocol import KubeApi

@@ -17,14 +17,13 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.vendors.huaweicloud import Agency
+from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.credential_source import SecretSource, digest, json_fields
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.policy.vendors.huaweicloud import PLACE
 from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
 

@@ -68,7 +68,7 @@ def is_ours(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
         return True
     if entry_of_pool(pool, settings) is not None:
         return group.enabled or group is pool.groups[0]
-    return settings.discover and pool.autoscaling.enable and group.enabled
+    return settings.autodiscovery and pool.autoscaling.enable and group.enabled
 
 
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
@@ -158,7 +158,7 @@ def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, 
         if pool.error
         and pool.id
         and (
-            settings.discover
+            settings.autodiscovery
             or entry_of_pool(pool, settings) is not None
             or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
         )

@@ -24,7 +24,7 @@ from chalicelib.providers.huaweicloud.credentials import (
 )
 from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.huaweicloud.error_mapping import error_for
-from chalicelib.providers.huaweicloud.models import Service
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
 from chalicelib.providers.huaweicloud.scale_up import CceContext, decrease_target, has_requested, poll_growth, scale_up
 from chalicelib.providers.kube_protocol import KubeLists
@@ -42,7 +42,11 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     """
     means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
-    iam_root = settings.url(Service.IAM)
+
+    def root(service: Service) -> str:
+        return settings.endpoints.get(service) or url_of(service, settings.region)
+
+    iam_root = root(Service.IAM)
 
     def key(of: str) -> str:
         """Return whose limits and projects apply: an agency's account, otherwise the key's."""
@@ -77,13 +81,13 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     )
 
     def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
-        return settings.url(service), rest(source, service)
+        return root(service), rest(source, service)
 
     return CceApi(
-        settings.cluster,
+        settings.cluster_id,
         way(Service.CCE),
         way(Service.ECS),
-        project=(lambda: settings.project) if settings.project else projects.id,
+        project=(lambda: settings.project_id) if settings.project_id else projects.id,
         cache=means.cache,
         key=key,
         now=now,
