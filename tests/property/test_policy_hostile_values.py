@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.commands.schema import json_schema
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy

@@ -5,10 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
-
-from chalicelib.policy.document import ROOT
-from chalicelib.policy.schema import section_form
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +22,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         emit(args.output, json_schema(), list)
     return 0
-
-
-DRAFT = "http://json-schema.org/draft-07/schema#"
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the schema as data for JSON."""
-    return {"$schema": DRAFT, "title": "Outscaler policy", **section_form(ROOT)}

@@ -10,7 +10,6 @@ import jsonschema
 import pytest
 import yaml
 
-from chalicelib.command.commands.schema import json_schema
 from chalicelib.command.main import main
 from chalicelib.policy.document import json_schema
 from chalicelib.policy.load import load
