@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the manifest as JSON (as YAML for `-o yaml`), and on standard error what was guessed; raises BadInput."""
     from chalicelib.command.live_cluster import management_namespaces, policy_of
+    from chalicelib.command.saved.capture_lists import saved_bounds
     from chalicelib.command.saved.group_draft import LEAST_MAX, draft
-    from chalicelib.command.saved.machine_bounds import saved_bounds
     from chalicelib.command.saved.saved_cluster import read_nodes
     from chalicelib.command.terminal_text import one_line
 
