@@ -15,7 +15,7 @@ import pytest
 from chalicelib.command.commands.capture import CaptureProgress
 from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.main import main
-from chalicelib.command.saved import capture_folder
+from chalicelib.command.saved.saved_cluster import write_capture
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.kube.auth import RbacRule
@@ -201,7 +201,7 @@ def test_interrupted_capture_leaves_no_half_file_and_no_mixture(cluster: Served,
     assert captured(folder, cluster[1]) == 0
     before = {path.name: path.read_bytes() for path in folder.glob("*.json.gz")}
     with pytest.raises(KeyboardInterrupt):
-        capture_folder.write(folder, _Interrupted({"nodes.json.gz": b"new", "pods.json.gz": b"new"}), frozenset(), ())
+        write_capture(folder, _Interrupted({"nodes.json.gz": b"new", "pods.json.gz": b"new"}), frozenset(), ())
     assert {path.name: path.read_bytes() for path in folder.glob("*.json.gz")} == {**before, "nodes.json.gz": b"new"}
     for command in ("plan", "groups"):
         capsys.readouterr()

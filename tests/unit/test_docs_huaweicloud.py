@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.importers.cce_addon import read_addon
+from chalicelib.command.importers.cce_policy import read_addon
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS

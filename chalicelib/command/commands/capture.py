@@ -6,19 +6,21 @@ environment variables. This command saves only what a plan reads.
 
 from __future__ import annotations
 
+from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.live_cluster import add_management_namespace
+from chalicelib.command.output import Table
+from chalicelib.command.output import emit
+from chalicelib.command.output import warn
+from chalicelib.model.policy import Options
+from chalicelib.model.timestamps import format_time
+from collections.abc import Callable
+from pathlib import Path
 import argparse
 import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 
-from chalicelib.command.kubeconfigs import kubeconfig_of
-from chalicelib.command.live_cluster import add_management_namespace
-from chalicelib.command.output import Table, emit, warn
-from chalicelib.model.policy import Options
-from chalicelib.model.timestamps import format_time
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 
@@ -47,30 +49,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read the cluster and write the folder; raises BadInput, ClusterError, OSError."""
     from chalicelib.command.live_cluster import connected_by_file, management_namespaces, policy_of
-    from chalicelib.command.saved import capture_folder, machine_bounds
-    from chalicelib.command.saved.capture_lists import EVERYTHING, read_lists
+    from chalicelib.command.saved.capture_lists import EVERYTHING, MACHINE_FILES, read_lists, read_machine_groups
+    from chalicelib.command.saved.saved_cluster import CAPTURED_AT, claim_folder, write_capture
 
     policy = policy_of(args)
     namespaces = management_namespaces(args, policy)
     namespace = args.namespace or (policy.options if policy else Options()).namespace
-    capture_folder.claim(args.directory)
+    claim_folder(args.directory)
     kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
     captured_at = format_time(time.time())
     progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
     capture = read_lists(kube, namespace, progress)
     manager = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else kube
-    machine_groups, notes = machine_bounds.capture(manager, progress, namespaces)
+    machine_groups, notes = read_machine_groups(manager, progress, namespaces)
     hint = ": --management-namespace names the namespace that may be read" if "" in namespaces else ""
     for note in notes:
         warn(f"{note}; `outscaler groups` will guess the bounds of Cluster API's groups{hint}")
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
     lists = (*capture.lists, *machine_groups)
+<<<<<<< /tmp/tmpo2x9sp3r/o
     files = {f"{captured.resource.plural}.json.gz": captured.packed for captured in lists}
     files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
     stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
     capture_folder.write(args.directory, files, stale, capture.missing)
     rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
+||||||| /tmp/tmpo2x9sp3r/b
+    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
+    files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
+    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
+    capture_folder.write(args.directory, files, stale, capture.missing)
+    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
+=======
+    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
+    files[CAPTURED_AT] = f"{captured_at}\n".encode()
+    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | MACHINE_FILES
+    write_capture(args.directory, files, stale, capture.missing)
+    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
+>>>>>>> /tmp/tmpo2x9sp3r/t
     emit(
         args.output,
         {

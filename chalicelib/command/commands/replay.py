@@ -60,8 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the replay. Returns 0 if every plan is the recorded one byte for byte, otherwise 1."""
-    from chalicelib.command.replay_span import show_span
-    from chalicelib.command.replayed_plan import read_policy
+    from chalicelib.command.replayed_plan import read_policy, show_span
 
     other = read_policy(args.with_policy) if args.with_policy is not None else None
     if args.decision:

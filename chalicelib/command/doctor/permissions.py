@@ -117,7 +117,7 @@ def _applied(role_file: RoleFile) -> str:
 
 
 def _grouped(rights: Sequence[tuple[str, str]]) -> str:
-    """Return `nodes, pods: list; nodes: patch`: resources with the same verbs together. rights: (resource, verb)."""
+    """Return rights as text, with the resources of the same verbs together. rights: (resource, verb)."""
     verbs: dict[str, list[str]] = {}
     for resource, verb in dict.fromkeys(rights):
         verbs.setdefault(resource, []).append(verb)

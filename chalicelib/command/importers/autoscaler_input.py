@@ -105,7 +105,7 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
 
 
 class ImportArguments(msgspec.Struct, frozen=True):
-    """Values that no file contains, from the command line; empty: not given.
+    """Values that no file contains, from the command line. An empty one is not given.
 
     secret_prefix: of the deployment's secrets. inline_priorities: the ConfigMap of the expander priority becomes
     priorities of spec.nodeGroups.

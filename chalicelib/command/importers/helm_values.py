@@ -94,8 +94,8 @@ def read_helm_values(
 ) -> AutoscalerInput:
     """Return the configuration that the values describe.
 
-    lines: path of keys -> line; may be empty. namespace: of the release; empty: kube-system. image_version: the release
-    that counts instead of the image's tag. Raises InputErrors for templates and for values that deploy nothing.
+    lines: path of keys -> line; may be empty. namespace: of the release, kube-system if it is empty. image_version: the
+    release that counts instead of the image's tag. Raises InputErrors for templates and for values that deploy nothing.
     """
     values: Mapping[str, Any] = document
     root: Path = ()

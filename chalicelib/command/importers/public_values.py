@@ -26,8 +26,8 @@ _LONGEST_CONFIG = 256 * 1024
 
 
 def is_secret_name(variable: str) -> bool:
-    """Return whether the name of a variable says that its value is a secret. Paths and identifiers of tokens count,
-    too: nothing here needs their values."""
+    """Return whether the name of a variable says that its value is a secret. Paths and identifiers of tokens count as
+    well, because nothing here needs their values."""
     return _SECRET_NAME.search(variable) is not None
 
 
@@ -64,16 +64,16 @@ def public_config(text: str) -> str:
 
     A value that continues on further lines is left out, because a part of a secret may look like a setting.
     """
-    kept: list[str] = []
+    lines: list[str] = []
     quoted = joined = False
     for line in text[:_LONGEST_CONFIG].splitlines():
-        found = _SETTING.match(line)
+        setting = _SETTING.match(line)
         odd = line.count('"') % 2 == 1
-        public = found is not None and found[1] not in _HIDDEN_SETTINGS and not _SECRET_SETTING.search(found[1])
+        public = setting is not None and setting[1] not in _HIDDEN_SETTINGS and not _SECRET_SETTING.search(setting[1])
         whole = not (quoted or joined or odd or line.endswith("\\"))
-        kept.append(line if whole and (public or _SECTION.match(line)) else "")
+        lines.append(line if whole and (public or _SECTION.match(line)) else "")
         quoted, joined = quoted != odd, line.endswith("\\")
-    return "\n".join(kept)
+    return "\n".join(lines)
 
 
 def _at(document: Mapping[str, Any], part: str, key: str) -> Any:

@@ -6,6 +6,7 @@ show bounds, so these are guesses, and groups without a node are missing.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,11 +39,11 @@ class _Source(msgspec.Struct, frozen=True):
     label: str = ""
 
 
-class _Everyone(msgspec.Struct, frozen=True):
+class _AllNodes(msgspec.Struct, frozen=True):
     """All nodes, and the number of nodes that have each label with each value."""
 
     nodes: Sequence[Node]
-    labelled: Mapping[tuple[str, str], int]
+    counts: Mapping[tuple[str, str], int]
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -60,67 +61,64 @@ def draft(nodes: Sequence[Node], bounds: Mapping[str, tuple[int, int]] | None = 
     """Return the manifest of the groups of these nodes, sorted by id; never raises. bounds: known (min, max) by id."""
     workers = [node for node in nodes if not _is_control_plane(node)]
     shared = Counter(pair for node in workers for pair in _own_labels(node).items())
-    everyone = _Everyone(nodes, Counter(pair for node in nodes for pair in node.labels.items()))
-    members: dict[tuple[int, str], list[Node]] = {}
+    all_nodes = _AllNodes(nodes, Counter(pair for node in nodes for pair in node.labels.items()))
+    members_by_source: dict[tuple[int, str], list[Node]] = {}
     for node in workers:
-        members.setdefault(_group(node, shared), []).append(node)
+        members_by_source.setdefault(_group(node, shared), []).append(node)
     entries: list[dict[str, Any]] = []
-    taken: set[str] = set()
-    known = 0
-    for (at, value), mine in sorted(members.items(), key=lambda item: item[1][0].name):
-        name = _free(value if at < len(_SOURCES) else _type(mine[0]) or "nodes", taken)
+    names: set[str] = set()
+    bounded = 0
+    for (at, value), members in sorted(members_by_source.items(), key=lambda item: item[1][0].name):
+        name = _unused_name(value if at < len(_SOURCES) else _type(members[0]) or "nodes", names)
+        names.add(name)
         label = _SOURCES[at].label if at < len(_SOURCES) else ""
-        entry = _entry(name, {label: value} if label else {}, mine, everyone)
+        low, high = 0, max(2 * len(members), LEAST_MAX)
         if bounds and name in bounds:
-            entry["min"], entry["max"] = bounds[name]
-            known += 1
-        entries.append(entry)
+            low, high = bounds[name]
+            bounded += 1
+        selection = _selection(name, {label: value} if label else {}, members, all_nodes)
+        entries.append({"id": name, "min": low, "max": high, **selection, "template": _template(name, members)})
     entries.sort(key=lambda entry: str(entry["id"]))
     listed = tuple(entry["id"] for entry in entries if "nodes" in entry)
-    return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed, known)
+    return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed, bounded)
 
 
-def _entry(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: _Everyone) -> dict[str, Any]:
-    return {
-        "id": name,
-        "min": 0,
-        "max": max(2 * len(mine), LEAST_MAX),
-        **_selection(name, label, mine, everyone),
-        "template": _template(name, mine),
-    }
-
-
-def _selection(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: _Everyone) -> dict[str, Any]:
+def _selection(name: str, label: Mapping[str, str], members: Sequence[Node], all_nodes: _AllNodes) -> dict[str, Any]:
     """Return how the manifest tells the members: nothing if their providerID names the group, otherwise by labels,
     otherwise by name. The first way is used that selects exactly these nodes."""
-    wanted = {node.name for node in mine}
-    common = _common(_own_labels(node) for node in mine)
-    alone = [
+    member_names = {node.name for node in members}
+    common = _common(_own_labels(node) for node in members)
+    distinguishing = [
         key
         for key, value in common.items()
-        if everyone.labelled[key, value] == len(mine) and (key in _TYPES or not key.startswith(_PLACES))
+        if all_nodes.counts[key, value] == len(members) and (key in _TYPES or not key.startswith(_PLACES))
     ]
-    ways: list[dict[str, str]] = [dict(label)] if label else [{}]
-    ways += [{key: common[key]} for key in (*(each for each in _TYPES if each in alone), *alone)][:1]
+    distinguishing.sort(key=lambda key: _TYPES.index(key) if key in _TYPES else len(_TYPES))
+    ways: list[dict[str, str]] = [dict(label)]
+    ways += [{key: common[key]} for key in distinguishing[:1]]
     ways += [common] if common else []
     for labels in ways:
         group = SavedGroup(id=name, nodeLabels=labels)
-        if {node.name for node in everyone.nodes if is_member(node, group)} == wanted:
+        if {node.name for node in all_nodes.nodes if is_member(node, group)} == member_names:
             return {"nodeLabels": labels} if labels else {}
-    return {"nodes": sorted(wanted)}
+    return {"nodes": sorted(member_names)}
 
 
-def _template(name: str, mine: Sequence[Node]) -> dict[str, Any]:
+def _template(name: str, members: Sequence[Node]) -> dict[str, Any]:
     """Return a node that every member can stand for: labels and taints common to all, the smallest of each resource."""
-    amounts = [node.allocatable for node in mine]
-    resources = sorted(set.intersection(*(set(each) for each in amounts)))
-    taints = [taint for taint in mine[0].taints if _lasts(taint) and all(taint in node.taints for node in mine)]
+    resources = sorted(set.intersection(*(set(node.allocatable) for node in members)))
+    smallest = {key: min(node.allocatable[key] for node in members) for key in resources}
+    taints = [
+        _taint(taint)
+        for taint in members[0].taints
+        if _is_lasting(taint) and all(taint in node.taints for node in members)
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": f"template-{name}", "labels": _common(_own_labels(node) for node in mine)},
-        **({"spec": {"taints": [_taint(taint) for taint in taints]}} if taints else {}),
-        "status": {"allocatable": {key: _amount(key, min(each[key] for each in amounts)) for key in resources}},
+        "metadata": {"name": f"template-{name}", "labels": _common(_own_labels(node) for node in members)},
+        **({"spec": {"taints": taints}} if taints else {}),
+        "status": {"allocatable": {key: _amount(key, amount) for key, amount in smallest.items()}},
     }
 
 
@@ -128,7 +126,7 @@ def _taint(taint: Taint) -> dict[str, str]:
     return {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
 
 
-def _lasts(taint: Taint) -> bool:
+def _is_lasting(taint: Taint) -> bool:
     """Return whether a taint belongs to the group and not to the present state of one node."""
     return taint.key not in _PASSING and not taint.key.startswith(_PASSING_PREFIXES)
 
@@ -140,9 +138,9 @@ def _amount(resource: str, amount: int) -> str:
     return f"{amount // 1024}Ki" if amount and amount % 1024 == 0 else str(amount)
 
 
-def _common(every: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def _common(label_maps: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the labels that all have with equal values, sorted by key."""
-    pairs = set.intersection(*(set(labels.items()) for labels in every))
+    pairs = set.intersection(*(set(labels.items()) for labels in label_maps))
     return dict(sorted(pairs))
 
 
@@ -167,9 +165,9 @@ def _group(node: Node, shared: Mapping[tuple[str, str], int]) -> tuple[int, str]
     for at, source in enumerate(_SOURCES):
         if name := source.group(node):
             return at, name
-    alike = {key: value for key, value in _own_labels(node).items() if shared[key, value] > 1}
+    shared_labels = [(key, value) for key, value in sorted(_own_labels(node).items()) if shared[key, value] > 1]
     size = "" if _type(node) else f"{node.capacity.get('cpu', 0)} {node.capacity.get('memory', 0) >> 30}"
-    return len(_SOURCES), msgspec.json.encode([_type(node), size, sorted(alike.items())]).decode()
+    return len(_SOURCES), msgspec.json.encode([_type(node), size, shared_labels]).decode()
 
 
 def _type(node: Node) -> str:
@@ -182,8 +180,8 @@ def _owner(node: Node) -> str:
     kind, name = node.annotations.get(OWNER_KIND, ""), node.annotations.get(OWNER_NAME, "")
     if not (kind and name):
         return ""
-    if kind == "MachineSet" and (cut := _SUFFIX.search(name)):
-        kind, name = "MachineDeployment", name[: cut.start()]
+    if kind == "MachineSet" and (suffix := _SUFFIX.search(name)):
+        kind, name = "MachineDeployment", name[: suffix.start()]
     return f"{kind}/{node.annotations.get(OWNER_NAMESPACE) or 'default'}/{name}"
 
 
@@ -213,11 +211,7 @@ _SOURCES: tuple[_Source, ...] = (
 )
 
 
-def _free(name: str, taken: set[str]) -> str:
-    """Return the name, with a number if another group has it, and take it."""
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}-{number}"
-    taken.add(found)
-    return found
+def _unused_name(name: str, names: set[str]) -> str:
+    """Return the name, with a number if another group has it."""
+    numbered = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+    return next(candidate for candidate in numbered if candidate not in names)

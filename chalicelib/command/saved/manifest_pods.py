@@ -35,17 +35,15 @@ _ELSE = (("spec", "template"), ("spec", "replicas"), "")
 def flatten_manifests(document: Any) -> list[dict[str, Any]]:
     """Return the objects of a decoded document: the items of a List, or the single object."""
     if isinstance(document, list):
-        return [each for part in document for each in flatten_manifests(part)]
+        return [manifest for part in document for manifest in flatten_manifests(part)]
     if not isinstance(document, dict):
         return []
-    if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
-        kind = str(document["kind"]).removesuffix("List")
-        return [each for part in document["items"] for each in flatten_manifests(_named(part, kind))]
-    return [document]
-
-
-def _named(item: Any, kind: str) -> Any:
-    return {"kind": kind, **item} if isinstance(item, dict) and kind else item
+    kind = str(document.get("kind", ""))
+    if not kind.endswith("List") or not isinstance(document.get("items"), list):
+        return [document]
+    named = {"kind": kind.removesuffix("List")} if kind != "List" else {}  # an item without a kind has the list's
+    items = [{**named, **item} if isinstance(item, dict) else item for item in document["items"]]
+    return flatten_manifests(items)
 
 
 def pods_to_add(
@@ -56,108 +54,85 @@ def pods_to_add(
     place: the file, for errors. known: the cluster's classes; a priority class that one of them names gets its value.
     Raises BadInput for an invalid pod.
     """
-    priorities = {cls.priority_class: cls.priority for cls in known if cls.priority_class and cls.priority is not None}
-    found: list[AddedPods] = []
+    priorities = _BUILT_IN | {
+        pod_class.priority_class: pod_class.priority
+        for pod_class in known
+        if pod_class.priority_class and pod_class.priority is not None
+    }
+    added: list[AddedPods] = []
     skipped: set[str] = set()
-    for at, thing in enumerate(objects):
-        where = f"{place}: {_title(thing, at)}"
-        kind = str(thing.get("kind", ""))
+    for at, manifest in enumerate(objects):
+        name, kind = _value_at(manifest, ("metadata", "name")), str(manifest.get("kind", ""))
+        where = f"{place}: {manifest.get('kind', 'object')} {name}" if name else f"{place}: object {at}"
         if kind == "Pod":
-            found.append(_made(thing, thing, where, {**_BUILT_IN, **priorities}, _owners(thing)))
+            owners = _value_at(manifest, ("metadata", "ownerReferences")) or []
+            added.append(_added_pods(manifest, manifest, where, priorities, owners))
             continue
-        path, counted, controller = _TEMPLATES.get(kind, _ELSE)
-        template = _at(thing, path)
-        if not isinstance(template, dict) or not _at(template, ("spec", "containers")):
+        path, count_path, controller = _TEMPLATES.get(kind, _ELSE)
+        template = _value_at(manifest, path)
+        if not isinstance(template, dict) or not _value_at(template, ("spec", "containers")):
             skipped.add(kind or "objects without a kind")
             continue
-        made = _made(template, thing, where, {**_BUILT_IN, **priorities}, _owned(thing, controller or kind))
-        found.append(msgspec.structs.replace(made, count=_count(_at(thing, counted), where), keep_name=False))
-    return tuple(found), tuple(sorted(skipped))
+        count = _value_at(manifest, count_path) if count_path else None
+        count = 1 if count is None else count
+        pods = _added_pods(template, manifest, where, priorities, [_owner_reference(manifest, controller or kind)])
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise BadInput(where, f"{count!r} is no number of replicas", "write a whole number")
+        added.append(msgspec.structs.replace(pods, count=count, keep_name=False))
+    return tuple(added), tuple(sorted(skipped))
 
 
-def _title(thing: Mapping[str, Any], at: int) -> str:
-    name = _at(thing, ("metadata", "name"))
-    return f"{thing.get('kind', 'object')} {name}" if name else f"object {at}"
-
-
-def _at(thing: Any, path: Sequence[str]) -> Any:
+def _value_at(manifest: Any, path: Sequence[str]) -> Any:
     for key in path:
-        thing = thing.get(key) if isinstance(thing, Mapping) else None
-    return thing if path else None
+        manifest = manifest.get(key) if isinstance(manifest, Mapping) else None
+    return manifest
 
 
-def _map(value: Any) -> Mapping[str, Any]:
+def _mapping(value: Any) -> Mapping[str, Any]:
     """Return a value that should be a mapping, if it is one."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(value: Any, where: str) -> int:
-    if value is None:
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput(where, f"{value!r} is no number of replicas", "write a whole number")
-    return value
-
-
-def _owners(pod: Mapping[str, Any]) -> Any:
-    return _at(pod, ("metadata", "ownerReferences")) or []
-
-
-def _owned(workload: Mapping[str, Any], controller: str) -> list[dict[str, Any]]:
+def _owner_reference(workload: Mapping[str, Any], controller: str) -> dict[str, Any]:
     """Return the owner reference with which the pods of a workload that does not exist yet would name their
     controller."""
-    meta = _map(workload.get("metadata"))
-    name = str(meta.get("name") or meta.get("generateName") or "added").rstrip("-")
-    return [
-        {
-            "apiVersion": str(workload.get("apiVersion", "")),
-            "kind": controller,
-            "name": name,
-            "controller": True,
-            "uid": f"added-{controller}-{meta.get('namespace') or 'default'}-{name}",
-        }
-    ]
+    metadata = _mapping(workload.get("metadata"))
+    name = str(metadata.get("name") or metadata.get("generateName") or "added").rstrip("-")
+    return {
+        "apiVersion": str(workload.get("apiVersion", "")),
+        "kind": controller,
+        "name": name,
+        "controller": True,
+        "uid": f"added-{controller}-{metadata.get('namespace') or 'default'}-{name}",
+    }
 
 
-def _made(
+def _added_pods(
     template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int], owners: Any
 ) -> AddedPods:
     """Return one entry: the spec of `template`, the name and namespace of `named`."""
-    meta, names = _map(template.get("metadata")), _map(named.get("metadata"))
+    metadata, names = _mapping(template.get("metadata")), _mapping(named.get("metadata"))
     spec = template.get("spec")
     if not isinstance(spec, dict) or not spec.get("containers"):
         raise BadInput(where, "has no spec.containers", _REMEDY)
     spec = {key: value for key, value in spec.items() if key != "nodeName" and value is not None}
     spec.setdefault("priority", priorities.get(str(spec.get("priorityClassName", ""))))
-    name = str(names.get("name") or names.get("generateName") or "pod").rstrip("-")
-    pod = {
-        "kind": "Pod",
-        "spec": spec,
-        "status": {},
-        "metadata": {
-            key: value
-            for key, value in {
-                "name": name,
-                "namespace": str(names.get("namespace") or "default"),
-                "labels": meta.get("labels"),
-                "annotations": meta.get("annotations"),
-                "ownerReferences": owners,
-            }.items()
-            if value is not None
-        },
+    pod_metadata = {
+        "name": str(names.get("name") or names.get("generateName") or "pod").rstrip("-"),
+        "namespace": str(names.get("namespace") or "default"),
+        "labels": metadata.get("labels"),
+        "annotations": metadata.get("annotations"),
+        "ownerReferences": owners,
     }
-    folder = SnapshotBuilder()
-    folder.add_page(_encoded(pod, where), where)
-    folded = folder.snapshot("", 0.0)
-    if not folded.pods:
-        problem = folded.gaps[0].detail if folded.gaps else "is no pod"
-        raise BadInput(where, problem, _REMEDY)
-    (one,) = folded.pods
-    return AddedPods(one.namespace, one.name, folded.cls(one), keep_name=bool(names.get("name")))
-
-
-def _encoded(pod: Mapping[str, Any], where: str) -> bytes:
+    pod_metadata = {key: value for key, value in pod_metadata.items() if value is not None}
     try:
-        return msgspec.json.encode(pod)
+        raw = msgspec.json.encode({"kind": "Pod", "spec": spec, "status": {}, "metadata": pod_metadata})
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(where, f"is not a Kubernetes object ({error})", _REMEDY) from None
+    builder = SnapshotBuilder()
+    builder.add_page(raw, where)
+    snapshot = builder.snapshot("", 0.0)
+    if not snapshot.pods:
+        raise BadInput(where, snapshot.gaps[0].detail if snapshot.gaps else "is no pod", _REMEDY)
+    (pod,) = snapshot.pods
+    return AddedPods(pod.namespace, pod.name, snapshot.cls(pod), keep_name=bool(names.get("name")))

@@ -9,13 +9,13 @@ its `nodes` by name or gives their `nodeLabels`.
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from chalicelib.command.saved import capture_folder
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
@@ -73,15 +73,32 @@ def read(
     """Return the snapshot saved in a directory; raises BadInput naming the file and place. namespace:
     options.namespace."""
     manifest = node_groups or directory / "manifest.json"
-    folder = SnapshotBuilder(namespace)
+    builder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
-    gaps = capture_folder.missing(directory)
+    gaps = capture_gaps(directory)
     for path in documents:
-        folder.add_page(_load(path), path.name)
+        builder.add_page(_load(path), path.name)
     for gap in gaps:
-        folder.gap(gap)
-    _what_is_missing(folder, directory, documents, frozenset(gap.kind for gap in gaps))
-    return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
+        builder.gap(gap)
+    reported = frozenset(gap.kind for gap in gaps)
+
+    def is_absent(kind: str, words: Sequence[str]) -> bool:
+        """Whether no file holds objects of the kind, is named after it, or reports that it could not be read."""
+        named = any(word in path.name.lower() for path in documents for word in words)
+        return kind not in builder.kinds | reported and not named
+
+    for kind, words, weakens in KINDS:
+        if is_absent(kind, words):
+            if not weakens:
+                raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
+            detail = "no file holds any: either there are none, or they were not saved"
+            builder.gap(MissingData(kind=kind, detail=detail, affected_decisions=weakens))
+    absent = [kind for kind, words in _CLAIMED if is_absent(kind, words)]
+    if absent and builder.claims:  # one gap for all kinds of storage, which matter only if a pod has a volume claim
+        detail = f"no file holds any {' or '.join(absent)}: either there are none, or they were not saved"
+        weakens = ("scale-up: pods with claims on volumes",)
+        builder.gap(MissingData(kind=absent[0], affected_decisions=weakens, detail=detail))
+    return builder.snapshot(cluster, taken_at, groups(manifest, builder.nodes))
 
 
 def read_nodes(directory: Path) -> tuple[Node, ...]:
@@ -89,73 +106,30 @@ def read_nodes(directory: Path) -> tuple[Node, ...]:
 
     Files whose names contain `node` are read first, and the others only if these hold none.
     """
-    capture_folder.missing(directory)  # refuses an incomplete capture
-    folder = SnapshotBuilder(NAMESPACE)
+    capture_gaps(directory)  # refuses an incomplete capture
+    builder = SnapshotBuilder(NAMESPACE)
     documents = sorted(_documents(directory, directory / "manifest.json"), key=lambda path: "node" not in path.name)
     for path in documents:
-        if "node" not in path.name and folder.nodes:
+        if "node" not in path.name and builder.nodes:
             break
-        folder.add_page(_load(path), path.name)
-    if "Node" not in folder.kinds:
+        builder.add_page(_load(path), path.name)
+    if "Node" not in builder.kinds:
         raise BadInput(str(directory), "holds no Node", f"save the cluster into it: outscaler capture {directory}")
-    return folder.nodes
-
-
-def _what_is_missing(
-    builder: SnapshotBuilder, directory: Path, documents: Sequence[Path], known: frozenset[str]
-) -> None:
-    """Require that nodes and pods were saved, even if there are none; any other missing kind is a gap. known: kinds
-    that the capture itself reports."""
-    for kind, words, weakens in KINDS:
-        if kind in builder.kinds | known or any(word in path.name.lower() for path in documents for word in words):
-            continue
-        if not weakens:
-            raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
-        builder.gap(
-            MissingData(
-                kind=kind,
-                detail="no file holds any: either there are none, or they were not saved",
-                affected_decisions=weakens,
-            )
-        )
-    _what_claims_need(builder, documents, known)
-
-
-def _what_claims_need(builder: SnapshotBuilder, documents: Sequence[Path], known: frozenset[str]) -> None:
-    """Add one gap for all storage kinds that were not saved, if any pod has a volume claim; otherwise they do not
-    matter."""
-    absent = [
-        kind
-        for kind, words in _CLAIMED
-        if kind not in builder.kinds | known
-        and not any(word in path.name.lower() for path in documents for word in words)
-    ]
-    if absent and builder.claims:
-        kinds = " or ".join(absent)
-        builder.gap(
-            MissingData(
-                kind=absent[0],
-                affected_decisions=("scale-up: pods with claims on volumes",),
-                detail=f"no file holds any {kinds}: either there are none, or they were not saved",
-            )
-        )
+    return builder.nodes
 
 
 def _documents(directory: Path, manifest: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadInput(str(directory), "is not a directory", "give the folder that holds nodes.json, pods.json …")
-    found = [
+    documents = [
         path
         for path in sorted(directory.iterdir())
         if path.name.endswith((".json", ".json.gz")) and path.is_file() and path.resolve() != manifest.resolve()
     ]
-    if not found:
-        raise BadInput(
-            str(directory),
-            "holds no *.json or *.json.gz",
-            f"save the cluster into it: outscaler capture {directory}",
-        )
-    return [p for p in found if p.name != "manifest.json"]
+    if not documents:
+        remedy = f"save the cluster into it: outscaler capture {directory}"
+        raise BadInput(str(directory), "holds no *.json or *.json.gz", remedy)
+    return [path for path in documents if path.name != "manifest.json"]
 
 
 def _load(path: Path) -> bytes:
@@ -167,40 +141,34 @@ def _load(path: Path) -> bytes:
         raise BadInput(str(path), error.strerror or "cannot be read", "give a file that can be read") from None
 
 
+# -- node groups -----------------------------------------------------------------------------------------------------
+
+
 def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
     """Return the node groups that a manifest lists, with these nodes as their members; raises BadInput."""
+    if not path.exists():
+        problem = "does not exist, so the node groups are unknown"
+        raise BadInput(str(path), problem, f"draft it from the nodes: outscaler groups {path.parent} > {path}")
     try:
-        raws = msgspec.json.decode(_manifest(path), type=_Manifest).nodeGroups
+        raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
-        raise BadInput(
-            path.name,
-            f"is not a manifest of node groups ({error})",
-            'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}',
-        ) from None
+        remedy = 'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}'
+        raise BadInput(path.name, f"is not a manifest of node groups ({error})", remedy) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: an infinite number
-        why = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise BadInput(path.name, f"is not complete JSON ({why})", "fetch it again") from None
-    members: dict[str, list[Node]] = {}
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInput(path.name, f"is not complete JSON ({reason})", "fetch it again") from None
+    nodes_by_group: dict[str, list[Node]] = {}
     for node in nodes:
-        members.setdefault(group_of(node), []).append(node)
-    found: dict[str, NodeGroup] = {}
+        nodes_by_group.setdefault(group_of(node), []).append(node)
+    nodes = [node for members in nodes_by_group.values() for node in members]
+    by_id: dict[str, NodeGroup] = {}
     for at, raw in enumerate(raws):
         place = f"{path.name}: nodeGroups[{at}]"
-        group = _group(raw, place, members)
-        if group.id in found:
+        group = _group(raw, place, nodes)
+        if group.id in by_id:
             raise BadInput(f"{place}.id", f"{group.id!r} is given twice", "give every node group an id of its own")
-        found[group.id] = group
-    return tuple(found.values())
-
-
-def _manifest(path: Path) -> bytes:
-    if not path.exists():
-        raise BadInput(
-            str(path),
-            "does not exist, so the node groups are unknown",
-            f"draft it from the nodes: outscaler groups {path.parent} > {path}",
-        )
-    return _load(path)
+        by_id[group.id] = group
+    return tuple(by_id.values())
 
 
 def group_of(node: Node) -> str:
@@ -218,48 +186,36 @@ def is_member(node: Node, group: SavedGroup) -> bool:
     return group_of(node) == group.id
 
 
-def _template(item: api_types.ApiNode) -> Node:
-    """Return a group's template; its allocatable is empty if only the capacity is given, and the planner computes it
-    (plan/state/node_templates.with_allocatable)."""
-    node = node_from_wire(item)
-    known = item.status is not None and item.status.allocatable
-    return node if known else msgspec.structs.replace(node, allocatable={})
-
-
-def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
+def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
     try:
         spec = msgspec.json.decode(raw, type=SavedGroup)
     except msgspec.ValidationError as error:
         raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
     if spec.provider not in _PROVIDERS:
-        raise BadInput(
-            f"{place}.provider", f"{spec.provider!r} is not a provider", f"one of {', '.join(_PROVIDERS[1:])}"
-        )
+        remedy = f"one of {', '.join(_PROVIDERS[1:])}"
+        raise BadInput(f"{place}.provider", f"{spec.provider!r} is not a provider", remedy)
     if spec.min < 0 or spec.max < spec.min:
         problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
     if spec.price < 0:
         raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
-    mine = [node for nodes in members.values() for node in nodes if is_member(node, spec)]
-    machines = len({node.provider_id or f"node {node.name}" for node in mine})  # two Nodes may claim one machine
+    members = [node for node in nodes if is_member(node, spec)]
+    machines = len({node.provider_id or f"node {node.name}" for node in members})  # two Nodes may claim one machine
     size = machines if spec.size is None else spec.size
-    if size < 0 or (size > 0 and not mine):
-        known = ", ".join(sorted(name for name in members if name)) or "none"
-        raise BadInput(
-            f"{place}.id",
-            f"{spec.id!r} has size {size}, but no node's providerID names it",
-            f"groups that nodes name: {known}; a group without nodes has size 0",
-        )
+    if size < 0 or (size > 0 and not members):
+        named = ", ".join(sorted({group_of(node) for node in nodes} - {""})) or "none"
+        problem = f"{spec.id!r} has size {size}, but no node's providerID names it"
+        raise BadInput(f"{place}.id", problem, f"groups that nodes name: {named}; a group without nodes has size 0")
     if size < machines:
-        raise BadInput(
-            f"{place}.size",
-            f"{size} is below the {machines} nodes that are members of {spec.id!r}",
-            f"leave size out to count them, or write at least {machines}",
-        )
+        problem = f"{size} is below the {machines} nodes that are members of {spec.id!r}"
+        raise BadInput(f"{place}.size", problem, f"leave size out to count them, or write at least {machines}")
     try:
-        template = _template(spec.template) if spec.template else None
+        template = node_from_wire(spec.template) if spec.template else None
     except BadInput as error:
         raise BadInput(f"{place}.template.{error.place}", error.problem, error.remedy) from None
+    if template and spec.template and not (spec.template.status and spec.template.status.allocatable):
+        # Only the capacity is given: the planner computes it (plan/state/node_templates.with_allocatable).
+        template = msgspec.structs.replace(template, allocatable={})
     return NodeGroup(
         id=spec.id,
         provider=spec.provider,
@@ -267,9 +223,105 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         max=spec.max,
         target=size,
         priority=spec.priority,
-        instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
+        instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in members),
         template=template,
         template_error="" if template else "the manifest gives no template",
         options=GroupOptions(zero_or_max=spec.zeroOrMax),
         price=spec.price,
     )
+
+
+# -- the folder of a capture -----------------------------------------------------------------------------------------
+
+INFO, CAPTURED_AT = "capture-info", "captured-at"
+_CAPTURE_KIND = "outscaler/capture"
+_MOST_BYTES = 2**20
+_TEMPORARY = ".outscaler-capture-"
+
+
+class _UnreadList(msgspec.Struct, frozen=True):
+    kind: str
+    detail: str
+    name: str = ""
+    place: str = ""
+    weakens: tuple[str, ...] = ()
+
+
+class _CaptureInfo(msgspec.Struct, frozen=True):
+    kind: str
+    complete: bool
+    notRead: tuple[_UnreadList, ...] = ()  # noqa: N815 - the document's own word
+
+
+def claim_folder(folder: Path) -> None:
+    """Check that a capture may be written to a folder: it does not exist, is empty, or is a capture. Raises BadInput,
+    OSError."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise BadInput(str(folder), "is not a directory", "name a folder that does not exist yet")
+    others = [path.name for path in folder.iterdir() if not path.name.startswith(_TEMPORARY)]
+    if others and _capture_info(folder) is None:
+        raise BadInput(
+            str(folder),
+            "is not empty, and `outscaler capture` did not make it",
+            "name a folder that does not exist yet",
+        )
+
+
+def write_capture(
+    folder: Path, files: Mapping[str, bytes], stale: frozenset[str], gaps: tuple[MissingData, ...]
+) -> None:
+    """Write these files, readable only by their owner. stale: names of an older capture's files to remove. Other files
+    of the folder, such as manifest.json, stay. Raises OSError."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for remainder in folder.glob(f"{_TEMPORARY}*"):
+        remainder.unlink(missing_ok=True)
+    _replace(folder / INFO, _encoded(_CaptureInfo(_CAPTURE_KIND, complete=False)))
+    for name in sorted(stale - files.keys()):
+        (folder / name).unlink(missing_ok=True)
+    for name, data in files.items():
+        _replace(folder / name, data)
+    lists = tuple(_UnreadList(gap.kind, gap.detail, gap.name, gap.place, gap.affected_decisions) for gap in gaps)
+    _replace(folder / INFO, _encoded(_CaptureInfo(_CAPTURE_KIND, complete=True, notRead=lists)))
+
+
+def capture_gaps(folder: Path) -> tuple[MissingData, ...]:
+    """Return the lists that could not be read when the folder was captured; () if it is not a capture. Raises
+    BadInput for an incomplete capture."""
+    info = _capture_info(folder)
+    if info is None:
+        return ()
+    if not info.complete:
+        raise BadInput(str(folder), "is an incomplete capture, because it was interrupted", "capture the cluster again")
+    return tuple(
+        MissingData(gap.kind, gap.detail, name=gap.name, place=gap.place, affected_decisions=gap.weakens)
+        for gap in info.notRead
+    )
+
+
+def _capture_info(folder: Path) -> _CaptureInfo | None:
+    path = folder / INFO
+    if not path.is_file():
+        return None
+    try:
+        info = msgspec.json.decode(content(path, _MOST_BYTES), type=_CaptureInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return info if info.kind == _CAPTURE_KIND else None
+
+
+def _encoded(info: _CaptureInfo) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(info), indent=1) + b"\n"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file completely or not at all: under another name, which is then renamed."""
+    temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}.tmp")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

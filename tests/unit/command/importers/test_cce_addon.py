@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.command.importers.cce_addon import KEYS, AddonSettings, read_addon
+from chalicelib.command.importers.cce_policy import KEYS, AddonSettings, read_addon
 from chalicelib.model.policy import Options
 from chalicelib.model.scaling_rules import ScaleUp
 from tests.cases import each_row
