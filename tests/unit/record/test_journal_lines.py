@@ -14,7 +14,7 @@ from chalicelib.record.journal import failing_entry, outcome_entry, plan_entry, 
 from chalicelib.record.journal_lines import JournalLine, OtherLine, line_of, operation_of, sentence, spoken
 from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import JournalEntry
-from tests.unit.record.support import NOW, plan, refused
+from tests.unit.record.support import NOW, ended, plan, refused
 
 Facts = dict[str, str | int | float | bool]
 KEPT: Facts = {"kept n-2": "busy"}
