@@ -1,18 +1,37 @@
-"""Looks up names that an operator types: exact matches only, and for others an error that suggests similar names."""
+"""What an operator types: arguments that several commands have, durations, and names. Names are matched exactly; for
+others, the error suggests similar ones."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_duration
+from chalicelib.model.quantity import format_duration, parse_duration
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
 _T = TypeVar("_T")
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, management: str = "") -> None:
+    """Add --kubeconfig and --context, and --management-kubeconfig where there is a help text for it."""
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help=kubeconfig)
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    if management:
+        parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path, help=management)
+
+
+def add_duration_argument(
+    parser: argparse.ArgumentParser, least: float, most: float, example: str, *, default: float, text: str
+) -> None:
+    """Add --for, as `lasts`. least, most, default: seconds."""
+    limits = f" from {format_duration(least)} to {format_duration(most)}, such as {example}"
+    kind = duration(least, most, limits)
+    parser.add_argument("--for", type=kind, default=default, dest="lasts", metavar="DURATION", help=text)
 
 
 def named(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:

@@ -16,7 +16,7 @@ from chalicelib.model.plan import GroupVerdict, ScaleUp
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.views import as_json, coded, group_view
+from chalicelib.record.views import GroupView, as_json, coded, group_view
 
 
 def answer(context: ExplainContext, name: str) -> Explanation:
@@ -71,24 +71,6 @@ def answer(context: ExplainContext, name: str) -> Explanation:
             {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
         ],
     }
-    facts = (
-        ("provider", verdict.provider),
-        ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
-        ("ready nodes", str(verdict.ready)),
-        ("on their way", str(verdict.upcoming or "")),
-        ("option", _could(verdict) if verdict.option_nodes else ""),
-        ("waiting for", f"{request.increase} nodes until {format_time(request.expected_at)}" if request else ""),
-        (
-            "back-off",
-            " ".join(
-                filter(
-                    None, (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message)
-                )
-            )
-            if backoff
-            else "",
-        ),
-    )
     tables = (
         Table(("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
         Table(
@@ -99,7 +81,25 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         plan_output.rules_table(rules, next_times),
         Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"),
     )
+    facts = _facts(verdict, view, case.now)
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
+
+
+def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[str, str], ...]:
+    request, backoff = view.request, view.backoff_at(now)
+    failed = ""
+    if backoff is not None:
+        words = (f"until {format_time(backoff.until)}:", backoff.error_class, backoff.code, backoff.message)
+        failed = " ".join(filter(None, words))
+    return (
+        ("provider", verdict.provider),
+        ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
+        ("ready nodes", str(verdict.ready)),
+        ("on their way", str(verdict.upcoming or "")),
+        ("option", _could(verdict) if verdict.option_nodes else ""),
+        ("waiting for", f"{request.increase} nodes until {format_time(request.expected_at)}" if request else ""),
+        ("back-off", failed),
+    )
 
 
 def _id(name: str, snapshot: Snapshot) -> str:

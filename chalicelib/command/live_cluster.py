@@ -91,7 +91,7 @@ def open_cluster(
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
         return _connected(access, args.secret, "--context" if by_line else POLICY_CONTEXT)
 
-    policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
+    policy = with_kubeconfigs(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
     if not providers:
         return OpenedCluster(policy, kube, ())
@@ -143,7 +143,7 @@ def connected_management(args: argparse.Namespace, policy: Policy) -> KubeClient
 
     if args.management_kubeconfig is not None:
         return connected_by_file(args.management_kubeconfig, "")
-    access = management_access(by_hand(policy, args.kubeconfig, args.context or "", None))
+    access = management_access(with_kubeconfigs(policy, args.kubeconfig, args.context or "", None))
     return None if access is None else _connected(access, args.secret, POLICY_CONTEXT)
 
 
@@ -161,7 +161,7 @@ def _connected(access: KubernetesAccess, secrets: Sequence[str], context_place: 
     )
 
 
-def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
+def with_kubeconfigs(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
     """Return the policy with its connections replaced by the kubeconfig files of the command line.
 
     kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's objects, None to keep the

@@ -20,6 +20,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import (
     Contest,
     GroupVerdict,
+    HeadroomVerdict,
     NodeVerdict,
     Plan,
     PodPlacement,
@@ -41,18 +42,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
     """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical change
     (command/whatif.py)."""
     rules = {"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}
-    headroom = {
-        "headroom": [
-            {
-                "name": room.name,
-                "wanted": room.wanted,
-                "held": room.held,
-                "added": room.added,
-                "reasons": {group: _coded(reason) for group, reason in sorted(room.reasons.items())},
-            }
-            for room in plan.headroom
-        ]
-    }
+    headroom = {"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {}
     unread = unread_providers(plan)
     return {
         "plan": plan.id,
@@ -96,7 +86,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         ],
         "groups": [_group_data(verdict) for verdict in plan.groups],
         **rules,
-        **(headroom if plan.headroom else {}),
+        **headroom,
         "notes": [_coded(note) for note in plan.notes],
         **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
@@ -297,6 +287,16 @@ def _unremovable_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 
 # -- scaling rules and headroom
+
+
+def _headroom_data(verdict: HeadroomVerdict) -> dict[str, Any]:
+    return {
+        "name": verdict.name,
+        "wanted": verdict.wanted,
+        "held": verdict.held,
+        "added": verdict.added,
+        "reasons": {group: _coded(reason) for group, reason in sorted(verdict.reasons.items())},
+    }
 
 
 def rule_data(verdict: RuleVerdict, next_times: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -60,31 +60,17 @@ class Channels(msgspec.Struct, frozen=True):
     read_secret: Callable[[str], str]
 
 
-class NoticeRuntime(Protocol):
-    """The fields of the Runtime that are used here."""
-
-    @property
-    def read_secret(self) -> Callable[[str], str]:
-        """The text of a secret."""
-
-    @property
-    def deployment(self) -> Deployment:
-        """What policies may name."""
-
-    @property
-    def topics(self) -> Publisher | None:
-        """What publishes to topics; None: SNS."""
-
-
-def channels_of(runtime: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
-    """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
-    name = stack or stack_of(state_table(os.environ))
-    topics = runtime.topics or TopicPublisher()
-    address = poster or WebhookSender(permitted(runtime.deployment.loopback))
+def channels_of(
+    read_secret: Callable[[str], str], deployment: Deployment, topics: Publisher | None = None, stack: str = ""
+) -> Callable[[str], Channels]:
+    """Return the channels of each cluster, by its name. deployment: what policies may name. topics: what publishes to
+    topics, SNS unless given. stack: the deployment's name, by its table unless given."""
+    name, publisher = stack or stack_of(state_table(os.environ)), topics or TopicPublisher()
+    webhooks = WebhookSender(permitted(deployment.loopback))
 
     def channels(cluster: str) -> Channels:
-        secrets = ClusterSecrets(runtime.read_secret, cluster, (NOTIFICATIONS,), runtime.deployment)
-        return Channels(cluster, name, topics, address, secrets)
+        secrets = ClusterSecrets(read_secret, cluster, (NOTIFICATIONS,), deployment)
+        return Channels(cluster, name, publisher, webhooks, secrets)
 
     return channels
 

@@ -103,7 +103,8 @@ def _notify(policies: Sequence[Policy], runtime: Runtime) -> None:
         from chalicelib.notify.delivery import channels_of
         from chalicelib.notify.run import notify
 
-        notify(policies, runtime.store, channels_of(runtime), runtime.clock)
+        channels = channels_of(runtime.read_secret, runtime.deployment, runtime.topics)
+        notify(policies, runtime.store, channels, runtime.clock)
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:

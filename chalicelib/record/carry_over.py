@@ -30,10 +30,10 @@ class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
-    """told: see event_dedup.py. gauges: of the last pass; counts: since the cluster was first seen (metrics.key).
-    unready: nodes being removed that were not ready, with the instant of their plan. decided: the instant of the
-    last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of
-    the charts (model/gauge_ring.py)."""
+    """told: see events.py (filter_new). gauges: of the last pass; counts: since the cluster was first seen
+    (metrics.key). unready: nodes being removed that were not ready, with the instant of their plan. decided: the
+    instant of the last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of the
+    charts (model/gauge_ring.py)."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}

@@ -10,7 +10,6 @@ read. lastTransitionTime is preserved from the ConfigMap itself, so that neither
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -82,78 +81,69 @@ def how_to_make(options: Options) -> str:
 def document(plan: Plan, old_document: Document) -> Document:
     """Return the status in upstream's schema. old_document: the last one as read back; its invalid parts are
     ignored."""
-    wide, groups = _at(old_document, "clusterWide"), _named(old_document)
-    growing = any(group.in_progress for group in plan.groups)
-    candidates, count = _candidates(len(plan.unneeded))
+    now, health = format_time(plan.at), plan.health
 
-    def part(old_document: Document, section: str, status: str, **fields: Any) -> Document:
-        was = _at(old_document, section)
+    def part(old_parts: Document, section: str, status: str, **fields: Any) -> Document:
+        was = _at(old_parts, section)
         since = was.get("lastTransitionTime") if was.get("status") == status else None
-        times = {
-            "lastProbeTime": format_time(plan.at),
-            "lastTransitionTime": str(since) if since else format_time(plan.at),
-        }
-        return {"status": status, **fields, **times}
+        return {"status": status, **fields, "lastProbeTime": now, "lastTransitionTime": str(since) if since else now}
 
+    def scale_down(old_parts: Document, candidates: int) -> Document:
+        count = {"candidates": candidates} if candidates else {}
+        return part(old_parts, "scaleDown", "CandidatesPresent" if candidates else "NoCandidates", **count)
+
+    def group_status(group: GroupVerdict, old_parts: Document) -> Document:
+        status, backoff = _growth(group)
+        return {
+            "name": group.group,
+            "health": part(
+                old_parts,
+                "health",
+                "Healthy" if group.healthy else "Unhealthy",
+                nodeCounts=_counts(_health_of(group)),
+                cloudProviderTarget=group.target,
+                minSize=group.min,
+                maxSize=group.max,
+            ),
+            "scaleUp": part(old_parts, "scaleUp", status, **backoff),
+            "scaleDown": scale_down(old_parts, group.candidates),
+        }
+
+    wide, old_list = _at(old_document, "clusterWide"), old_document.get("nodeGroups")
+    old_list = [item for item in old_list if isinstance(item, dict)] if isinstance(old_list, list) else []
+    old_groups = {str(item.get("name")): item for item in old_list}
+    growing = any(group.in_progress for group in plan.groups)
     return {
         "time": long_time(plan.at),
         "autoscalerStatus": "Running",
         "clusterWide": {
-            "health": part(wide, "health", _healthy(well=plan.health.healthy), nodeCounts=_counts(plan.health)),
+            "health": part(wide, "health", "Healthy" if health.healthy else "Unhealthy", nodeCounts=_counts(health)),
             "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
-            "scaleDown": part(wide, "scaleDown", candidates, **count),
+            "scaleDown": scale_down(wide, len(plan.unneeded)),
         },
         "nodeGroups": [
-            _group(group, groups.get(group.group, {}), part) for group in sorted(plan.groups, key=lambda one: one.group)
+            group_status(group, old_groups.get(group.group, {}))
+            for group in sorted(plan.groups, key=lambda group: group.group)
         ],
-    }
-
-
-def _group(group: GroupVerdict, old_document: Document, part: Callable[..., Document]) -> Document:
-    status, more = _growth(group)
-    candidates, count = _candidates(group.candidates)
-    return {
-        "name": group.group,
-        "health": part(
-            old_document,
-            "health",
-            _healthy(well=group.healthy),
-            nodeCounts=_counts(_health_of(group)),
-            cloudProviderTarget=group.target,
-            minSize=group.min,
-            maxSize=group.max,
-        ),
-        "scaleUp": part(old_document, "scaleUp", status, **more),
-        "scaleDown": part(old_document, "scaleDown", candidates, **count),
     }
 
 
 def _growth(group: GroupVerdict) -> tuple[str, Document]:
     """Return the group's scale-up status by precedence: InProgress, Unhealthy, Backoff, NoActivity
-    (docs/reference/reporting.md "Group status")."""
-    states: tuple[tuple[bool, str], ...] = (
-        (group.in_progress, "InProgress"),
-        (not group.healthy, "Unhealthy"),
-        (group.backoff is not None, "Backoff"),
-    )
-    status = next((word for holds, word in states if holds), "NoActivity")
-    if status != "Backoff" or group.backoff is None:
-        return status, {}
+    (docs/reference/reporting.md "Group status"), and what else is said of a back-off."""
+    if group.in_progress:
+        return "InProgress", {}
+    if not group.healthy:
+        return "Unhealthy", {}
+    if group.backoff is None:
+        return "NoActivity", {}
     code, message = (str(group.backoff.params.get(name, "")) for name in ("code", "error"))
-    return status, {"backoffInfo": {"errorCode": code, "errorMessage": shortened(message)}}
+    return "Backoff", {"backoffInfo": {"errorCode": code, "errorMessage": shortened(message)}}
 
 
 def shortened(message: str) -> str:
     """Return at most 500 characters; the last eleven of a longer text say that it was truncated."""
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
-
-
-def _candidates(count: int) -> tuple[str, Document]:
-    return ("CandidatesPresent", {"candidates": count}) if count else ("NoCandidates", {})
-
-
-def _healthy(*, well: bool) -> str:
-    return "Healthy" if well else "Unhealthy"
 
 
 def _health_of(group: GroupVerdict) -> Health:
@@ -217,20 +207,12 @@ def digest(status_document: Document) -> str:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            name: _timeless(one)
-            for name, one in value.items()
-            if name not in ("time", "lastProbeTime", "lastTransitionTime")
-        }
-    return [_timeless(one) for one in value] if isinstance(value, list) else value
+        times = ("time", "lastProbeTime", "lastTransitionTime")
+        return {name: _timeless(item) for name, item in value.items() if name not in times}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
 def _at(value: Any, name: str) -> Document:
     """Return a nested mapping; {} where there is another value."""
     nested = value.get(name) if isinstance(value, dict) else None
     return nested if isinstance(nested, dict) else {}
-
-
-def _named(old_document: Document) -> dict[str, Document]:
-    groups = old_document.get("nodeGroups")
-    return {str(one.get("name")): one for one in groups if isinstance(one, dict)} if isinstance(groups, list) else {}

@@ -14,11 +14,11 @@ import argparse
 import contextlib
 import difflib
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.doctor.context import DoctorContext
 from chalicelib.command.doctor.finding import Severity
@@ -51,12 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_gate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the cluster and the consent."""
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="the cluster, for the checks before mode active"
-    )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
-    parser.add_argument(
-        "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
+    add_cluster_arguments(
+        parser, "the cluster, for the checks before mode active", "the cluster of Cluster API's objects, if another"
     )
     parser.add_argument(
         "--secret", metavar="NAME=FILE", action="append", default=[], help="a file that replaces a secret of the policy"

@@ -21,6 +21,15 @@ import shlex
 import sys
 import time
 
+<<<<<<< HEAD
+=======
+from chalicelib.command.arguments import add_cluster_arguments
+from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.live_cluster import add_management_namespace
+from chalicelib.command.output import Table, emit, warn
+from chalicelib.model.policy import Options
+from chalicelib.model.timestamps import format_time
+>>>>>>> h/cmd
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 
@@ -28,15 +37,10 @@ _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder and the cluster's kubeconfig."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="a new folder, or the folder of an older capture")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)"
-    )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
-    parser.add_argument(
-        "--management-kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="the cluster that Cluster API's objects are in, if it is another one; groups takes bounds from them",
+    add_cluster_arguments(
+        parser,
+        "the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)",
+        "the cluster that Cluster API's objects are in, if it is another one; groups takes bounds from them",
     )
     add_management_namespace(parser)
     parser.add_argument(

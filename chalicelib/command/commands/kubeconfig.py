@@ -11,10 +11,10 @@ import base64
 import binascii
 import os
 import sys
-from pathlib import Path
 
 import msgspec
 
+from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.doctor.kubeconfig_checks import private_address
 from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.output import warn
@@ -42,10 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the Secret with the service account's token (default: outscaler-token)",
     )
     parser.add_argument("--namespace", default="kube-system", help="its namespace (default: kube-system)")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, help="the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)"
-    )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    add_cluster_arguments(parser, "the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)")
     parser.add_argument("--server", default="", metavar="URL", help="another address of the same API server")
 
 

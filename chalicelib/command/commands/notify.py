@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from chalicelib.command.deployment_settings import settings_of
@@ -56,8 +55,8 @@ def _test(store: Store, args: argparse.Namespace) -> int:
     text = f"a test message of outscaler notify test {name}; nothing is wrong"
     condition = NoticeCondition(kind, kind, NoticeSeverity.INFO, text, command=f"outscaler notify open {name}")
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
-    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=settings_of(store).deployment, topics=None)
-    channels = channels_of(runtime, stack_of(table_name(args)))(name)
+    stack, deployment = stack_of(table_name(args)), settings_of(store).deployment
+    channels = channels_of(SecretsManagerReader(), deployment, stack=stack)(name)
     arrived, problems = attempt(message, settings, channels, now)
     destinations = {destination: problems.get(destination) for destination in settings.destinations}
     rows = tuple(

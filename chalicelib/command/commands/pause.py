@@ -10,13 +10,12 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from chalicelib.command.arguments import duration
+from chalicelib.command.arguments import add_duration_argument
 from chalicelib.command.deployments import caller
 from chalicelib.command.output import emit, warn
 from chalicelib.command.store_access import add_table_argument, check_group, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pause import LONGEST_REASON, Pause, PausedPart
-from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import as_json, pause_view
 
@@ -24,21 +23,13 @@ if TYPE_CHECKING:
     from chalicelib.store import Store
 
 SHORTEST, LONGEST = 60.0, 30 * 86400.0  # seconds; mode shadow is for longer times
-_DEFAULT = 86400.0
-_LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, such as 2h"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add CLUSTER, --for, --removals, --growth, --group, --unseen, --reason and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
-    parser.add_argument(
-        "--for",
-        type=duration(SHORTEST, LONGEST, _LIMITS),
-        default=_DEFAULT,
-        dest="lasts",
-        metavar="DURATION",
-        help="how long, from 1m to 30d (default: 24h)",
-    )
+    help_text = "how long, from 1m to 30d (default: 24h)"
+    add_duration_argument(parser, SHORTEST, LONGEST, "2h", default=86400.0, text=help_text)
     add_part_arguments(parser, "pause")
     parser.add_argument("--unseen", action="store_true", help="accept a --group that no pass has seen yet")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown with the pause")

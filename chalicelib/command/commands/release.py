@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.command.arguments import duration, near
+from chalicelib.command.arguments import add_duration_argument, near
 from chalicelib.command.output import emit
 from chalicelib.command.store_access import Facts, add_table_argument, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import as_json, breaker_view
 
@@ -29,20 +28,13 @@ if TYPE_CHECKING:
     from chalicelib.store import Store
 
 SHORTEST, LONGEST = 60.0, 86400.0  # seconds; a longer override amounts to a policy without the limit
-_LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, such as 20m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add CLUSTER, --for and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
-    parser.add_argument(
-        "--for",
-        type=duration(SHORTEST, LONGEST, _LIMITS),
-        default=3600.0,
-        dest="lasts",
-        metavar="DURATION",
-        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)",
-    )
+    help_text = "how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)"
+    add_duration_argument(parser, SHORTEST, LONGEST, "20m", default=3600.0, text=help_text)
     parser.add_argument(
         "--claim",
         default="",

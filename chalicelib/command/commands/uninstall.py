@@ -13,11 +13,11 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.output import Block, Table, emit, warn
@@ -58,15 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the cluster, its kubeconfigs, and what to leave."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     parser.add_argument("--yes", action="store_true", help="do it; without it, only show what would be done")
-    parser.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=Path,
-        help="the cluster, with rights to patch nodes (default: $KUBECONFIG, otherwise ~/.kube/config)",
-    )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
-    parser.add_argument(
-        "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
+    add_cluster_arguments(
+        parser,
+        "the cluster, with rights to patch nodes (default: $KUBECONFIG, otherwise ~/.kube/config)",
+        "the cluster of Cluster API's objects, if another",
     )
     parser.add_argument("--without-cluster", action="store_true", help="the cluster does not exist any more")
     parser.add_argument(
