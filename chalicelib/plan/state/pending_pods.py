@@ -113,10 +113,12 @@ def _why_ignored(pod: Pod, pod_class: PodClass, options: Options, now: float) ->
     if expendable:
         cutoff = options.expendable_pods_priority_cutoff
         return Reason.of(ReasonCode.EXPENDABLE, priority=pod_class.priority or 0, cutoff=cutoff)
-    if pod_class.is_daemonset:
-        return Reason.of(ReasonCode.DAEMONSET_POD)
-    # A pod counts only when strictly older than its delay. The annotation may only lengthen the option's value, and an
-    # unreadable one counts as absent.
+    return Reason.of(ReasonCode.DAEMONSET_POD) if pod_class.is_daemonset else _too_young(pod, pod_class, options, now)
+
+
+def _too_young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
+    """Return a reason if the pod is young: it counts only when strictly older than its delay. The annotation may only
+    lengthen the option's value, and an unreadable one counts as absent."""
     try:
         own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
     except BadInput:

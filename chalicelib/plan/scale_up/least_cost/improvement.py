@@ -126,7 +126,7 @@ class _Nodes:
             axis=0,
         )
         self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
-        self.gone = np.zeros(len(self.offer), dtype=np.bool_)
+        self.dropped = np.zeros(len(self.offer), dtype=np.bool_)
         self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
 
     def room(self, ask: int) -> Ints:
@@ -136,7 +136,7 @@ class _Nodes:
         room: Ints = np.minimum(
             (self.left[:, used] // need[used]).min(axis=1), self.problem.cap[self.offer, ask] - self.pods[:, ask]
         )
-        room[self.gone] = 0
+        room[self.dropped] = 0
         return np.maximum(room, 0)
 
     def put(self, ask: int, count: int) -> int:
@@ -153,32 +153,29 @@ class _Nodes:
         order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
         for node in order.tolist():
             if not self._moved(node, np.arange(len(self.offer)) == node) and len(self.offer) <= _FEW:
-                self._moved(node, ~self.gone)
+                self._moved(node, ~self.dropped)
 
     def _moved(self, node: int, emptied: Bools) -> bool:
         """Remove nodes and place their pods on others. Returns whether it succeeded; if not, nothing changes."""
-        kept = self.pods.copy(), self.left.copy(), self.gone.copy()
+        before = self.pods.copy(), self.left.copy(), self.dropped.copy()
         homeless = self.pods[emptied].sum(axis=0)
         self.pods[emptied] = 0
         self.left[emptied] = self.problem.free[self.offer[emptied]]
-        self.gone[node] = True
+        self.dropped[node] = True
         asks = np.flatnonzero(homeless)
         for ask in asks[np.argsort(-self.size[asks], kind="stable")].tolist():
             if self.put(ask, int(homeless[ask])) < homeless[ask]:
-                self.pods, self.left, self.gone = kept
+                self.pods, self.left, self.dropped = before
                 return False
-        self.gone |= ~self.pods.any(axis=1)
+        self.dropped |= ~self.pods.any(axis=1)
         return True
 
     def loads(self) -> list[Load]:
         """Merge equal nodes into loads."""
-        found: dict[tuple[int, bytes], int] = {}
-        first: dict[tuple[int, bytes], Ints] = {}
-        for node in np.flatnonzero(~self.gone).tolist():
-            key = (int(self.offer[node]), self.pods[node].tobytes())
-            found[key] = found.get(key, 0) + 1
-            first.setdefault(key, self.pods[node])
-        return [Load(key[0], first[key], times) for key, times in found.items()]
+        equal: dict[tuple[int, bytes], list[int]] = {}
+        for node in np.flatnonzero(~self.dropped).tolist():
+            equal.setdefault((int(self.offer[node]), self.pods[node].tobytes()), []).append(node)
+        return [Load(offer, self.pods[nodes[0]], len(nodes)) for (offer, _), nodes in equal.items()]
 
 
 def _on_cheaper_offers(problem: Problem, loads: Loads) -> list[Load]:

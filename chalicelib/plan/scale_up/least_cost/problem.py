@@ -101,11 +101,11 @@ def _rooms(free: Ints, need: Ints) -> Ints:
 
 def _together(keys: Sequence[tuple[object, ...]], useful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
     """Return the members grouped by equal keys, in the order of the keys, without those of no use."""
-    found: dict[tuple[object, ...], list[int]] = {}
+    members: dict[tuple[object, ...], list[int]] = {}
     for at, key in enumerate(keys):
         if useful[at]:
-            found.setdefault(key, []).append(at)
-    return tuple(tuple(found[key]) for key in sorted(found))
+            members.setdefault(key, []).append(at)
+    return tuple(tuple(members[key]) for key in sorted(members))
 
 
 def _costs(prices: Sequence[float]) -> Floats:
