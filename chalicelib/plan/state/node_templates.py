@@ -36,45 +36,25 @@ _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the c
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 _ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
-_PASSING_TAINTS = frozenset(
-    [
-        f"node.kubernetes.io/{what}"
-        for what in (
-            "not-ready",
-            "unreachable",
-            "unschedulable",
-            "memory-pressure",
-            "disk-pressure",
-            "pid-pressure",
-            "network-unavailable",
-        )
-    ]
-    + [
-        _UNINITIALIZED,
-        "node.cloudprovider.kubernetes.io/shutdown",
-        "cloud.google.com/impending-node-termination",
-        "NodeWithImpairedVolumes",
-        TO_BE_DELETED,
-        DELETION_CANDIDATE,
-        "node.cluster.x-k8s.io/outdated-revision",
-    ]  # set while a rollout replaces this node
-)
+_PASSING_TAINTS = frozenset({
+    "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable", _UNINITIALIZED, "node.cloudprovider.kubernetes.io/shutdown",
+    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
+    "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
+})  # fmt: skip
 _BETA_LABELS = (
     ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
     ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
 )
 # The DaemonSet controller adds these to every DaemonSet pod.
-_DAEMON_TOLERATIONS = tuple(
-    Toleration(f"node.kubernetes.io/{key}", "Exists", "", effect)
-    for key, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
+_DAEMON_TOLERATIONS = (
+    *(Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoExecute") for key in ("not-ready", "unreachable")),
+    *(
+        Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoSchedule")
+        for key in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
 # Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves; the hard

@@ -16,13 +16,11 @@ from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCa
 from chalicelib.plan.volumes.topology import Places, Zone, places, zones_of
 
 # Volumes that no predicate checks; csi is an inline CSI volume, which no limit counts.
-# fmt: off
 HARMLESS = frozenset({
     "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image", "gitRepo",
     "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker", "quobyte", "scaleIO", "storageos",
     "photonPersistentDisk", "csi",
-})
-# fmt: on
+})  # fmt: skip
 # In-tree disks that VolumeRestrictions checks.
 CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 _KNOWN = (
