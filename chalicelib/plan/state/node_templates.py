@@ -165,9 +165,9 @@ def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
     kinds = [(node.labels.get("node.kubernetes.io/instance-type", ""), node.capacity.get(CPU, 0)) for node in ordered]
     offers: dict[tuple[str, int], list[Amounts]] = {}
     for kind, own in zip(kinds, devices, strict=True):
-        known = offers.setdefault(kind, [])
-        if own not in known:
-            known.append(own)
+        different = offers.setdefault(kind, [])
+        if own not in different:
+            different.append(own)
     return [
         node
         for node, kind, own in zip(ordered, kinds, devices, strict=True)

@@ -163,10 +163,10 @@ def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Optio
     without any node only the second applies, and one missing node suffices.
     """
     nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]
-    known = nodes - counts[Bucket.DELETED]
+    existing = nodes - counts[Bucket.DELETED]
     checks = (
-        (exceeds(unready, known, options), f"{unready} of {known} nodes are unready"),
-        (exceeds(missing, known, options) if nodes else missing > 0, f"{missing} nodes are missing"),
+        (exceeds(unready, existing, options), f"{unready} of {existing} nodes are unready"),
+        (exceeds(missing, existing, options) if nodes else missing > 0, f"{missing} nodes are missing"),
         (bool(zone), zone),
     )
     return next((Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)

@@ -73,8 +73,8 @@ def _count_errors(
 ) -> tuple[ScaleUpRequest | None, Backoff | None]:
     """Count new errors of requested instances, even while the operation that requests them is still open: failed
     instances are not waited for, and the group is backed off. Several errors at once count as one failure."""
-    known = frozenset(group.memory.failed_instances)
-    fresh = [name for name in group.failed if name not in known]
+    counted = frozenset(group.memory.failed_instances)
+    fresh = [name for name in group.failed if name not in counted]
     if not fresh or (request is None and not group.growing):
         return request, failed
     errors = [instance.error for instance in group.group.instances if instance.id in fresh and instance.error]

@@ -72,20 +72,20 @@ def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]
 def _best_mix(problem: Problem, stop: Stop) -> list[Load]:
     relaxed = relax(problem)
     mixes = [_initial_mix(problem, relaxed)]
-    left, cost = worth(problem, mixes[0])
-    if not stop() and cost + left * LEFT > relaxed.bound * (1 + 1e-9):
+    unplaced, cost = worth(problem, mixes[0])
+    if not stop() and cost + unplaced * LEFT > relaxed.bound * (1 + 1e-9):
         mixes += _generated_mixes(problem, relaxed, mixes[0], stop)
     best = min((polish(problem, loads, relaxed) for loads in mixes), key=lambda loads: worth(problem, loads))
-    left, cost = worth(problem, best)
-    alone = first_fit(problem, None if left else cost)
+    unplaced, cost = worth(problem, best)
+    alone = first_fit(problem, None if unplaced else cost)
     return best if alone is None else polish(problem, alone, relaxed)
 
 
 def _initial_mix(problem: Problem, relaxed: Relaxed) -> list[Load]:
     rooms = Rooms(problem)
     loads = spread(problem, relaxed, rooms)
-    left = left_over(problem, loads)
-    return loads + cover(problem, left, relaxed.value, relaxed.scarce, rooms)
+    unplaced = left_over(problem, loads)
+    return loads + cover(problem, unplaced, relaxed.value, relaxed.scarce, rooms)
 
 
 def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop) -> list[list[Load]]:
@@ -117,8 +117,8 @@ def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop
 
 def _best_cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:
     """Return the cost of the best mix, unplaced pods included."""
-    left, cost = min(worth(problem, loads) for loads in mixes)
-    return cost + left * LEFT
+    unplaced, cost = min(worth(problem, loads) for loads in mixes)
+    return cost + unplaced * LEFT
 
 
 def _single_ask_loads(problem: Problem) -> list[Load]:

@@ -70,8 +70,8 @@ def _pod_columns(problem: Problem, pairs: Ints) -> Iterator[Entries]:
     asks, width = problem.cap.shape[1], problem.free.shape[1]
     share = -problem.need[pairs[:, 1]] / np.maximum(problem.free[pairs[:, 0]], 1)
     for (offer, ask), parts in zip(pairs.tolist(), share, strict=True):
-        asked = np.flatnonzero(parts)
-        yield [ask, *(asks + offer * width + asked).tolist()], [1.0, *parts[asked].tolist()]
+        requested = np.flatnonzero(parts)
+        yield [ask, *(asks + offer * width + requested).tolist()], [1.0, *parts[requested].tolist()]
 
 
 def _whole_shares(problem: Problem, pairs: Ints, values: Floats) -> Ints:

@@ -181,18 +181,18 @@ def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Iterator[
 
 def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
     """Remove surplus pods: columns may carry more pods than there are."""
-    left, rooms = problem.count.copy(), Rooms(problem)
+    unplaced, rooms = problem.count.copy(), Rooms(problem)
     needed: list[Load] = []
     for load, count in zip(loads, nodes.tolist(), strict=True):
         rest = min(count, rooms.allowed(load.offer))
         while rest > 0:
-            pods = np.minimum(load.pods, left)
+            pods = np.minimum(load.pods, unplaced)
             if not pods.any():
                 break
             carried = pods > 0
-            alike = min(rest, int((left[carried] // pods[carried]).min()))
+            alike = min(rest, int((unplaced[carried] // pods[carried]).min()))
             needed.append(Load(load.offer, pods, alike))
             rooms.take(load.offer, alike)
-            left -= pods * alike
+            unplaced -= pods * alike
             rest -= alike
     return needed
