@@ -62,8 +62,10 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
     none."""
     prices = prices or _NO_LIST
     price = prices.instance_types.get(instance_type(node))
-    if price is None:
-        price = _by_rates(_capacity(node), prices)
+    amounts = _capacity(node)
+    has_rates = prices.cpu is not None or prices.memory is not None
+    if price is None and has_rates and not (prices.gpu is None and _gpus(amounts)):
+        price = Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(amounts)
     if price is None and _is_price(own):
         price = own
     return None if price is None else price + prices.node
@@ -74,9 +76,18 @@ def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[fl
     price. own: the providers' prices, one for each node; empty: none."""
     prices = prices or _NO_LIST
     if prices.cpu is None and prices.memory is None:
-        core = _core_rate(prices, zip(nodes, own or repeat(0.0), strict=False))
-        if core is None:
+        # Over the types, independent of the order of the nodes; a type counts once for each of its prices.
+        cores: dict[tuple[str, float], float] = {}
+        in_cores = Rates(1.0, 1 / _GIB_PER_CORE, _CORES_PER_GPU)
+        for node, own_price in zip(nodes, own or repeat(0.0), strict=False):
+            name = instance_type(node)
+            price = prices.instance_types.get(name, own_price if _is_price(own_price) else None)
+            if price is not None:
+                cores[name, price] = max(cores.get((name, price), 0.0), in_cores.of(_capacity(node)))
+        total = fsum(cores.values())
+        if total <= 0:
             return None
+        core = fsum(price for _, price in cores) / total
         cpu, memory = core, core / _GIB_PER_CORE
     else:
         cpu, memory = prices.cpu or 0.0, prices.memory or 0.0
@@ -94,33 +105,9 @@ def unpriced(node: Node, prices: NodePrices | None) -> str:
     return f"{name} is not in prices.instanceTypes" if name else "it has no instance type label, and no rate is given"
 
 
-def _by_rates(amounts: Amounts, prices: NodePrices) -> float | None:
-    if prices.cpu is None and prices.memory is None:
-        return None
-    if prices.gpu is None and _gpus(amounts):
-        return None
-    return Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(amounts)
-
-
-def _core_rate(prices: NodePrices, nodes: Iterable[tuple[Node, float]]) -> float | None:
-    """Sum over the types, independent of the order of the nodes; a type counts once for each of its prices."""
-    sizes: dict[tuple[str, float], float] = {}
-    for node, own in nodes:
-        name = instance_type(node)
-        price = prices.instance_types.get(name, own if _is_price(own) else None)
-        if price is not None:
-            sizes[name, price] = max(sizes.get((name, price), 0.0), _cores_worth(_capacity(node)))
-    worth = fsum(sizes.values())
-    return fsum(price for _, price in sizes) / worth if worth > 0 else None
-
-
 def _is_price(own: float) -> bool:
     """Return whether a provider's value is usable as a price."""
     return 0.0 < own < inf
-
-
-def _cores_worth(amounts: Amounts) -> float:
-    return Rates(1.0, 1 / _GIB_PER_CORE, _CORES_PER_GPU).of(amounts)
 
 
 def _capacity(node: Node) -> Amounts:

@@ -116,7 +116,7 @@ class ResourceColumns:
         self._classes = classes
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
-        """Return amounts as a row; unknown names are left out (no node offers them, no class requests them)."""
+        """Return amounts as a row; unknown names are ignored (no node offers them, no class requests them)."""
         row = np.zeros(len(self.names), dtype=np.int64)
         for name, amount in amounts.items():
             at = self._index.get(name)
@@ -190,10 +190,10 @@ class NodeTable:
         """Return the rows with one of these values of a label. Thousands of volumes ask this: one value costs one
         comparison, however many values the column has."""
         codes, code_of = self.label(key)
-        wanted = [code_of[value] for value in values if value in code_of]
+        codes_of_values = [code_of[value] for value in values if value in code_of]
         verdicts = np.zeros(len(code_of) + 1, dtype=np.bool_)  # the last entry is for code -1: the label is missing
-        verdicts[wanted] = True
-        rows: Bools = codes == wanted[0] if len(wanted) == 1 else verdicts[codes]
+        verdicts[codes_of_values] = True
+        rows: Bools = codes == codes_of_values[0] if len(codes_of_values) == 1 else verdicts[codes]
         return rows
 
     def matching(self, requirement: Requirement) -> Bools:
@@ -262,11 +262,11 @@ class NodeTable:
     def put(self, cls: int, rows: Ints, counts: Ints, ports: Sequence[HostPort] = ()) -> None:
         """Occupy rows (each named once) with pods of a class; negative counts free them. Never refuses, because real
         nodes may be overcommitted."""
-        asked, need = self.columns.asked(cls)
+        columns, need = self.columns.asked(cls)
         if len(rows) == 1:  # the most frequent case: basic indexing costs a fraction of a gather and a scatter
-            self.free[rows[0]][asked] -= counts[0] * need
+            self.free[rows[0]][columns] -= counts[0] * need
         else:
-            for column, amount in zip(asked, need, strict=True):
+            for column, amount in zip(columns, need, strict=True):
                 self.free[rows, column] -= counts * amount
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True) if ports else ():
             in_use = self.ports.setdefault(row, HeldPorts())
@@ -284,9 +284,9 @@ class NodeTable:
         present, which = np.unique(classes, return_inverse=True)
         needs = np.array([self.columns.need(int(cls)) for cls in present], dtype=np.int64)
         for column in range(len(self.columns.names)):
-            asked = needs[:, column]
-            if asked.any():
-                used = np.bincount(rows, weights=asked[which].astype(np.float64), minlength=len(self.nodes))
+            amounts = needs[:, column]
+            if amounts.any():
+                used = np.bincount(rows, weights=amounts[which].astype(np.float64), minlength=len(self.nodes))
                 self.overfull |= frozenset(np.flatnonzero(used >= OVERFULL).tolist())
                 self.free[:, column] -= np.minimum(used, OVERFULL).astype(np.int64)
         holding = np.array([bool(ports[int(cls)]) for cls in present])
@@ -305,23 +305,23 @@ class NodeTable:
     def room(self, cls: int, *, single: bool) -> Ints:
         """Return how many more pods of a class each row takes by its resources; at most 1 if the class uses host
         ports."""
-        asked, need = self.columns.asked(cls)
-        counts: Ints = np.maximum(least_fit(self.free, asked, need), 0)
+        columns, need = self.columns.asked(cls)
+        counts: Ints = np.maximum(least_fit(self.free, columns, need), 0)
         return np.minimum(counts, 1) if single else counts
 
     def fitting(self, cls: int) -> Bools:
         """Return which rows take one more pod of a class by their resources."""
-        asked, need = self.columns.asked(cls)
-        mask: Bools = np.all(self.free[:, asked] >= need, axis=1)
+        columns, need = self.columns.asked(cls)
+        mask: Bools = np.all(self.free[:, columns] >= need, axis=1)
         return mask
 
 
-def least_fit(free: Ints, asked: Ints, need: Ints) -> Ints:
+def least_fit(free: Ints, columns: Ints, need: Ints) -> Ints:
     """Return how often `need` of the requested columns fits into each row; negative if a row is overcommitted."""
     if len(free) <= _FEW_ROWS:
-        few: Ints = np.minimum.reduce(free.T[asked] // need[:, None])
+        few: Ints = np.minimum.reduce(free.T[columns] // need[:, None])
         return few
-    counts: Ints = free[:, asked[0]] // need[0]
-    for column, amount in zip(asked[1:], need[1:], strict=True):
+    counts: Ints = free[:, columns[0]] // need[0]
+    for column, amount in zip(columns[1:], need[1:], strict=True):
         counts = np.minimum(counts, free[:, column] // amount)
     return counts

@@ -129,9 +129,7 @@ def plain(problem: Problem) -> list[Load]:
         np.concatenate([np.full(rows, solver.infinity), problem.room / scale]),
     )
     pairs = np.argwhere(problem.cap > 0)
-    solver.columns(
-        np.full(asks, LEFT), np.full(asks, solver.infinity), (list(range(asks)), list(range(asks)), [1.0] * asks)
-    )
+    solver.unplaced_columns(asks, np.full(asks, solver.infinity))
     solver.columns(problem.cost, problem.most, _node_columns(problem, rows, scale))
     solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs))
     solver.whole(np.arange(asks, asks + offers + len(pairs)))

@@ -79,49 +79,24 @@ def balance(
 
 # Labels that differ between similar groups: host names, zones, and labels without effect on scheduling.
 _GENERIC = (
-    "kubernetes.io/hostname",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "beta.kubernetes.io/fluentd-ds-ready",
+    "kubernetes.io/hostname", "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
-)
+)  # fmt: skip
 # The clouds' own labels for the zone, the group, the instance and what a rollout changes. All of them are ignored
 # for every provider because groups of Cluster API may run on any cloud.
 _OF_CLOUDS = (
-    "alibabacloud.com/ecs-instance-id",
-    "alibabacloud.com/nodepool-id",
-    "node.alibabacloud.com/nodepool-id",
-    "alpha.eksctl.io/instance-id",
-    "alpha.eksctl.io/nodegroup-name",
-    "eks.amazonaws.com/nodegroup",
-    "eks.amazonaws.com/sourceLaunchTemplateId",
-    "eks.amazonaws.com/sourceLaunchTemplateVersion",
-    "k8s.amazonaws.com/eniConfig",
-    "lifecycle",
-    "topology.k8s.aws/zone-id",
-    "agentpool",
-    "kubernetes.azure.com/agentpool",
-    "aksEngineVersion",
-    "creationSource",
-    "poolName",
-    "resourceNameSuffix",
-    "kubernetes.azure.com/node-image-version",
-    "kubernetes.azure.com/consolidated-additional-properties",
-    "node.exoscale.net/nodepool-id",
-    "node.gardener.cloud/machine-name",
-    "worker.gardener.cloud/kubernetes-version",
-    "topology.gke.io/zone",
-    "csi.hetzner.cloud/location",
-    "cce.cloud.com/cce-nodepool",
-    "kubernetes.io/availablezone",
-    "node.kubernetes.io/subnetid",
-    "ibm-cloud.kubernetes.io/worker-id",
-    "vpc-block-csi-driver-labels",
-    "ibm-cloud.kubernetes.io/vpc-instance-id",
-    "node.cluster.x-k8s.io/esxi-host",
-)
+    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
+    "alpha.eksctl.io/instance-id", "alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup",
+    "eks.amazonaws.com/sourceLaunchTemplateId", "eks.amazonaws.com/sourceLaunchTemplateVersion",
+    "k8s.amazonaws.com/eniConfig", "lifecycle", "topology.k8s.aws/zone-id", "agentpool",
+    "kubernetes.azure.com/agentpool", "aksEngineVersion", "creationSource", "poolName", "resourceNameSuffix",
+    "kubernetes.azure.com/node-image-version", "kubernetes.azure.com/consolidated-additional-properties",
+    "node.exoscale.net/nodepool-id", "node.gardener.cloud/machine-name", "worker.gardener.cloud/kubernetes-version",
+    "topology.gke.io/zone", "csi.hetzner.cloud/location", "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone",
+    "node.kubernetes.io/subnetid", "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels",
+    "ibm-cloud.kubernetes.io/vpc-instance-id", "node.cluster.x-k8s.io/esxi-host",
+)  # fmt: skip
 IGNORED_LABELS = frozenset(_GENERIC + _OF_CLOUDS)
 
 Takes = Callable[[NodeGroupState], bool]

@@ -116,26 +116,24 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
 def _skip(group: NodeGroupState, limiter: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler. lacking:
     nodes without an announced device."""
-    if group.growth_paused is not None:
-        return group.growth_paused
-    if group.group.error:
-        return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.group.error)
+    failed = group.memory.backoff
+    error = " ".join(part for part in (failed.cls, failed.code, failed.message) if part) if failed is not None else ""
+    until = failed.until if failed is not None else 0.0
+    unhealthy: dict[str, str | int | float] = {"detail": f"{group.missing} nodes are missing"}
     if group.frozen is not None:
-        return Reason(ReasonCode.GROUP_UNHEALTHY, group.frozen.params)
-    if not group.healthy:
-        return Reason.of(ReasonCode.GROUP_UNHEALTHY, detail=f"{group.missing} nodes are missing")
-    if group.backed_off:
-        failed = group.memory.backoff
-        parts = (failed.cls, failed.code, failed.message) if failed is not None else ()
-        until = failed.until if failed is not None else 0.0
-        return Reason.of(ReasonCode.GROUP_BACKOFF, until=until, error=" ".join(part for part in parts if part))
-    if group.growing:
-        return Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")
-    if group.target >= group.group.max:
-        return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=group.group.max)
-    if group.template is None:
-        broken = min((node.name for node in group.nodes if node.name in lacking), default="")
-        detail = f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
-        return Reason.of(ReasonCode.NO_TEMPLATE, detail=group.group.template_error or detail)
+        unhealthy = group.frozen.params
+    broken = min((node.name for node in group.nodes if node.name in lacking), default="")
+    no_template = f"{broken} lacks the device that is announced; check its driver" if broken else "none known"
+    checks: tuple[tuple[bool, ReasonCode, dict[str, str | int | float]], ...] = (
+        (bool(group.group.error), ReasonCode.GROUP_UNREADABLE, {"detail": group.group.error}),
+        (not group.healthy or group.frozen is not None, ReasonCode.GROUP_UNHEALTHY, unhealthy),
+        (group.backed_off, ReasonCode.GROUP_BACKOFF, {"until": until, "error": error}),
+        (group.growing, ReasonCode.GROUP_UNHEALTHY, {"detail": "an earlier increase is still being carried out"}),
+        (group.target >= group.group.max, ReasonCode.GROUP_MAX_SIZE, {"max": group.group.max}),
+        (group.template is None, ReasonCode.NO_TEMPLATE, {"detail": group.group.template_error or no_template}),
+    )
+    reason = group.growth_paused or next((Reason(code, params) for fails, code, params in checks if fails), None)
+    if reason is not None:
+        return reason
     allowance = limiter.allowance(group, 0)
     return allowance.stop if allowance.nodes <= 0 else None

@@ -11,7 +11,7 @@ that room as if there were no headroom; then headroom is refilled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -184,7 +184,7 @@ def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResu
     by_group: dict[str, tuple[str, ...]] = {}
     stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
     for pods in demand.pods:
-        simulated.confine(pods.cls, _InGroups(search, pods.groups))
+        simulated.confine(pods.cls, _is_node_of(search, pods.groups))
         search.candidates.confine(pods.cls, pods.groups)
     unplaced = {pods.cls: pods.count - _fill(search, pods.cls, pods.count) for pods in demand.pods}
     unhealthy = blocking_reason(search.state)
@@ -249,16 +249,15 @@ def _reasons(
     return dict(sorted(reasons.items()))
 
 
-class _InGroups:
-    """Tells whether a row of the simulated cluster is a node of one of these groups."""
+def _is_node_of(search: ScaleUpSearch, groups: frozenset[str]) -> Callable[[int], bool]:
+    """Return a function that tells whether a row of the simulated cluster is a node of one of these groups."""
+    nodes, real = search.simulated.table.nodes, search.simulated.real
 
-    def __init__(self, search: ScaleUpSearch, groups: frozenset[str]) -> None:
-        self._nodes, self._real, self._groups = search.simulated.table.nodes, search.simulated.real, groups
-        self._group_of, self._planned = search.state.group_of, search.group_of
-
-    def __call__(self, row: int) -> bool:
-        name = self._nodes[row].name
-        if row < self._real:
-            return self._group_of.get(name, "") in self._groups
+    def is_node(row: int) -> bool:
+        name = nodes[row].name
+        if row < real:
+            return search.state.group_of.get(name, "") in groups
         # The group of an upcoming node comes from its name (cluster_builder.py).
-        return self._planned.get(name) in self._groups or name.partition("-for-")[2] in self._groups
+        return search.group_of.get(name) in groups or name.partition("-for-")[2] in groups
+
+    return is_node

@@ -30,7 +30,7 @@ class Attached:
         self._names: list[str] = []
         self._limits: dict[str, Ints] = {}
         self._used: dict[str, Ints] = {}
-        self._here: dict[tuple[int, int], int] = {}  # (row, class) -> pods placed in this pass
+        self._pods_on: dict[tuple[int, int], int] = {}  # (row, class) -> pods placed in this pass
         # (row, volume shared by several pods) -> pods placed with it
         self._common: dict[tuple[int, Attachment], int] = {}
         self._start = volumes.attached()
@@ -39,20 +39,18 @@ class Attached:
 
     def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
         """Add rows with the limits of their drivers."""
-        before, count = len(self._names), len(names)
+        before = len(self._names)
         self._names += names
         for driver in {name for limit in limits for name in limit} | self._limits.keys():
             more = np.array([limit.get(driver, UNLIMITED) for limit in limits], dtype=np.int64)
-            used = np.array([self._start.get((name, driver), 0) for name in names], dtype=np.int64)
-            known = self._limits.get(driver)
-            if known is None:
-                known = np.full(before, UNLIMITED, dtype=np.int64)
-                self._used[driver] = np.array(
-                    [self._start.get((n, driver), 0) for n in self._names[:before]], dtype=np.int64
-                )
-            self._limits[driver] = np.concatenate([known, more])
-            self._used[driver] = np.concatenate([self._used[driver], used])
-        assert before + count == len(self._names)
+            old = self._limits.get(driver)
+            counted = names if old is not None else self._names
+            used = np.array([self._start.get((name, driver), 0) for name in counted], dtype=np.int64)
+            if old is None:
+                old, self._used[driver] = np.full(before, UNLIMITED, dtype=np.int64), used
+            else:
+                self._used[driver] = np.concatenate([self._used[driver], used])
+            self._limits[driver] = np.concatenate([old, more])
 
     def truncate(self, count: int) -> None:
         """Keep only the first rows."""
@@ -80,10 +78,9 @@ class Attached:
         if not self.held or not self._volumes.waits(cls):
             return np.ones(len(self._table), dtype=np.bool_)
         now = self.held.generation, len(self._table)
-        found = self._bindable.get(cls)
-        if found is None or found[0] != now:
-            found = self._bindable[cls] = now, self._volumes.left(cls, self._table, self.held)
-        return found[1]
+        if cls not in self._bindable or self._bindable[cls][0] != now:
+            self._bindable[cls] = now, self._volumes.left(cls, self._table, self.held)
+        return self._bindable[cls][1]
 
     def at_once(self, cls: int, count: int) -> int:
         """Return how many of `count` pods of a class may be placed before the rows are checked again: 1 if each pod
@@ -106,25 +103,30 @@ class Attached:
 
     def most(self, cls: int) -> Ints | None:
         """Return how many more pods of a class each row takes, None if there is no limit."""
-        found: Ints | None = None
-        for driver, (each, _) in self._volumes.attaches(cls).items():
-            if driver in self._limits:
-                many = self._more(cls, driver, each)
-                found = many if found is None else np.minimum(found, many)
-        return found
+        per_driver = [
+            self._more_pods(cls, driver, own)
+            for driver, (own, _) in self._volumes.attaches(cls).items()
+            if driver in self._limits
+        ]
+        return np.minimum.reduce(per_driver) if per_driver else None
 
-    def _more(self, cls: int, driver: str, each: int) -> Ints:
-        """Return per row for how many more pods of a class one driver attaches volumes."""
-        missing = self._still(cls, driver)
-        left = self._limits[driver] - self._used[driver] - missing
+    def _more_pods(self, cls: int, driver: str, own: int) -> Ints:
+        """Return per row for how many more pods of a class one driver attaches volumes. own: volumes that each pod
+        brings."""
+        shared = [volume for volume in self._volumes.shared(cls) if volume[0] == driver]
+        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)  # of these: still to attach
+        for row, name in enumerate(self._names) if shared else ():
+            running = self._volumes.in_use(name)
+            missing[row] = sum(volume not in running and not self._common.get((row, volume)) for volume in shared)
+        free = self._limits[driver] - self._used[driver] - missing
         # A row may already exceed its limit: the scheduler checks the limit only where a pod would attach a new volume.
-        many: Ints = np.where((left < 0) & (missing + each > 0), 0, left // each if each else UNLIMITED)
-        return many
+        pods: Ints = np.where((free < 0) & (missing + own > 0), 0, free // own if own else UNLIMITED)
+        return pods
 
     def full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return a reason if a driver of the row cannot attach another volume of the class."""
-        for driver, (each, _) in self._volumes.attaches(cls).items():
-            if driver in self._limits and self._more(cls, driver, each)[row] <= 0:
+        for driver, (own, _) in self._volumes.attaches(cls).items():
+            if driver in self._limits and self._more_pods(cls, driver, own)[row] <= 0:
                 return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
         return ()
 
@@ -147,27 +149,17 @@ class Attached:
 
     def conflicts(self, cls: int) -> list[int]:
         """Return the rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
-        return [row for (row, other), count in self._here.items() if count and self._volumes.clash(cls, other)]
-
-    def _still(self, cls: int, driver: str) -> Ints:
-        """Return how many of the volumes that all pods of a class share each row would still have to attach."""
-        shared = [each for each in self._volumes.shared(cls) if each[0] == driver]
-        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
-        if shared:
-            for row, name in enumerate(self._names):
-                running = self._volumes.in_use(name)
-                missing[row] = sum(each not in running and not self._common.get((row, each)) for each in shared)
-        return missing
+        return [row for (row, other), count in self._pods_on.items() if count and self._volumes.clash(cls, other)]
 
     def add(self, row: int, cls: int, count: int) -> None:
         """Add pods to a row, or remove them with a negative count."""
-        self._here[(row, cls)] = self._here.get((row, cls), 0) + count
+        self._pods_on[(row, cls)] = self._pods_on.get((row, cls), 0) + count
         self.take_claims(cls, count)
         if counting := self._volumes.counting(cls):
             self.held.add(cls, counting, (row, self._table.nodes[row]), count)
-        for driver, (each, _) in self._volumes.attaches(cls).items():
+        for driver, (own, _) in self._volumes.attaches(cls).items():
             if driver in self._used:
-                self._used[driver][row] += each * count
+                self._used[driver][row] += own * count
         for volume in self._volumes.shared(cls):
             before = self._common.get((row, volume), 0)
             after = self._common[(row, volume)] = before + count

@@ -111,44 +111,47 @@ class ClusterState(msgspec.Struct, frozen=True):
 def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> ClusterState:
     """Build the cluster state of a pass."""
     options = policy.options
-    doubtful = contested_instances(snapshot.groups, snapshot.nodes)
+    claims = contested_instances(snapshot.groups, snapshot.nodes)
+    contested = {
+        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
+        for instance, names in sorted(claims.items(), reverse=True)
+        for name in names
+    }
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
     groups = tuple(
-        trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
+        trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, claims)
         for group in snapshot.groups
     )
-    unknown = _unknown(doubtful)
-    owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
+    owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
     leaving = frozenset(target.node for op in removing for target in op.spec.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
     )
-    gone |= _vanished(removing, groups)
+    deleted |= _without_instance(removing, groups)
     occupancy = Occupancy(snapshot)
+    lacking = _lacking_devices(snapshot.nodes, owners, groups)
     startup = {group.id: time for group in groups if (time := group.options.max_node_startup_time) is not None}
-    lacking = _lacking(snapshot.nodes, owners, groups)
-    ready = {node.name for node in snapshot.nodes if node.name not in lacking and works(node, options)}
-    buckets = {
-        node.name: bucket(
-            node,
-            # A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports:
-            # then the node exists, and only our own taint can mark it as leaving.
-            exists=node.name not in gone or node.name in ready,
-            ready=node.name in ready,
-            # Cluster Autoscaler uses the startup time of the previous node for a node without a group.
-            startup_time=startup.get(owners.get(node.name, ""), options.max_node_startup_time),
-            now=now,
-        )
-        for node in snapshot.nodes
-    }
+
+    def bucket_of(node: Node) -> Bucket:
+        ready = node.name not in lacking and works(node, options)
+        # A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports: then
+        # the node exists, and only our own taint can mark it as leaving.
+        exists = node.name not in deleted or ready
+        # Cluster Autoscaler uses the startup time of the previous node for a node without a group.
+        startup_time = startup.get(owners.get(node.name, ""), options.max_node_startup_time)
+        return bucket(node, exists=exists, ready=ready, startup_time=startup_time, now=now)
+
+    buckets = {node.name: bucket_of(node) for node in snapshot.nodes}
     members: dict[str, list[Node]] = {}
     for node in snapshot.nodes:
         if node.name in owners:
             members.setdefault(owners[node.name], []).append(node)
-    made = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking)
+    template_of = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
-    maker = _Facts(memory, policy, now, buckets, zones, frozenset(doubtful))
-    facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
+    builder = _GroupStateBuilder(memory, policy, now, buckets, zones, frozenset(claims))
+    states = {
+        group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id)) for group in groups
+    }
     return ClusterState(
         snapshot=snapshot,
         policy=policy,
@@ -156,18 +159,18 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         now=now,
         buckets=buckets,
         group_of=owners,
-        groups=facts,
+        groups=states,
         leaving=leaving,
         occupancy=occupancy,
-        contested=unknown,
+        contested=contested,
         lacking=lacking,
         health=msgspec.structs.replace(
             health_of(snapshot.nodes, owners, buckets, options, lacking),
             sick_zones=tuple(zones),
             removing=sum(node.name in leaving for node in snapshot.nodes),
-            unregistered=sum(len(each.unregistered) - len(each.long_unregistered) for each in facts.values()),
-            long_unregistered=sum(len(each.long_unregistered) for each in facts.values()),
-            upcoming=sum(each.upcoming for each in facts.values()),
+            unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
+            long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
+            upcoming=sum(group.upcoming for group in states.values()),
         ),
     )
 
@@ -179,12 +182,15 @@ def _credible(group: NodeGroup) -> NodeGroup:
     return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
 
 
-def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
-    """Return node name -> why it belongs to no group, from instances and the Nodes that claim them."""
+def _without_instance(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
+    """Return nodes in removal whose instance their group, which was read, no longer has."""
+    listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
     return {
-        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
-        for instance, names in sorted(doubtful.items(), reverse=True)
-        for name in names
+        target.node
+        for op in removing
+        if op.spec.group in listed
+        for target in op.spec.targets
+        if target.instance and target.instance not in listed[op.spec.group]
     }
 
 
@@ -198,29 +204,17 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
             by_id[instance.id] = group.id, instance
             if instance.node:
                 by_name[instance.node] = group.id, instance
-    owners, gone = {}, set()
+    owners, deleting = {}, set()
     for node in nodes:
-        found = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
-        if found is not None:
-            owners[node.name], instance = found
+        owner = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
+        if owner is not None:
+            owners[node.name], instance = owner
             if instance.state is InstanceState.DELETING:
-                gone.add(node.name)
-    return owners, gone
+                deleting.add(node.name)
+    return owners, deleting
 
 
-def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
-    """Return nodes in removal whose instance their group, which was read, no longer has."""
-    listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
-    return {
-        target.node
-        for op in removing
-        if op.spec.group in listed
-        for target in op.spec.targets
-        if target.instance and target.instance not in listed[op.spec.group]
-    }
-
-
-def _lacking(nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[NodeGroup]) -> frozenset[str]:
+def _lacking_devices(nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[NodeGroup]) -> frozenset[str]:
     """Return the nodes that lack a device which they or the vendor of their group announce. Devices that pods claim
     (DRA) are not part of a node's amounts, so nodes of a group that announces such are complete without."""
     claimed = {group.id for group in groups if group.template_devices}
@@ -232,9 +226,7 @@ def _lacking(nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[
     )
 
 
-class _Facts:
-    """Builds the state of one group after the other."""
-
+class _GroupStateBuilder:
     def __init__(
         self,
         memory: Memory,
@@ -242,57 +234,66 @@ class _Facts:
         now: float,
         buckets: Mapping[str, Bucket],
         zones: Mapping[str, str],
-        doubtful: frozenset[str],
+        contested: frozenset[str],
     ) -> None:
+        """zones: zone -> its problem; contested: instances whose Node cannot be determined."""
         self.memory, self.options, self.pauses, self.now = memory, policy.options, policy.pauses, now
-        self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
+        self.buckets, self.zones, self.contested = buckets, zones, contested
 
-    def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
+    def build(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
         """Return the state of a group with these nodes."""
-        mine = self.memory.groups.get(group.id, GroupMemory())
+        group_memory = self.memory.groups.get(group.id, GroupMemory())
+        request, instances = group_memory.request, group.instances
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
-        unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
+        contested = tuple(dict.fromkeys(i.id for i in instances if i.id in self.contested))
         open_ops = [op for op in self.memory.operations if op.is_open and op.spec.group == group.id]
-        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is OperationKind.SCALE_UP)])
-        growing = any(op.spec.kind is OperationKind.SCALE_UP for op in open_ops)
-        backed_off = backoff.in_backoff(mine.backoff, self.now)
-        lost = len(late) + len(failed)
-        expected = (growing or mine.request is not None) and not backed_off
-        asked = sum(
-            op.spec.to_size - op.spec.from_size
+        increases = [op.spec for op in open_ops if op.spec.kind is OperationKind.SCALE_UP]
+        target = max([group.target, *(spec.to_size for spec in increases)])
+        backed_off = backoff.in_backoff(group_memory.backoff, self.now)
+        removed = {
+            target.instance or target.node
             for op in open_ops
-            if op.spec.kind is OperationKind.SCALE_UP and group.target >= op.spec.to_size
-        )
-        missing = _missing(group, mine, counts, lost + asked + len(unknown))
+            if op.spec.kind in {OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES}
+            for target in op.spec.targets
+        }
+
+        lost = len(late) + len(failed) + len(contested)
+        upcoming = counts[Bucket.NOT_STARTED]
+        if (increases or request is not None) and not backed_off:
+            upcoming += max(0, target - lost - sum(counts.values()))
+            if group.error:
+                # A vendor's outage in one pass must not cause the same nodes to be bought again in another group.
+                upcoming = request.increase if request is not None and self.now < request.expected_at else 0
+        # Missing nodes should exist by now but do not. Starting nodes count as arrived; leaving nodes are not expected.
+        recent = sum(spec.to_size - spec.from_size for spec in increases if group.target >= spec.to_size)
+        coming = max(request.increase if request else 0, counts[Bucket.NOT_STARTED])
+        arrived = counts[Bucket.READY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
+        missing = max(0, group.target - lost - recent - coming - arrived)
         zone = zone_of(nodes, template.node if template is not None else None)
         unhealthy = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return NodeGroupState(
             group=group,
-            memory=mine,
+            memory=group_memory,
             nodes=nodes,
             counts=counts,
             target=target,
-            upcoming=(
-                _promised(mine, self.now)
-                if group.error and expected
-                else _upcoming(counts, target - lost - len(unknown), expected=expected)
-            ),
-            leaving=_leaving(open_ops, failed),
+            upcoming=upcoming,
+            leaving=len(removed.union(failed)),  # failed instances are part of its size too
             unregistered=absent,
             long_unregistered=late,
             failed=failed,
-            contested=unknown,
+            contested=contested,
             template=template,
-            growing=growing,
+            growing=bool(increases),
             backed_off=backed_off,
             missing=missing,
             healthy=unhealthy is None,
             frozen=unhealthy,
             zone=zone,
-            growth_paused=growth_pause(self.pauses, group.id),
+            growth_paused=_pause_reason(of_growth(self.pauses, group.id), "growth"),
             removals_paused=removals_pause(self.pauses, group.id),
-            held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
+            held={name: i.held for i in instances if i.held for name in (i.id, i.node) if name},
         )
 
     def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:
@@ -304,49 +305,14 @@ class _Facts:
             for i in group.instances
             if i.id not in joined
             and i.node not in joined
-            and i.id not in self.doubtful
+            and i.id not in self.contested
             and i.state is not InstanceState.DELETING
         ]
         absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
         failed = tuple(dict.fromkeys(i.id for i in apart if i.error is not None and i.state is InstanceState.CREATING))
-        allowed, seen = provision_time(group, self.options), self.memory.unregistered
-        late = tuple(i for i in absent if min(seen.get(i, self.now), self.now) + allowed < self.now)
+        allowed, first_seen = provision_time(group, self.options), self.memory.unregistered
+        late = tuple(i for i in absent if min(first_seen.get(i, self.now), self.now) + allowed < self.now)
         return absent, late, failed
-
-
-def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
-    """Return the number of upcoming nodes: those that have joined but are not complete (device, startup taint), however
-    they were requested; and, if some were requested, those due beyond the existing nodes."""
-    here = sum(counts[kind] for kind in (Bucket.READY, Bucket.UNREADY, Bucket.SUSPENDED, Bucket.DELETED))
-    starting = counts[Bucket.NOT_STARTED]
-    return starting + (max(0, due - here - starting) if expected else 0)
-
-
-def _promised(group_memory: GroupMemory, now: float) -> int:
-    """Return the upcoming nodes of a group that cannot be read now: those requested, until they are late. A vendor's
-    outage in one pass must not cause the same nodes to be bought again in another group."""
-    request = group_memory.request
-    return request.increase if request is not None and now < request.expected_at else 0
-
-
-def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
-    """Return how many of its size are leaving: nodes that operations remove, and instances that could not be
-    created."""
-    named = {
-        target.instance or target.node
-        for op in operations
-        if op.spec.kind in {OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES}
-        for target in op.spec.targets
-    }
-    return len(named | set(failed))
-
-
-def _missing(group: NodeGroup, group_memory: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
-    """Return the number of nodes that should exist by now but do not. excused: late and failed instances and recent
-    requests. Starting nodes count as arrived; leaving nodes are not expected."""
-    coming = max(group_memory.request.increase if group_memory.request else 0, counts[Bucket.NOT_STARTED])
-    expected = group.target - excused - coming - counts[Bucket.DELETED]
-    return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])
 
 
 class _NodeIndex(dict[str, int]):
@@ -394,11 +360,6 @@ class Occupancy:
 
 # Parts that an operator has paused (`outscaler pause`, model/pause.py) are planned as before up to the point of acting:
 # timers go on, and each pod, node and group that the pause affects has this reason. Repairs belong to removals.
-
-
-def growth_pause(pauses: Iterable[Pause], group: str) -> Reason | None:
-    """Return why the group is not scaled up; None where no pause says so."""
-    return _pause_reason(of_growth(pauses, group), "growth")
 
 
 def removals_pause(pauses: Iterable[Pause], group: str = "") -> Reason | None:

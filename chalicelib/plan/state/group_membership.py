@@ -15,7 +15,7 @@ may name the wrong group. See docs/reference/node-groups.md "Group ownership".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -46,11 +46,12 @@ class Shares(msgspec.Struct, frozen=True):
 
 
 def shares(group: NodeGroup, joined: Collection[str], doubtful: Collection[str]) -> Shares:
-    """joined: names and provider ids of the cluster's Nodes; doubtful: instances whose Node cannot be determined.
-    Instances that are being deleted or that could not be created do not count."""
-    machines = {each.id: each for each in group.instances if exists(each)}
+    """Return how many of a group's instances are Nodes. Those being deleted or that could not be created do not
+    count. joined: names and provider ids of the cluster's Nodes; doubtful: instances whose Node cannot be determined.
+    """
+    machines = {instance.id: instance.node for instance in group.instances if exists(instance)}
     ours = sum(
-        name not in doubtful and bool({name, each.node}.intersection(joined) - {""}) for name, each in machines.items()
+        name not in doubtful and bool({name, node}.intersection(joined) - {""}) for name, node in machines.items()
     )
     return Shares(ours, len(machines))
 
@@ -66,17 +67,12 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
     cluster."""
     if group.error or not group.discovered or memory.first_seen > 0.0:
         return group
-    found = shares(group, joined, doubtful)
-    if found.most:
-        return group
-    return msgspec.structs.replace(
-        group,
-        error=(
-            f"only {found.ours} of its {found.machines} machines are nodes of this "
-            f"cluster, so it may be another's; name "
-            "the group in the policy if it is this cluster's"
-        ),
+    share = shares(group, joined, doubtful)
+    error = (
+        f"only {share.ours} of its {share.machines} machines are nodes of this cluster, so it may be another's; name "
+        "the group in the policy if it is this cluster's"
     )
+    return group if share.most else msgspec.structs.replace(group, error=error)
 
 
 def why_kept(group: NodeGroup, instance: Instance, shares: Shares, first_seen: float) -> str:
@@ -96,7 +92,7 @@ SHOWN = 5
 """Maximum nodes named in a message; a cluster may have thousands with one id."""
 
 
-def contested_instances(groups: Iterable[NodeGroup], nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
+def contested_instances(groups: Iterable[NodeGroup], nodes: Collection[Node]) -> dict[str, tuple[str, ...]]:
     """Return instance id -> sorted names of the Nodes that claim the instance, for instances whose Node cannot be
     determined: more than one Node claims it, or its only Node claims two. An instance that the vendor is deleting is
     omitted: its Nodes go with it.
@@ -107,25 +103,21 @@ def contested_instances(groups: Iterable[NodeGroup], nodes: Iterable[Node]) -> d
     belongs to the group, and the instance is neither missing nor one that never joined. Providers know the spellings of
     their ids and report the matching Nodes (Instance.claimants); Nodes with exactly equal providerIDs are found here.
     """
-    listed, bearers = set[str](), dict[str, set[str]]()
+    names = {node.name for node in nodes}
+    bearers: dict[str, set[str]] = {}
     for node in nodes:
-        listed.add(node.name)
         if node.provider_id:
             bearers.setdefault(node.provider_id, set()).add(node.name)
-    found: dict[str, tuple[str, ...]] = {}
+    contested: dict[str, tuple[str, ...]] = {}
     for group in groups:
         for instance in group.instances:
-            if instance.state is not InstanceState.DELETING and (names := _claimants(instance, bearers, listed)):
-                found[instance.id] = tuple(sorted(names.union(found.get(instance.id, ()))))
-    return found
-
-
-def _claimants(instance: Instance, bearers: Mapping[str, set[str]], listed: set[str]) -> set[str]:
-    """Return the Nodes that claim an instance, none if its Node is known."""
-    if instance.claimants:
-        return set(instance.claimants)
-    claiming = bearers.get(instance.id, set()) | ({instance.node} & listed)
-    return claiming if len(claiming) > 1 else set()
+            claimants = set(instance.claimants)
+            if not claimants:
+                claimants = bearers.get(instance.id, set()) | ({instance.node} & names)
+                claimants = claimants if len(claimants) > 1 else set()
+            if instance.state is not InstanceState.DELETING and claimants:
+                contested[instance.id] = tuple(sorted(claimants.union(contested.get(instance.id, ()))))
+    return contested
 
 
 def names_for_message(names: Iterable[str]) -> str:

@@ -16,12 +16,13 @@ DaemonSets are those that should run on it, as for a provider's template.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import LearntTemplate
-from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
+from chalicelib.model.node import DELETION_CANDIDATE, HOSTNAME_LABEL, TO_BE_DELETED, Node
 from chalicelib.model.pod import Pod, PodClass, Toleration
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, Amounts, is_device
@@ -35,53 +36,33 @@ _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the c
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 _ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
-_PASSING_TAINTS = frozenset(
-    [
-        f"node.kubernetes.io/{what}"
-        for what in (
-            "not-ready",
-            "unreachable",
-            "unschedulable",
-            "memory-pressure",
-            "disk-pressure",
-            "pid-pressure",
-            "network-unavailable",
-        )
-    ]
-    + [
-        _UNINITIALIZED,
-        "node.cloudprovider.kubernetes.io/shutdown",
-        "cloud.google.com/impending-node-termination",
-        "NodeWithImpairedVolumes",
-        TO_BE_DELETED,
-        DELETION_CANDIDATE,
-        "node.cluster.x-k8s.io/outdated-revision",
-    ]  # set while a rollout replaces this node
-)
+_PASSING_TAINTS = frozenset({
+    "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable", "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/network-unavailable", _UNINITIALIZED, "node.cloudprovider.kubernetes.io/shutdown",
+    "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
+    "node.cluster.x-k8s.io/outdated-revision",  # set while a rollout replaces this node
+})  # fmt: skip
 _BETA_LABELS = (
     ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
     ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
 )
 # The DaemonSet controller adds these to every DaemonSet pod.
-_DAEMON_TOLERATIONS = tuple(
-    Toleration(f"node.kubernetes.io/{key}", "Exists", "", effect)
-    for key, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
+_DAEMON_TOLERATIONS = (
+    *(Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoExecute") for key in ("not-ready", "unreachable")),
+    *(
+        Toleration(f"node.kubernetes.io/{key}", "Exists", "", "NoSchedule")
+        for key in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
+    ),
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
 # Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves; the hard
 # eviction thresholds are reserved: memory.available<100Mi, nodefs.available<10%.
-_KEPT_BACK: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
+_RESERVED: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
     # A huge page is memory that the kubelet offers only under its own resource name.
-    (MEMORY, lambda has: 100 * 2**20 + sum(has[name] for name in has if name.startswith("hugepages-"))),
-    (EPHEMERAL, lambda has: -(-has[EPHEMERAL] // 10)),
+    (MEMORY, lambda capacity: 100 * 2**20 + sum(capacity[name] for name in capacity if name.startswith("hugepages-"))),
+    (EPHEMERAL, lambda capacity: -(-capacity[EPHEMERAL] // 10)),
 )
 
 
@@ -97,21 +78,6 @@ class Template(msgspec.Struct, frozen=True):
     model: Node | None = None
 
 
-class _Cluster(msgspec.Struct, frozen=True):
-    """Cluster data that is combined with a node to make a template. known: UID -> DaemonSet; pods: node name -> its
-    pods, of the nodes that are copied; limits: node name -> the limits of its CSINode; promised: group id ->
-    NodeGroup.template_volumes; unpromised: group id -> labels for which no new node of it is bought."""
-
-    daemonsets: Sequence[DaemonSet]
-    known: Mapping[str, DaemonSet]
-    classes: Sequence[PodClass]
-    options: Options
-    pods: Mapping[str, Sequence[Pod]]
-    limits: Mapping[str, Mapping[str, int]]
-    promised: Mapping[str, Mapping[str, int]]
-    unpromised: Mapping[str, tuple[str, ...]]
-
-
 def templates(
     snapshot: Snapshot,
     members: Mapping[str, Sequence[Node]],
@@ -123,25 +89,30 @@ def templates(
 ) -> dict[str, Template]:
     """Return the template of every group that has one. members: group id -> its nodes; learnt: Memory.templates;
     pods_on: a node's pods, called for the nodes that are copied; lacking: nodes that lack an announced device."""
-    models = {
-        group.id: found
-        for group in snapshot.groups
-        if (found := _model(group, members.get(group.id, ()), learnt.get(group.id), options, now, lacking))
-    }
-    pods = {node.name: pods_on(node.name) for node, source in models.values() if source in _COPIES}
-    cluster = _Cluster(
-        snapshot.daemonsets,
-        {each.uid: each for each in snapshot.daemonsets},
-        snapshot.classes,
-        options,
-        pods,
-        {each.name: each.limits for each in snapshot.storage.csi_nodes},
-        {each.id: each.template_volumes for each in snapshot.groups},
-        {each.id: each.options.unpromised_labels for each in snapshot.groups},
-    )
-    return {
-        group: _made(group, node, source, members.get(group, ()), cluster) for group, (node, source) in models.items()
-    }
+    limits = {csi_node.name: csi_node.limits for csi_node in snapshot.storage.csi_nodes}
+    daemonsets = {daemon.uid: daemon for daemon in snapshot.daemonsets}
+    result: dict[str, Template] = {}
+    for group in snapshot.groups:
+        nodes = members.get(group.id, ())
+        model, source = _model(group, nodes, learnt.get(group.id), options, now, lacking)
+        if model is None:
+            continue
+        clean = sanitised(model, f"template-node-for-{group.id}", options)
+        if source in _COPIES:
+            daemons = _pods_of_copies(pods_on(model.name), model, clean, snapshot, options, daemonsets)
+            reporting = [model.name]
+        else:
+            daemons = daemons_of(clean, snapshot.daemonsets, snapshot.classes)
+            reporting = sorted(node.name for node in nodes)
+        volumes = next((dict(limits[name]) for name in reporting if limits.get(name)), None)
+        if volumes is None:
+            # No node of the group reports its limits: use the provider's values for a new one, where 0 means no limit.
+            volumes = {driver: limit for driver, limit in group.template_volumes.items() if limit > 0}
+        if unpromised := group.options.unpromised_labels:
+            labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
+            clean = msgspec.structs.replace(clean, labels=labels)
+        result[group.id] = Template(clean, daemons, source, volumes, model if source == "node" else None)
+    return result
 
 
 def _model(
@@ -151,10 +122,10 @@ def _model(
     options: Options,
     now: float,
     lacking: Collection[str],
-) -> tuple[Node, str] | None:
-    """Return the node that is copied, and its source."""
-    ordered = _equipped(node for node in nodes if node.name not in lacking)
-    real = _first_settled(ordered, now, options)
+) -> tuple[Node | None, str]:
+    """Return the node that is copied, and its source; None: there is none."""
+    equipped = _fully_equipped(node for node in nodes if node.name not in lacking)
+    real = next((node for node in equipped if settled(node, now, options)), None)
     if real is not None:
         return real, "node"
     announced = group.template is not None and announces_device(group.template)
@@ -163,42 +134,46 @@ def _model(
     if learnt is not None and now <= learnt.learnt_at + options.node_info_cache_expire_time:
         return learnt.node, "learnt"
     if group.template is not None:
-        alike = [learnt.node, *ordered] if learnt is not None else ordered
-        return _as_joined(_with_beta_labels(with_allocatable(group.template, alike)), nodes, options), "provider"
+        template = with_allocatable(group.template, [learnt.node, *equipped] if learnt is not None else equipped)
+        # Some pods still use old label names. Kubelets set them, providers do not.
+        old = {beta: template.labels[stable] for stable, beta in _BETA_LABELS if stable in template.labels}
+        # The labels that a node of the group has joined without are removed: the vendor's promise was wrong, and
+        # another node would not have them either. A node that its cloud provider has not initialised may get more.
+        joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
+        labels = {
+            key: text for key, text in {**old, **template.labels}.items() if all(key in node.labels for node in joined)
+        }
+        return msgspec.structs.replace(template, labels=labels), "provider"
     # A leaving node comes last: it is a worse template than any other node, but better than none.
-    bad = min(
-        (node for node in ordered if node.allocatable),
-        key=lambda node: node.taint(TO_BE_DELETED) is not None,
-        default=None,
-    )
-    return (bad, "unready node") if bad is not None else None
+    unready = (node for node in equipped if node.allocatable)
+    return min(unready, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None), "unready node"
 
 
 def settled_node(nodes: Iterable[Node], now: float, options: Options) -> Node | None:
     """Return the node of a group that its template would be copied from, None if there is none."""
-    return _first_settled(_equipped(node for node in nodes if not lacks_device(node)), now, options)
+    equipped = _fully_equipped(node for node in nodes if not lacks_device(node))
+    return next((node for node in equipped if settled(node, now, options)), None)
 
 
-def _first_settled(ordered: Iterable[Node], now: float, options: Options) -> Node | None:
-    return next((node for node in ordered if settled(node, now, options)), None)
-
-
-def _equipped(complete: Iterable[Node]) -> list[Node]:
+def _fully_equipped(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes with as many devices as any other of their type and size, by name. Devices of another kind do
     not compare: a driver may be set to offer shares."""
-    nodes = sorted(complete, key=_name)
-    devices = [_devices(node) for node in nodes]
+    ordered = sorted(nodes, key=attrgetter("name"))
+    devices = [_devices(node) for node in ordered]
     if not any(devices):
-        return nodes
+        return ordered
+    kinds = [(node.labels.get("node.kubernetes.io/instance-type", ""), node.capacity.get(CPU, 0)) for node in ordered]
     offers: dict[tuple[str, int], list[Amounts]] = {}
-    for node, mine in zip(nodes, devices, strict=True):
-        known = offers.setdefault(_kind(node), [])
-        if mine not in known:
-            known.append(mine)
+    for kind, own in zip(kinds, devices, strict=True):
+        different = offers.setdefault(kind, [])
+        if own not in different:
+            different.append(own)
     return [
         node
-        for node, mine in zip(nodes, devices, strict=True)
-        if not any(_exceeds(other, mine) for other in offers[_kind(node)])
+        for node, kind, own in zip(ordered, kinds, devices, strict=True)
+        if not any(
+            other != own and all(other.get(name, 0) >= amount for name, amount in own.items()) for other in offers[kind]
+        )
     ]
 
 
@@ -210,33 +185,6 @@ def _devices(node: Node) -> dict[str, int]:
         for name, amount in node.allocatable.items()
         if "/" in name and (amount or node.capacity.get(name)) and is_device(name)
     }
-
-
-def _exceeds(other_amounts: Amounts, own_amounts: Amounts) -> bool:
-    return other_amounts != own_amounts and all(
-        other_amounts.get(name, 0) >= amount for name, amount in own_amounts.items()
-    )
-
-
-def _kind(node: Node) -> tuple[str, int]:
-    return node.labels.get("node.kubernetes.io/instance-type", ""), node.capacity.get(CPU, 0)
-
-
-def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _Cluster) -> Template:
-    clean = sanitised(node, f"template-node-for-{group}", cluster.options)
-    if source in _COPIES:
-        daemons, asked = _carried(node, clean, cluster), [node.name]
-    else:
-        daemons = daemons_of(clean, cluster.daemonsets, cluster.classes)
-        asked = sorted(each.name for each in nodes)
-    volumes = next((dict(cluster.limits[name]) for name in asked if cluster.limits.get(name)), None)
-    if volumes is None:
-        # No node of the group reports its limits: use the provider's values for a new one, where 0 means no limit.
-        volumes = {driver: limit for driver, limit in cluster.promised[group].items() if limit > 0}
-    if unpromised := cluster.unpromised.get(group):
-        labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
-        clean = msgspec.structs.replace(clean, labels=labels)
-    return Template(clean, daemons, source, volumes, node if source == "node" else None)
 
 
 def settled(node: Node, now: float, options: Options) -> bool:
@@ -260,18 +208,8 @@ def learn(model_node: Node | None, known: LearntTemplate | None, now: float, opt
     """
     if model_node is None:
         return known
-    learnt = msgspec.structs.replace(
-        model_node,
-        name="",
-        uid="",
-        provider_id="",
-        annotations={},
-        conditions=(),
-        created=0.0,
-        resource_version="",
-        labels={key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL},
-        taints=tuple(taint for taint in model_node.taints if not _drops(taint, options)),
-    )
+    labels = {key: value for key, value in model_node.labels.items() if key != HOSTNAME_LABEL}
+    learnt = msgspec.structs.replace(_without_identity(model_node, "", options), labels=labels)
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
     return known if known is not None and fresh and known.node == learnt else LearntTemplate(learnt, now)
 
@@ -279,18 +217,33 @@ def learn(model_node: Node | None, known: LearntTemplate | None, now: float, opt
 def sanitised(node: Node, name: str, options: Options) -> Node:
     """Return a copy under another name, without taints and labels that belong to one real node."""
     return msgspec.structs.replace(
+        _without_identity(node, name, options),
+        labels={**node.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
+        allocatable={**node.allocatable, **_devices(node)},
+        unschedulable=node.unschedulable and not options.scale_from_unschedulable,
+    )
+
+
+def _without_identity(node: Node, name: str, options: Options) -> Node:
+    """Return a copy under another name, without what belongs to one real node, and without temporary taints."""
+    taints = tuple(
+        taint
+        for taint in node.taints
+        if taint.key not in _PASSING_TAINTS
+        and taint.key not in options.status_taint
+        and not taint.key.startswith(STATUS_PREFIX)
+        and not is_startup_taint(taint.key, options)
+    )
+    return msgspec.structs.replace(
         node,
         name=name,
         uid="",
-        labels={**node.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
         provider_id="",
         annotations={},
         conditions=(),
         created=0.0,
         resource_version="",
-        taints=tuple(taint for taint in node.taints if not _drops(taint, options)),
-        allocatable={**node.allocatable, **_devices(node)},
-        unschedulable=node.unschedulable and not options.scale_from_unschedulable,
+        taints=taints,
     )
 
 
@@ -301,78 +254,76 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     what its kubelet reserves; for the rest the kubelet's defaults apply: 100Mi of memory and every huge page, a tenth
     of the ephemeral storage, nothing else. A node with an allocatable is not changed.
     """
-    has = node.capacity
-    if node.allocatable or not has:
+    capacity = node.capacity
+    if node.allocatable or not capacity:
         return node
-    kept = {name: reserve(has) for name, reserve in _KEPT_BACK if name in has}
-    like = next((other for other in alike if other.allocatable and other.capacity.get(CPU) == has.get(CPU)), None)
+    reserved = {name: reserve(capacity) for name, reserve in _RESERVED if name in capacity}
+    like = next((other for other in alike if other.allocatable and other.capacity.get(CPU) == capacity.get(CPU)), None)
     if like is not None:
-        kept.update(
-            {
-                name: max(0, amount - like.allocatable[name])
-                for name, amount in like.capacity.items()
-                if name in like.allocatable and not is_device(name)
-            }
+        reserved.update(
+            (name, max(0, amount - like.allocatable[name]))
+            for name, amount in like.capacity.items()
+            if name in like.allocatable and not is_device(name)
         )
-    return msgspec.structs.replace(
-        node, allocatable={name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
-    )
-
-
-def _as_joined(template_node: Node, nodes: Iterable[Node], options: Options) -> Node:
-    """Remove the labels that a node of the group has joined without: the vendor's promise was wrong, and another node
-    would not have them either. A node that its cloud provider has not initialised may get more."""
-    joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
-    labels = {key: text for key, text in template_node.labels.items() if all(key in node.labels for node in joined)}
-    return (
-        template_node
-        if len(labels) == len(template_node.labels)
-        else msgspec.structs.replace(template_node, labels=labels)
-    )
-
-
-def _with_beta_labels(node: Node) -> Node:
-    """Add the old label names that some pods still use. Kubelets set them, providers do not."""
-    old = {beta: node.labels[stable] for stable, beta in _BETA_LABELS if stable in node.labels}
-    return msgspec.structs.replace(node, labels={**old, **node.labels})
-
-
-def _drops(taint: Taint, options: Options) -> bool:
-    status = taint.key in options.status_taint or taint.key.startswith(STATUS_PREFIX)
-    return taint.key in _PASSING_TAINTS or status or is_startup_taint(taint.key, options)
+    allocatable = {name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()}
+    return msgspec.structs.replace(node, allocatable=allocatable)
 
 
 def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[PodClass]) -> tuple[int, ...]:
     """Return the DaemonSets that would run on a node, by name. Room is not checked: one that is too big for the node
     takes all of it."""
+
+    def runs(pod: PodClass) -> bool:
+        if not matches_node(pod, node.name, node.labels):
+            return False
+        extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if pod.host_network else _DAEMON_TOLERATIONS
+        return untolerated((*pod.tolerations, *extra), node.taints) is None
+
     ordered = sorted(daemonsets, key=lambda daemon: (daemon.namespace, daemon.name))
-    return tuple(daemon.cls for daemon in ordered if _runs(classes[daemon.cls], node))
+    return tuple(daemon.cls for daemon in ordered if runs(classes[daemon.cls]))
 
 
-def _carried(real_node: Node, clean_node: Node, cluster: _Cluster) -> tuple[int, ...]:
-    """Return the pods of the real node that also run on similar ones: mirror and DaemonSet pods. A DaemonSet that is
-    missing there may have found no room, and then finds none on the next node either, unless it preempts other pods.
-    clean_node: the copy of the node."""
-    classes = cluster.classes
-    staying = (pod for pod in cluster.pods[real_node.name] if _stays(pod, classes[pod.cls], real_node, cluster.known))
-    kept = [pod.cls for pod in _one_of_each(staying, classes)]
-    here = {
+def _pods_of_copies(
+    pods: Sequence[Pod],
+    real_node: Node,
+    clean_node: Node,
+    snapshot: Snapshot,
+    options: Options,
+    daemonsets: Mapping[str, DaemonSet],
+) -> tuple[int, ...]:
+    """Return the classes of a real node's pods that also run on similar ones: mirror and DaemonSet pods. A DaemonSet
+    that is missing there may have found no room, and then finds none on the next node either, unless it preempts other
+    pods. clean_node: the copy of the node; daemonsets: by UID."""
+    classes = snapshot.classes
+    # Of each DaemonSet the oldest pod: its controller deletes a second pod on one node.
+    oldest: dict[str, Pod] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
+        owner = classes[pod.cls].owner
+        if _is_on_every_node(pod, classes[pod.cls], real_node, daemonsets):
+            oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
+    staying = [pod.cls for pod in sorted(oldest.values(), key=lambda pod: pod.key)]
+    present = {
         (classes[cls].namespace, owner.name)
-        for cls in kept
+        for cls in staying
         if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet" and owner.built_in
     }
+
+    def preempts(pod: PodClass) -> bool:
+        """Return whether its pods preempt others on a full node."""
+        critical = pod.priority_class == "system-node-critical"
+        return critical and pod.preemption_policy in {"", "PreemptLowerPriority"}
+
     missing = (
         daemon
-        for daemon in cluster.daemonsets
-        if (daemon.namespace, daemon.name) not in here
-        and (cluster.options.force_ds or _makes_room(classes[daemon.cls]))
+        for daemon in snapshot.daemonsets
+        if (daemon.namespace, daemon.name) not in present and (options.force_ds or preempts(classes[daemon.cls]))
     )
-    return (*kept, *daemons_of(clean_node, missing, classes))
+    return (*staying, *daemons_of(clean_node, missing, classes))
 
 
-def _stays(pod: Pod, pod_class: PodClass, node: Node, known: Mapping[str, DaemonSet]) -> bool:
-    """Return whether a pod is one that every such node has. What it says of itself may be false: whoever creates pods
-    in a namespace chooses their annotations and owners. The owner must therefore exist. In kube-system only
+def _is_on_every_node(pod: Pod, pod_class: PodClass, node: Node, daemonsets: Mapping[str, DaemonSet]) -> bool:
+    """Return whether a pod is one that every such node has. What it says of itself may be false: a user who may create
+    pods in a namespace chooses their annotations and owners. The owner must therefore exist. In kube-system only
     administrators create pods, and they are believed: DaemonSets of other API groups are not read."""
     if pod.phase in {"Succeeded", "Failed"} or not (pod_class.mirror or (pod_class.is_daemonset and not pod.deleted)):
         return False
@@ -383,33 +334,5 @@ def _stays(pod: Pod, pod_class: PodClass, node: Node, known: Mapping[str, Daemon
         return False
     if pod_class.mirror:
         return (owner.kind, owner.name, owner.uid) == ("Node", node.name, node.uid)
-    daemon = known.get(owner.uid) if owner.kind == "DaemonSet" and owner.built_in else None
+    daemon = daemonsets.get(owner.uid) if owner.kind == "DaemonSet" and owner.built_in else None
     return daemon is not None and (daemon.namespace, daemon.name) == (pod.namespace, owner.name)
-
-
-def _one_of_each(pods: Iterable[Pod], classes: Sequence[PodClass]) -> list[Pod]:
-    """Return the pods by name, of each DaemonSet the oldest: its controller deletes a second pod on one node."""
-    oldest: dict[str, Pod] = {}
-    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
-        owner = classes[pod.cls].owner
-        oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
-    return sorted(oldest.values(), key=lambda pod: pod.key)
-
-
-def _makes_room(pod_class: PodClass) -> bool:
-    """Return whether its pods preempt others on a full node."""
-    return pod_class.priority_class == "system-node-critical" and pod_class.preemption_policy in {
-        "",
-        "PreemptLowerPriority",
-    }
-
-
-def _runs(pod_class: PodClass, node: Node) -> bool:
-    if not matches_node(pod_class, node.name, node.labels):
-        return False
-    extra = (*_DAEMON_TOLERATIONS, _HOST_NETWORK) if pod_class.host_network else _DAEMON_TOLERATIONS
-    return untolerated((*pod_class.tolerations, *extra), node.taints) is None
-
-
-def _name(node: Node) -> str:
-    return node.name

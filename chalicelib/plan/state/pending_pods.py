@@ -6,7 +6,6 @@ input order does not matter. Consecutive pods of one class form one batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import groupby
 
 import msgspec
@@ -22,9 +21,8 @@ from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.state.cluster_state import ClusterState
 
 _SETTLE_GPU = 30.0  # seconds, in place of SETTLED_AFTER, for pods that request a GPU
-_BYSTANDERS = frozenset(
-    {ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG}
-)  # dropped only after the search for room on existing nodes
+# Dropped only after the search for room on existing nodes.
+_BYSTANDERS = frozenset({ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG})
 
 
 class PodBatch(msgspec.Struct, frozen=True):
@@ -47,30 +45,44 @@ class PendingPods(msgspec.Struct, frozen=True):
 
 def collect_pending_pods(state: ClusterState) -> PendingPods:
     """Sort all pods without a node, and the pods of nodes being drained."""
-    wanted: list[Pod] = []
+    classes = state.snapshot.classes
+    waiting: list[Pod] = []
     bystanders: list[Pod] = []
     nominated: list[Pod] = []
     ignored: dict[tuple[int, Reason | str], tuple[Reason, list[str]]] = {}
     for node in sorted(state.leaving):
-        wanted += [pod for pod in state.occupancy.on(node) if _comes_back(pod, state.snapshot.classes[pod.cls])]
+        # Pods that will need another node because their controller recreates them.
+        waiting += [
+            pod
+            for pod in state.occupancy.on(node)
+            if not pod.deleted
+            and not classes[pod.cls].mirror
+            and not classes[pod.cls].is_daemonset
+            and classes[pod.cls].owner is not None
+        ]
     for pod in state.occupancy.waiting():
-        reason = _reason(pod, state.snapshot.classes[pod.cls], state.options, state.now)
+        reason = _why_ignored(pod, classes[pod.cls], state.options, state.now)
         if reason is None:
-            wanted.append(pod)
+            waiting.append(pod)
             continue
         if reason.code is ReasonCode.NOMINATED:
             nominated.append(pod)
         elif reason.code in _BYSTANDERS:
             bystanders.append(pod)
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
-    waiting = _waiting_for_more(wanted, state)
-    if waiting is not None:
-        ignored[(-1, "waiting")] = (waiting, [pod.key for pod in wanted])
-        wanted = []
+    hold = _still_arriving(waiting, state)
+    if hold is not None:
+        ignored[(-1, "waiting")] = (hold, [pod.key for pod in waiting])
+        waiting = []
+    queue = [*((pod, True) for pod in waiting), *((pod, False) for pod in bystanders)]
+    queue.sort(
+        key=lambda entry: (-(classes[entry[0].cls].priority or 0), entry[0].created, entry[0].namespace, entry[0].name)
+    )
+    batches = groupby(queue, key=lambda entry: (entry[0].cls, entry[1]))
     return PendingPods(
-        queue=tuple(_queue(wanted, bystanders, state.snapshot.classes)),
+        queue=tuple(PodBatch(cls, tuple(pod for pod, _ in run), counts) for (cls, counts), run in batches),
         nominated=tuple(nominated),
-        hold=waiting,
+        hold=hold,
         ignored=tuple(IgnoredPods(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),
     )
 
@@ -81,7 +93,7 @@ def is_expendable(pod_class: PodClass, options: Options) -> bool:
     return pod_class.priority is not None and pod_class.priority < options.expendable_pods_priority_cutoff
 
 
-def _reason(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
+def _why_ignored(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
     """Return why a pod without a node does not count, None if it does. The first match wins, in Cluster Autoscaler's
     order."""
     if options.allowed_scheduler_names and pod_class.scheduler not in options.allowed_scheduler_names:
@@ -96,68 +108,42 @@ def _reason(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reas
     unseen = pod.scheduled == "" or (pod.scheduled == "False" and not pod.scheduled_reason)
     refused = pod.scheduled == "False" and pod.scheduled_reason == "Unschedulable"
     if not refused and not (unseen and pod_class.scheduler in options.bypassed_scheduler_names):
-        return (
-            Reason.of(ReasonCode.SCHEDULING_GATED, gates=", ".join(pod_class.gates))
-            if gated
-            else Reason.of(ReasonCode.NOT_YET_SEEN)
-        )
+        gates = ", ".join(pod_class.gates)
+        return Reason.of(ReasonCode.SCHEDULING_GATED, gates=gates) if gated else Reason.of(ReasonCode.NOT_YET_SEEN)
     if expendable:
-        return Reason.of(
-            ReasonCode.EXPENDABLE, priority=pod_class.priority or 0, cutoff=options.expendable_pods_priority_cutoff
-        )
-    return Reason.of(ReasonCode.DAEMONSET_POD) if pod_class.is_daemonset else _young(pod, pod_class, options, now)
+        cutoff = options.expendable_pods_priority_cutoff
+        return Reason.of(ReasonCode.EXPENDABLE, priority=pod_class.priority or 0, cutoff=cutoff)
+    return Reason.of(ReasonCode.DAEMONSET_POD) if pod_class.is_daemonset else _too_young(pod, pod_class, options, now)
 
 
-def _young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
-    """Return a reason if the pod is young: it counts only when strictly older than its delay."""
-    delay, age = _delay(pod_class, options), now - pod.created
-    return Reason.of(ReasonCode.TOO_YOUNG, age=max(0, int(age)), delay=delay) if delay > 0 and not age > delay else None
-
-
-def _delay(pod_class: PodClass, options: Options) -> float:
-    """Return the delay: the annotation may only lengthen the option's value, and an unreadable one counts as absent."""
+def _too_young(pod: Pod, pod_class: PodClass, options: Options, now: float) -> Reason | None:
+    """Return a reason if the pod is young: it counts only when strictly older than its delay. The annotation may only
+    lengthen the option's value, and an unreadable one counts as absent."""
     try:
         own = parse_duration(pod_class.scale_up_delay) if pod_class.scale_up_delay else 0.0
     except BadInput:
         own = 0.0
-    return max(own, options.new_pod_scale_up_delay)
+    delay, age = max(own, options.new_pod_scale_up_delay), now - pod.created
+    return Reason.of(ReasonCode.TOO_YOUNG, age=max(0, int(age)), delay=delay) if delay > 0 and not age > delay else None
 
 
-def _comes_back(pod: Pod, pod_class: PodClass) -> bool:
-    """Return whether a pod on a leaving node will need another node because its controller recreates it."""
-    return not pod.deleted and not pod_class.mirror and not pod_class.is_daemonset and pod_class.owner is not None
-
-
-def _waiting_for_more(wanted: list[Pod], state: ClusterState) -> Reason | None:
+def _still_arriving(pods: list[Pod], state: ClusterState) -> Reason | None:
     """Return a reason while pods still arrive: the planner waits briefly so that a Deployment can finish creating its
     pods. Its `left` is the seconds until the wait ends if no further pod arrives."""
-    pending = [pod for pod in wanted if not pod.node]
+    pending = [pod for pod in pods if not pod.node]
     if not pending or state.options.bypassed_scheduler_names:
         return None
     oldest = min(pending, key=lambda pod: pod.created)
     wait, end = _SETTLE_GPU, oldest.created + _SETTLE_GPU
     if not any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES):
-        # What arrives after a growth gets a time of its own: a burst would cause one plan after another.
-        wait, end = SETTLED_AFTER, max(oldest.created, _last_growth(state)) + SETTLED_AFTER
+        # What arrives after a growth, or after a plan for one, gets a time of its own: a burst would cause one plan
+        # after another.
+        growths = (op.spec.created_at for op in state.memory.operations if op.spec.kind is OperationKind.SCALE_UP)
+        last_growth = max(state.memory.last_scale_up, *growths, 0.0)
+        wait, end = SETTLED_AFTER, max(oldest.created, last_growth) + SETTLED_AFTER
         end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
     left = round(end - state.now, 3)  # a pass that has waited may look a fraction of a millisecond early
     if left <= 0:
         return None
     age = max(0, int(state.now - oldest.created))
     return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=left)
-
-
-def _last_growth(state: ClusterState) -> float:
-    """Return when nodes were last requested, or a plan last decided to; epoch seconds, 0.0: never."""
-    operations = (op for op in state.memory.operations if op.spec.kind is OperationKind.SCALE_UP)
-    return max(state.memory.last_scale_up, *(op.spec.created_at for op in operations), 0.0)
-
-
-def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[PodBatch]:
-    """Return batches of consecutive pods of one class, in the scheduler's order."""
-    ordered = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
-    ordered.sort(
-        key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace, each[0].name)
-    )
-    for (cls, counts), run in groupby(ordered, key=lambda each: (each[0].cls, each[1])):
-        yield PodBatch(cls, tuple(pod for pod, _ in run), counts)

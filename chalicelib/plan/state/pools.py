@@ -31,35 +31,35 @@ class PoolFacts(msgspec.Struct, frozen=True):
 def pools(state: ClusterState) -> dict[str, PoolFacts]:
     """Return every pool by its id."""
     members: dict[str, list[str]] = {}
-    for name, facts in sorted(state.groups.items()):
-        members.setdefault(facts.group.pool.id if facts.group.pool else name, []).append(name)
+    for name, group in sorted(state.groups.items()):
+        members.setdefault(group.group.pool.id if group.group.pool else name, []).append(name)
     return {name: _pool(name, groups, state) for name, groups in members.items()}
 
 
 def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
     """Return pool -> how many more nodes its maximum allows, for every pool that has one; negative if it is
     exceeded."""
-    found: dict[str, int] = {}
+    room: dict[str, int] = {}
     most: dict[str, int] = {}
-    for facts in groups.values():
-        pool = facts.group.pool
+    for group in groups.values():
+        pool = group.group.pool
         if pool is not None and pool.max >= 0:
-            found[pool.id] = found.get(pool.id, -pool.elsewhere) - max(0, facts.target)
+            room[pool.id] = room.get(pool.id, -pool.elsewhere) - max(0, group.target)
             most[pool.id] = min(pool.max, most.get(pool.id, pool.max))
-    return {name: most[name] + room for name, room in found.items()}
+    return {name: most[name] + negative for name, negative in room.items()}
 
 
 def spares(groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState], int]) -> dict[str, int]:
     """Return pool -> how many nodes it has above its minimum, for every pool that has one. size: how many nodes of a
     group count."""
-    found: dict[str, int] = {}
+    total: dict[str, int] = {}
     least: dict[str, int] = {}
-    for facts in groups.values():
-        pool = facts.group.pool
+    for group in groups.values():
+        pool = group.group.pool
         if pool is not None and pool.min > 0:
-            found[pool.id] = found.get(pool.id, pool.elsewhere) + size(facts)
+            total[pool.id] = total.get(pool.id, pool.elsewhere) + size(group)
             least[pool.id] = max(pool.min, least.get(pool.id, 0))
-    return {name: size - least[name] for name, size in found.items()}
+    return {name: nodes - least[name] for name, nodes in total.items()}
 
 
 def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
@@ -76,11 +76,11 @@ class PoolNames:
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._pools = state, pools(state)
-        self._called: dict[str, dict[str, list[str]]] = {}  # other name -> pool -> the groups with that name
+        self._other_names: dict[str, dict[str, list[str]]] = {}  # name -> pool -> the groups with that name
         for pool in self._pools.values():
             for group in pool.groups:
                 for name in {pool.name, *state.groups[group].group.aliases} - {""}:
-                    self._called.setdefault(name, {}).setdefault(pool.id, []).append(group)
+                    self._other_names.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:
         """Return the pool with this id or name, or with a group of this id or alias; None: there is none, or several.
@@ -91,20 +91,19 @@ class PoolNames:
             return self._pools[name]
         if name in self._state.groups:
             return _pool(name, [name], self._state)
-        meant = self._called.get(name, {})
-        if len(meant) != 1:
+        named = self._other_names.get(name, {})
+        if len(named) != 1:
             return None
-        ((pool, groups),) = meant.items()
-        whole = self._pools[pool]
-        alone = len(groups) == 1 and len(whole.groups) > 1
-        return _pool(groups[0], groups, self._state) if alone else whole
+        ((pool, groups),) = named.items()
+        alone = len(groups) == 1 and len(self._pools[pool].groups) > 1
+        return _pool(groups[0], groups, self._state) if alone else self._pools[pool]
 
 
-def _pool(name: str, groups: list[str], state: ClusterState) -> PoolFacts:
-    facts = [state.groups[group] for group in groups]
-    shared = facts[0].group.pool
+def _pool(name: str, names: list[str], state: ClusterState) -> PoolFacts:
+    groups = [state.groups[group] for group in names]
+    shared = groups[0].group.pool
     if shared is None or name != shared.id:
-        (only,) = facts
+        (only,) = groups
         return PoolFacts(name, "", (name,), only.group.min, only.group.max, only.target, whole=shared is None)
-    size = shared.elsewhere + sum(each.target for each in facts)
-    return PoolFacts(name, shared.name, tuple(groups), shared.min, shared.max, size)
+    size = shared.elsewhere + sum(group.target for group in groups)
+    return PoolFacts(name, shared.name, tuple(names), shared.min, shared.max, size)

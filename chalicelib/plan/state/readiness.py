@@ -134,14 +134,14 @@ def sick_zones(
     nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
 ) -> dict[str, str]:
     """Return zone -> problem, for the zones in which too many managed nodes are unready."""
-    known: dict[str, list[bool]] = {}
+    unready_in: dict[str, list[bool]] = {}
     for node in nodes:
         zone = node.labels.get(ZONE, "")
         if zone and node.name in managed:
-            known.setdefault(zone, []).append(buckets[node.name] is Bucket.UNREADY)
+            unready_in.setdefault(zone, []).append(buckets[node.name] is Bucket.UNREADY)
     return {
         zone: f"{sum(unready)} of {len(unready)} nodes in zone {zone} are unready"
-        for zone, unready in sorted(known.items())
+        for zone, unready in sorted(unready_in.items())
         if exceeds(sum(unready), len(unready), options)
     }
 
@@ -162,11 +162,11 @@ def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Optio
     A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are missing. For a group
     without any node only the second applies, and one missing node suffices.
     """
-    known = sum(counts[each] for each in (Bucket.READY, Bucket.UNREADY, Bucket.NOT_STARTED, Bucket.SUSPENDED))
     nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]
+    existing = nodes - counts[Bucket.DELETED]
     checks = (
-        (exceeds(unready, known, options), f"{unready} of {known} nodes are unready"),
-        (exceeds(missing, known, options) if nodes else missing > 0, f"{missing} nodes are missing"),
+        (exceeds(unready, existing, options), f"{unready} of {existing} nodes are unready"),
+        (exceeds(missing, existing, options) if nodes else missing > 0, f"{missing} nodes are missing"),
         (bool(zone), zone),
     )
     return next((Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)

@@ -19,86 +19,75 @@ from chalicelib.plan.state.readiness import Bucket
 def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
     """Return the cluster state with requests that were fulfilled or timed out, and with back-off that has begun or
     ended."""
-    judged = {facts.id: _Judge(facts, state) for facts in state.groups.values() if not facts.group.error}
-    changed = {name: judge.memory for name, judge in judged.items() if judge.memory != state.groups[name].memory}
+    changed: dict[str, GroupMemory] = {}
+    timed_out: dict[str, ScaleUpRequest] = {}
+    for group in state.groups.values():
+        if group.group.error:
+            continue
+        memory, expired = _resolve(group, state)
+        if memory != group.memory:
+            changed[group.id] = memory
+        if expired is not None:
+            timed_out[group.id] = expired
     if not changed:
         return state
-    memory = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
-    timed_out = {name: judge.timed_out for name, judge in judged.items() if judge.timed_out is not None}
-    return msgspec.structs.replace(
-        build_cluster_state(state.snapshot, state.policy, memory, state.now), timed_out=timed_out
-    )
+    memory_after = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
+    resolved = build_cluster_state(state.snapshot, state.policy, memory_after, state.now)
+    return msgspec.structs.replace(resolved, timed_out=timed_out)
 
 
-class _Judge:
-    """Judges one group. memory: its next memory; timed_out: the request that timed out in this pass."""
-
-    def __init__(self, group: NodeGroupState, state: ClusterState) -> None:
-        self.facts, self.state = group, state
-        known = group.memory
-        failed = _shifted(known.backoff, state.now)
-        if failed is not None and backoff.stale(failed, state.now, state.options):
-            failed = None
-        self.timed_out: ScaleUpRequest | None = None
-        request, failed = self._errors(self._sane(known.request), failed)
-        if request is not None:
-            request, failed = self._time(request, failed)
-        self.memory: GroupMemory = msgspec.structs.replace(
-            known, request=request, backoff=failed, failed_instances=group.failed
-        )
-
-    def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
-        """Return the request, without one from the future: a wrong clock wrote it, and it would keep its group waiting
-        until then."""
-        now = self.state.now
-        if request is None or request.since <= now:
-            return request
-        return ScaleUpRequest(request.increase, now, now + provision_time(self.facts.group, self.state.options))
-
-    def _errors(
-        self, request: ScaleUpRequest | None, failed: Backoff | None
-    ) -> tuple[ScaleUpRequest | None, Backoff | None]:
-        """Count new errors of requested instances, even while the operation that requests them is still open: failed
-        instances are not waited for, and the group is backed off. Several errors at once count as one failure."""
-        known = frozenset(self.facts.memory.failed_instances)
-        fresh = [name for name in self.facts.failed if name not in known]
-        if not fresh or (request is None and not self.facts.growing):
-            return request, failed
-        errors = [i.error for i in self.facts.group.instances if i.id in fresh and i.error]
-        error = min(errors, key=lambda each: each.cls in backoff.FLAT, default=InstanceError(""))
-        failed = backoff.fail(failed, self.state.now, self.state.options, error.cls, error.code, error.message)
-        left = request.increase - len(fresh) if request is not None else 0
-        return (msgspec.structs.replace(request, increase=left) if request is not None and left > 0 else None), failed
-
-    def _time(self, request: ScaleUpRequest, failed: Backoff | None) -> tuple[ScaleUpRequest | None, Backoff | None]:
-        """Resolve the request: fulfilled when everything requested is a node and has started; failed when some of it is
-        not a node in time."""
-        outstanding = self._outstanding(request)
-        if outstanding <= 0 and not self.facts.counts[Bucket.NOT_STARTED]:
-            return None, None if self._redeemed(request, failed) else failed
-        if outstanding <= 0 or request.expected_at >= self.state.now:
-            return request, failed
-        self.timed_out = request
-        message = f"{outstanding} nodes did not join in time"
-        return None, backoff.fail(failed, self.state.now, self.state.options, "Unknown", "timeout", message)
-
-    def _redeemed(self, request: ScaleUpRequest, backoff: Backoff | None) -> bool:
-        """Return whether everything requested since the last failure has arrived; then the next failure of a flavour
-        starts a new back-off sequence. Cluster Autoscaler waits three hours, and so do groups without a pool."""
-        return self.facts.group.pool is not None and backoff is not None and backoff.until < request.since
-
-    def _outstanding(self, request: ScaleUpRequest) -> int:
-        """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is
-        no longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and one that was
-        late before this request was made belongs to an earlier request."""
-        facts, state = self.facts, self.state
-        allowed, seen = provision_time(facts.group, state.options), state.memory.unregistered
-        before = sum(seen.get(machine, state.now) + allowed < request.since for machine in facts.long_unregistered)
-        return facts.target - len(facts.nodes) - len(facts.contested) - len(facts.failed) - before
+def _resolve(group: NodeGroupState, state: ClusterState) -> tuple[GroupMemory, ScaleUpRequest | None]:
+    """Return the next memory of a group, and the request that timed out in this pass."""
+    request, failed = group.memory.request, group.memory.backoff
+    # A wrong clock wrote what is from the future: such a failure counts from now, for its original duration, and such a
+    # request would keep its group waiting until then.
+    if failed is not None and failed.last_failed > state.now:
+        until = state.now + max(0.0, failed.until - failed.last_failed)
+        failed = msgspec.structs.replace(failed, last_failed=state.now, until=until)
+    if failed is not None and backoff.stale(failed, state.now, state.options):
+        failed = None
+    if request is not None and request.since > state.now:
+        expected_at = state.now + provision_time(group.group, state.options)
+        request = ScaleUpRequest(request.increase, state.now, expected_at)
+    request, failed = _count_errors(group, state, request, failed)
+    expired: ScaleUpRequest | None = None
+    if request is not None:
+        # Fulfilled when everything requested is a node and has started; failed when some of it is not a node in time.
+        outstanding = _outstanding(group, state, request)
+        if outstanding <= 0 and not group.counts[Bucket.NOT_STARTED]:
+            # Everything requested since the last failure has arrived: the next failure of a flavour starts a new
+            # back-off sequence. Cluster Autoscaler waits three hours, and so do groups without a pool.
+            if group.group.pool is not None and failed is not None and failed.until < request.since:
+                failed = None
+            request = None
+        elif outstanding > 0 and request.expected_at < state.now:
+            message = f"{outstanding} nodes did not join in time"
+            failed = backoff.fail(failed, state.now, state.options, "Unknown", "timeout", message)
+            expired, request = request, None
+    memory = msgspec.structs.replace(group.memory, request=request, backoff=failed, failed_instances=group.failed)
+    return memory, expired
 
 
-def _shifted(backoff: Backoff | None, now: float) -> Backoff | None:
-    """Correct a failure from the future, which a wrong clock wrote: it counts from now, for its original duration."""
-    if backoff is None or backoff.last_failed <= now:
-        return backoff
-    return msgspec.structs.replace(backoff, last_failed=now, until=now + max(0.0, backoff.until - backoff.last_failed))
+def _count_errors(
+    group: NodeGroupState, state: ClusterState, request: ScaleUpRequest | None, failed: Backoff | None
+) -> tuple[ScaleUpRequest | None, Backoff | None]:
+    """Count new errors of requested instances, even while the operation that requests them is still open: failed
+    instances are not waited for, and the group is backed off. Several errors at once count as one failure."""
+    counted = frozenset(group.memory.failed_instances)
+    fresh = [name for name in group.failed if name not in counted]
+    if not fresh or (request is None and not group.growing):
+        return request, failed
+    errors = [instance.error for instance in group.group.instances if instance.id in fresh and instance.error]
+    error = min(errors, key=lambda error: error.cls in backoff.FLAT, default=InstanceError(""))
+    failed = backoff.fail(failed, state.now, state.options, error.cls, error.code, error.message)
+    rest = request.increase - len(fresh) if request is not None else 0
+    return (msgspec.structs.replace(request, increase=rest) if request is not None and rest > 0 else None), failed
+
+
+def _outstanding(group: NodeGroupState, state: ClusterState, request: ScaleUpRequest) -> int:
+    """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is no
+    longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and one that was late before
+    this request was made belongs to an earlier request."""
+    allowed, first_seen = provision_time(group.group, state.options), state.memory.unregistered
+    earlier = sum(first_seen.get(name, state.now) + allowed < request.since for name in group.long_unregistered)
+    return group.target - len(group.nodes) - len(group.contested) - len(group.failed) - earlier

@@ -6,7 +6,7 @@ the predicates only handle objects that exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,32 +15,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCapacity, StorageClass
 from chalicelib.plan.volumes.topology import Places, Zone, places, zones_of
 
-# Volumes that no predicate checks.
-HARMLESS = frozenset(
-    {
-        "emptyDir",
-        "emptyDirMemory",
-        "hostPath",
-        "configMap",
-        "secret",
-        "downwardAPI",
-        "projected",
-        "image",
-        "gitRepo",
-        "nfs",
-        "cephfs",
-        "glusterfs",
-        "flexVolume",
-        "fc",
-        "azureFile",
-        "flocker",
-        "quobyte",
-        "scaleIO",
-        "storageos",
-        "photonPersistentDisk",
-        "csi",  # an inline CSI volume, which no limit counts
-    }
-)
+# Volumes that no predicate checks; csi is an inline CSI volume, which no limit counts.
+HARMLESS = frozenset({
+    "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image", "gitRepo",
+    "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker", "quobyte", "scaleIO", "storageos",
+    "photonPersistentDisk", "csi",
+})  # fmt: skip
 # In-tree disks that VolumeRestrictions checks.
 CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 _KNOWN = (
@@ -80,29 +60,27 @@ class Stock:
     def free(self, claim: Claim) -> Free:
         """Return the unclaimed volumes that suit a claim; claims with equal requirements share the answer."""
         shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
-        found = self._free.get(shape)
-        if found is None:
-            some = tuple(
+        if shape not in self._free:
+            suitable = tuple(
                 v
                 for v in self._by_class.get(claim.storage_class, ())
-                if _holds(claim, v) and v.phase in {"", "Available"} and _suits(claim, v)
+                if _holds(claim, v)
+                and v.phase in {"", "Available"}
+                and (claim.selector is None or claim.selector.matches(v.labels))
+                and set(claim.access_modes) <= set(v.access_modes)
             )
-            found = self._free[shape] = Free(some, places(v.node_terms for v in some))
-        return found
+            self._free[shape] = Free(suitable, places(v.node_terms for v in suitable))
+        return self._free[shape]
 
     def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
         """Return the volumes of its class that are pre-bound to a claim by name, before it is bound to the first of
         them."""
-        mine = (
-            [
-                v
-                for v in self._reserved.get(claim.key, ())
-                if v.storage_class == claim.storage_class and v.phase not in {"Released", "Failed"} and _holds(claim, v)
-            ]
-            if claim.namespace
-            else []
-        )
-        return tuple(sorted(mine, key=lambda v: v.name))
+        reserved = [
+            v
+            for v in (self._reserved.get(claim.key, ()) if claim.namespace else ())
+            if v.storage_class == claim.storage_class and v.phase not in {"Released", "Failed"} and _holds(claim, v)
+        ]
+        return tuple(sorted(reserved, key=lambda v: v.name))
 
     def attachment(self, claim: Claim) -> Attachment | None:
         """Return what is attached for a claim: the volume it is bound to, or the one that will be provisioned for
@@ -116,8 +94,8 @@ class Stock:
     def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
         """Return what is attached for a pod's volume whose claim has this name; nothing if the claim does not exist."""
         if claim:
-            found = self.claims.get(f"{namespace}/{claim}")
-            return self.attachment(found) if found else None
+            existing = self.claims.get(f"{namespace}/{claim}")
+            return self.attachment(existing) if existing else None
         return (volume.driver, volume.disk) if volume.driver and volume.disk else None
 
 
@@ -161,76 +139,63 @@ class Needs(msgspec.Struct, frozen=True):
 
 def needs(pod_class: PodClass, stock: Stock) -> Needs:
     """Return the volume requirements of a class."""
-    unknown = next((v.kind for v in pod_class.volumes if v.kind not in _KNOWN), None)
-    if unknown is not None:
+    if any(volume.kind not in _KNOWN for volume in pod_class.volumes):
         return Needs(nowhere=Reason.of(ReasonCode.NOT_SIMULATED, what="volumes"))
-    named = [(v, _claim(v, pod_class.namespace, stock)) for v in pod_class.volumes if v.claim or v.template is not None]
-    claims = [claim for _, claim in named if claim is not None]
+    with_claim = [
+        (volume, _claim(volume, pod_class.namespace, stock))
+        for volume in pod_class.volumes
+        if volume.claim or volume.template is not None
+    ]
+    claims = [claim for _, claim in with_claim if claim is not None]
     bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
-    from_claims = [claim for v, claim in named if claim is not None and v.kind == "persistentVolumeClaim"]
-    found = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
+    named = [claim for v, claim in with_claim if claim is not None and v.kind == "persistentVolumeClaim"]
+    attachments = [stock.attachments(pod_class.namespace, v, v.claim) for v in pod_class.volumes]
+    own = [stock.attachment(claim) for volume, claim in with_claim if not volume.claim and claim is not None]
+    # The smallest claim chooses first.
+    unbound = sorted((claim for claim in claims if not claim.volume), key=lambda claim: claim.request)
     return Needs(
-        nowhere=_nowhere(named, stock),
+        nowhere=_nowhere(with_claim, stock),
         bound=tuple((volume, places([volume.node_terms])) for volume in bound),
-        waiting=_waiting([claim for claim in claims if not claim.volume], stock),
-        zones=zones_of(stock.volumes[claim.volume] for claim in from_claims if claim.volume in stock.volumes),
-        exclusive=tuple(sorted({claim.key for claim in from_claims if _ONE_POD in claim.access_modes})),
-        disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
-        shared=frozenset(attachment for attachment in found if attachment is not None),
-        own=tuple(
-            made[0]
-            for v, claim in named
-            if not v.claim and claim is not None and (made := stock.attachment(claim)) is not None
+        waiting=tuple(
+            Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
+            for claim in unbound
+            if claim.storage_class in stock.classes
         ),
+        zones=zones_of(stock.volumes[claim.volume] for claim in named if claim.volume in stock.volumes),
+        exclusive=tuple(sorted({claim.key for claim in named if _ONE_POD in claim.access_modes})),
+        disks=tuple(v for v in pod_class.volumes if v.kind in CONFLICTING),
+        shared=frozenset(attachment for attachment in attachments if attachment is not None),
+        own=tuple(attachment[0] for attachment in own if attachment is not None),
     )
 
 
 def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
     """Return the claim behind a volume, or the future claim of each pod, named after the volume; None: it is
     missing."""
-    if volume.claim or volume.template is None:
-        return stock.claims.get(f"{namespace}/{volume.claim}")
     template = volume.template
-    return msgspec.structs.replace(
-        template,
-        name=volume.name,
-        any_class=False,
-        storage_class=stock.default if template.any_class else template.storage_class,
-    )
+    if volume.claim or template is None:
+        return stock.claims.get(f"{namespace}/{volume.claim}")
+    storage_class = stock.default if template.any_class else template.storage_class
+    return msgspec.structs.replace(template, name=volume.name, any_class=False, storage_class=storage_class)
 
 
-def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
+def _nowhere(with_claim: Sequence[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
     """Return why no node fits, in the scheduler's order: claims that are missing or being deleted, in the pod's order;
     then claims that should already be bound; then missing volumes."""
-    named = list(named)
-    for volume, claim in named:
+    claims = []
+    for volume, claim in with_claim:
         if claim is None:
             return Reason.of(ReasonCode.CLAIM_NOT_FOUND, claim=volume.claim)
         if claim.deleted:
             return Reason.of(ReasonCode.CLAIM_BEING_DELETED, claim=claim.name)
-    claims = [claim for _, claim in named if claim is not None]
+        claims.append(claim)
     for claim in claims:
         cls = stock.classes.get(claim.storage_class)
         if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
             return Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim=claim.name)
-    gone = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
-    return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=gone) if gone else None
-
-
-def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
-    """Return the unbound claims, smallest first, which is the order in which they choose."""
-    ordered = sorted(claims, key=lambda claim: claim.request)
-    return tuple(
-        Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
-        for claim in ordered
-        if claim.storage_class in stock.classes
-    )
+    missing = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
+    return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=missing) if missing else None
 
 
 def _holds(claim: Claim, volume: PersistentVolume) -> bool:
     return volume.capacity >= claim.request and volume.volume_mode == claim.volume_mode and not volume.deleted
-
-
-def _suits(claim: Claim, volume: PersistentVolume) -> bool:
-    chosen = claim.selector is None or claim.selector.matches(volume.labels)
-    return chosen and set(claim.access_modes) <= set(volume.access_modes)

@@ -71,22 +71,21 @@ def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]
 
 def _best_mix(problem: Problem, stop: Stop) -> list[Load]:
     relaxed = relax(problem)
-    found = [_initial_mix(problem, relaxed)]
-    left, cost = worth(problem, found[0])
-    if not stop() and cost + left * LEFT > relaxed.bound * (1 + 1e-9):
-        found += _generated_mixes(problem, relaxed, found[0], stop)
-    best = min((polish(problem, loads, relaxed) for loads in found), key=lambda loads: worth(problem, loads))
-    left, cost = worth(problem, best)
-    alone = first_fit(problem, None if left else cost)
+    mixes = [_initial_mix(problem, relaxed)]
+    unplaced, cost = worth(problem, mixes[0])
+    if not stop() and cost + unplaced * LEFT > relaxed.bound * (1 + 1e-9):
+        mixes += _generated_mixes(problem, relaxed, mixes[0], stop)
+    best = min((polish(problem, loads, relaxed) for loads in mixes), key=lambda loads: worth(problem, loads))
+    unplaced, cost = worth(problem, best)
+    alone = first_fit(problem, None if unplaced else cost)
     return best if alone is None else polish(problem, alone, relaxed)
 
 
 def _initial_mix(problem: Problem, relaxed: Relaxed) -> list[Load]:
-    """Return an initial mix."""
     rooms = Rooms(problem)
     loads = spread(problem, relaxed, rooms)
-    left = left_over(problem, loads)
-    return loads + cover(problem, left, relaxed.value, relaxed.scarce, rooms)
+    unplaced = left_over(problem, loads)
+    return loads + cover(problem, unplaced, relaxed.value, relaxed.scarce, rooms)
 
 
 def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop) -> list[list[Load]]:
@@ -118,15 +117,15 @@ def _generated_mixes(problem: Problem, relaxed: Relaxed, first: list[Load], stop
 
 def _best_cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:
     """Return the cost of the best mix, unplaced pods included."""
-    left, cost = min(worth(problem, loads) for loads in mixes)
-    return cost + left * LEFT
+    unplaced, cost = min(worth(problem, loads) for loads in mixes)
+    return cost + unplaced * LEFT
 
 
 def _single_ask_loads(problem: Problem) -> list[Load]:
     """Return for each ask a node full of it, on the offer with the lowest price per pod."""
-    each = np.where(problem.cap > 0, problem.cost[:, None] / np.maximum(problem.cap, 1), np.inf)
+    per_pod = np.where(problem.cap > 0, problem.cost[:, None] / np.maximum(problem.cap, 1), np.inf)
     loads = []
-    for ask, offer in enumerate(each.argmin(axis=0).tolist()):
+    for ask, offer in enumerate(per_pod.argmin(axis=0).tolist()):
         pods = np.zeros(len(problem.count), dtype=np.int64)
         pods[ask] = problem.cap[offer, ask]
         loads.append(Load(offer, pods, 1))

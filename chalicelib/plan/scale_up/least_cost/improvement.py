@@ -28,65 +28,65 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
     are added to the master problem too. Raises Trouble."""
     problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.count))
     prices = slim.solve()
-    rooms, left = Rooms(problem), problem.count.copy()
+    rooms, unplaced = Rooms(problem), problem.count.copy()
     loads: list[Load] = []
-    while left.any():
-        bought = _whole_loads(problem, slim, prices, rooms, left)
+    while unplaced.any():
+        bought = _whole_loads(problem, slim, prices, rooms, unplaced)
         if not bought or stop():
             loads += bought
             break
         loads += bought
-        if left.any():
-            slim.want(left, rooms)
-            prices = generate(slim, pricer, np.minimum(problem.cap, left), _AGAIN, stop)
+        if unplaced.any():
+            slim.want(unplaced, rooms)
+            prices = generate(slim, pricer, np.minimum(problem.cap, unplaced), _AGAIN, stop)
     master.add(slim.loads)
-    return loads + cover(problem, left, prices.value, scarce, rooms)
+    return loads + cover(problem, unplaced, prices.value, scarce, rooms)
 
 
-def _whole_loads(problem: Problem, master: Master, prices: Prices, rooms: Rooms, left: Ints) -> list[Load]:
+def _whole_loads(problem: Problem, master: Master, prices: Prices, rooms: Rooms, unplaced: Ints) -> list[Load]:
     """Buy the integer parts if there are any, otherwise some of the fractions; reduces rooms and left."""
     whole = np.floor(prices.nodes + _EPSILON).astype(np.int64)
     loads: list[Load] = []
     for at in np.flatnonzero(whole):
         load = master.loads[at]
-        held = load.pods > 0
-        nodes = min(int(whole[at]), rooms.allowed(load.offer), int((left[held] // load.pods[held]).min()))
+        carried = load.pods > 0
+        nodes = min(int(whole[at]), rooms.allowed(load.offer), int((unplaced[carried] // load.pods[carried]).min()))
         if nodes > 0:
-            loads.append(_taken_load(Load(load.offer, load.pods, nodes), rooms, left))
+            loads.append(_taken_load(Load(load.offer, load.pods, nodes), rooms, unplaced))
     if loads:
         return loads
     fractions = np.flatnonzero(prices.nodes > _EPSILON)
     fractions = fractions[np.argsort(-prices.nodes[fractions], kind="stable")]
-    wanted = max(1, round(_SHARE * float(prices.nodes[fractions].sum())))
+    count = max(1, round(_SHARE * float(prices.nodes[fractions].sum())))
     for at in fractions:
-        if len(loads) >= wanted:
+        if len(loads) >= count:
             break
         load = master.loads[at]
-        pods = np.minimum(load.pods, left)
+        pods = np.minimum(load.pods, unplaced)
         full = float(dot(pods, prices.value)) >= 0.98 * float(dot(load.pods, prices.value))
         if pods.any() and rooms.allowed(load.offer) > 0 and (full or not loads):
-            pods = _topped_up(problem, load.offer, pods, left, prices.value)
-            loads.append(_taken_load(Load(load.offer, pods, 1), rooms, left))
+            pods = _topped_up(problem, load.offer, pods, unplaced, prices.value)
+            loads.append(_taken_load(Load(load.offer, pods, 1), rooms, unplaced))
     return loads
 
 
-def _taken_load(load: Load, rooms: Rooms, left: Ints) -> Load:
+def _taken_load(load: Load, rooms: Rooms, unplaced: Ints) -> Load:
     rooms.take(load.offer, load.nodes)
-    left -= load.pods * load.nodes
+    unplaced -= load.pods * load.nodes
     return load
 
 
-def _topped_up(problem: Problem, offer: int, pods: Ints, left: Ints, value: Floats) -> Ints:
+def _topped_up(problem: Problem, offer: int, pods: Ints, unplaced: Ints, value: Floats) -> Ints:
     """Return a load of one node, with further pods added as long as they fit."""
     pods = pods.copy()
     room = problem.free[offer] - pods @ problem.need
     share = (problem.need / np.maximum(problem.free[offer], 1)).max(axis=1)
     for ask in np.argsort(-np.maximum(value, _EPSILON) / np.maximum(share, _EPSILON), kind="stable"):
         need = problem.need[ask]
-        more = int(min(problem.cap[offer, ask], left[ask])) - int(pods[ask])
+        more = int(min(problem.cap[offer, ask], unplaced[ask])) - int(pods[ask])
         if more > 0 and (need <= room).all():
-            asked = need > 0
-            more = min(more, int((room[asked] // need[asked]).min()))
+            requested = need > 0
+            more = min(more, int((room[requested] // need[requested]).min()))
             pods[ask] += more
             room = room - more * need
     return pods
@@ -101,16 +101,16 @@ def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
     """Return a mix with the same pods or more, on fewer or cheaper nodes for the pods that were already placed."""
     if sum(load.nodes for load in loads) * len(problem.count) <= _CELLS:
         nodes = _Nodes(problem, loads)
-        left = left_over(problem, loads)
-        for ask in np.flatnonzero(left):
-            left[ask] -= nodes.put(int(ask), int(left[ask]))
+        unplaced = left_over(problem, loads)
+        for ask in np.flatnonzero(unplaced):
+            unplaced[ask] -= nodes.put(int(ask), int(unplaced[ask]))
         nodes.drop()
         loads = nodes.loads()
     loads = _on_cheaper_offers(problem, loads)
-    left, rooms = left_over(problem, loads), Rooms(problem)
+    unplaced, rooms = left_over(problem, loads), Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)
-    return [*loads, *cover(problem, left, relaxed.value, relaxed.scarce, rooms)]
+    return [*loads, *cover(problem, unplaced, relaxed.value, relaxed.scarce, rooms)]
 
 
 class _Nodes:
@@ -126,7 +126,7 @@ class _Nodes:
             axis=0,
         )
         self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
-        self.gone = np.zeros(len(self.offer), dtype=np.bool_)
+        self.dropped = np.zeros(len(self.offer), dtype=np.bool_)
         self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
 
     def room(self, ask: int) -> Ints:
@@ -136,16 +136,16 @@ class _Nodes:
         room: Ints = np.minimum(
             (self.left[:, used] // need[used]).min(axis=1), self.problem.cap[self.offer, ask] - self.pods[:, ask]
         )
-        room[self.gone] = 0
+        room[self.dropped] = 0
         return np.maximum(room, 0)
 
     def put(self, ask: int, count: int) -> int:
         """Place up to `count` pods, first fit; returns how many were placed."""
         before = np.cumsum(self.room(ask))
-        taken = np.diff(np.minimum(before, count), prepend=0)
-        self.pods[:, ask] += taken
-        self.left -= taken[:, None] * self.problem.need[ask]
-        return int(taken.sum())
+        placed = np.diff(np.minimum(before, count), prepend=0)
+        self.pods[:, ask] += placed
+        self.left -= placed[:, None] * self.problem.need[ask]
+        return int(placed.sum())
 
     def drop(self) -> None:
         """Remove nodes whose pods fit onto the others, expensive and empty nodes first."""
@@ -153,32 +153,29 @@ class _Nodes:
         order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
         for node in order.tolist():
             if not self._moved(node, np.arange(len(self.offer)) == node) and len(self.offer) <= _FEW:
-                self._moved(node, ~self.gone)
+                self._moved(node, ~self.dropped)
 
     def _moved(self, node: int, emptied: Bools) -> bool:
         """Remove nodes and place their pods on others. Returns whether it succeeded; if not, nothing changes."""
-        kept = self.pods.copy(), self.left.copy(), self.gone.copy()
+        before = self.pods.copy(), self.left.copy(), self.dropped.copy()
         homeless = self.pods[emptied].sum(axis=0)
         self.pods[emptied] = 0
         self.left[emptied] = self.problem.free[self.offer[emptied]]
-        self.gone[node] = True
+        self.dropped[node] = True
         asks = np.flatnonzero(homeless)
         for ask in asks[np.argsort(-self.size[asks], kind="stable")].tolist():
             if self.put(ask, int(homeless[ask])) < homeless[ask]:
-                self.pods, self.left, self.gone = kept
+                self.pods, self.left, self.dropped = before
                 return False
-        self.gone |= ~self.pods.any(axis=1)
+        self.dropped |= ~self.pods.any(axis=1)
         return True
 
     def loads(self) -> list[Load]:
         """Merge equal nodes into loads."""
-        found: dict[tuple[int, bytes], int] = {}
-        first: dict[tuple[int, bytes], Ints] = {}
-        for node in np.flatnonzero(~self.gone).tolist():
-            key = (int(self.offer[node]), self.pods[node].tobytes())
-            found[key] = found.get(key, 0) + 1
-            first.setdefault(key, self.pods[node])
-        return [Load(key[0], first[key], times) for key, times in found.items()]
+        equal: dict[tuple[int, bytes], list[int]] = {}
+        for node in np.flatnonzero(~self.dropped).tolist():
+            equal.setdefault((int(self.offer[node]), self.pods[node].tobytes()), []).append(node)
+        return [Load(offer, self.pods[nodes[0]], len(nodes)) for (offer, _), nodes in equal.items()]
 
 
 def _on_cheaper_offers(problem: Problem, loads: Loads) -> list[Load]:

@@ -7,6 +7,7 @@ which is a far better first guess than any single group for all pods.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -41,9 +42,7 @@ def relax(problem: Problem) -> Relaxed:
         np.concatenate([never, problem.room / scale]),
     )
     pairs = np.argwhere(problem.cap > 0)
-    solver.columns(
-        np.full(asks, LEFT), np.full(asks, solver.infinity), (list(range(asks)), list(range(asks)), [1.0] * asks)
-    )
+    solver.unplaced_columns(asks, np.full(asks, solver.infinity))
     solver.columns(problem.cost, problem.most, _node_columns(problem, rows, scale))
     solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pod_columns(problem, pairs))
     bound, values, duals = solver.run()
@@ -55,35 +54,24 @@ def relax(problem: Problem) -> Relaxed:
     )
 
 
-def _node_columns(problem: Problem, rows: int, scale: Ints) -> Entries:
+def _node_columns(problem: Problem, rows: int, scale: Ints) -> Iterator[Entries]:
+    """Return one column per offer: a node gives its resources, and counts in the limits."""
     (offers, asks), width = problem.cap.shape, problem.free.shape[1]
-    starts: list[int] = []
-    at: list[int] = []
-    values: list[float] = []
     for offer in range(offers):
-        starts.append(len(at))
-        for column in np.flatnonzero(problem.free[offer] > 0):
-            at.append(asks + offer * width + int(column))
-            values.append(1.0)
-        for limit in np.flatnonzero(problem.amounts[:, offer]):
-            at.append(rows + int(limit))
-            values.append(float(problem.amounts[limit, offer] / scale[limit]))
-    return starts, at, values
+        resources, limits = np.flatnonzero(problem.free[offer] > 0), np.flatnonzero(problem.amounts[:, offer])
+        yield (
+            [*(asks + offer * width + resources).tolist(), *(rows + limits).tolist()],
+            [*[1.0] * len(resources), *(problem.amounts[limits, offer] / scale[limits]).tolist()],
+        )
 
 
-def _pod_columns(problem: Problem, pairs: Ints) -> Entries:
-    """Add one column per offer and ask: a pod takes its share of each resource of the offer's nodes."""
+def _pod_columns(problem: Problem, pairs: Ints) -> Iterator[Entries]:
+    """Return one column per offer and ask: a pod takes its share of each resource of the offer's nodes."""
     asks, width = problem.cap.shape[1], problem.free.shape[1]
-    starts: list[int] = []
-    at: list[int] = []
-    values: list[float] = []
     share = -problem.need[pairs[:, 1]] / np.maximum(problem.free[pairs[:, 0]], 1)
     for (offer, ask), parts in zip(pairs.tolist(), share, strict=True):
-        starts.append(len(at))
-        asked = np.flatnonzero(parts)
-        at += [ask, *(asks + offer * width + asked).tolist()]
-        values += [1.0, *parts[asked].tolist()]
-    return starts, at, values
+        requested = np.flatnonzero(parts)
+        yield [ask, *(asks + offer * width + requested).tolist()], [1.0, *parts[requested].tolist()]
 
 
 def _whole_shares(problem: Problem, pairs: Ints, values: Floats) -> Ints:
@@ -107,7 +95,7 @@ _OPTIONS: tuple[tuple[str, bool | int | str], ...] = (
 
 _DUAL, _PRIMAL = 1, 4  # HiGHS's simplex_strategy
 
-Entries = tuple[list[int], list[int], list[float]]  # where each column starts, rows, values
+Entries = tuple[list[int], list[float]]  # of a column: rows, values
 
 
 class Solver:
@@ -140,20 +128,25 @@ class Solver:
             np.zeros(0),
         )
 
-    def columns(self, cost: Any, upper: Any, entries: Entries) -> None:
+    def columns(self, cost: Any, upper: Any, columns: Iterable[Entries]) -> None:
         """Add columns between 0 and `upper`."""
-        starts, rows, values = entries
-        count = len(starts)
+        entries = list(columns)
+        count = len(entries)
+        rows = [row for column, _ in entries for row in column]
         self.model.addCols(
             count,
             np.asarray(cost, dtype=np.float64),
             np.zeros(count),
             np.asarray(upper, dtype=np.float64),
             len(rows),
-            np.array(starts, dtype=np.int32),
+            np.cumsum([0, *(len(column) for column, _ in entries)], dtype=np.int32)[:count],
             np.array(rows, dtype=np.int32),
-            np.array(values, dtype=np.float64),
+            np.array([value for _, values in entries for value in values], dtype=np.float64),
         )
+
+    def unplaced_columns(self, asks: int, upper: Any) -> None:
+        """Add a column per ask: its unplaced pods, at the cost LEFT; their rows are the first ones."""
+        self.columns(np.full(asks, LEFT), upper, [([ask], [1.0]) for ask in range(asks)])
 
     def bounds(self, lower: Any, upper: Any) -> None:
         """Set new bounds for every row."""

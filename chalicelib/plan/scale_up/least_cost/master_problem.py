@@ -7,12 +7,12 @@ pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import LEFT, Entries, Solver
+from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer
 from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, Stop, dot
 from chalicelib.plan.tables import Floats, Ints
@@ -54,11 +54,7 @@ class Master:
         asks = len(problem.count)
         self._solver = Solver(presolve="off")
         self._solver.rows(*self._bounds(problem.count, Rooms(problem)))
-        self._solver.columns(
-            np.full(asks, LEFT),
-            np.full(asks, self._solver.infinity),
-            (list(range(asks)), list(range(asks)), [1.0] * asks),
-        )
+        self._solver.unplaced_columns(asks, np.full(asks, self._solver.infinity))
 
     def _bounds(self, count: Ints, rooms: Rooms) -> tuple[Floats, Floats]:
         limits = np.concatenate([rooms.most[self._limited], rooms.room / self._scale])
@@ -75,10 +71,8 @@ class Master:
     def add(self, loads: Iterable[Load]) -> int:
         """Add columns; returns how many of them are new."""
         problem, asks = self.problem, len(self.problem.count)
-        starts: list[int] = []
-        rows: list[int] = []
-        values: list[float] = []
         cost: list[float] = []
+        columns: list[Entries] = []
         for load in loads:
             key = (load.offer, load.pods.tobytes())
             if key in self._known:
@@ -86,20 +80,16 @@ class Master:
             self._known.add(key)
             self.loads.append(load)
             cost.append(float(problem.cost[load.offer]))
-            starts.append(len(rows))
-            held = np.flatnonzero(load.pods)
+            pods = np.flatnonzero(load.pods)
             own = np.flatnonzero(self._limited == load.offer)
             shared = np.flatnonzero(problem.amounts[:, load.offer])
-            rows += [*held.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
-            values += [
-                *load.pods[held].tolist(),
-                *[1.0] * len(own),
-                *(problem.amounts[shared, load.offer] / self._scale[shared]).tolist(),
-            ]
-        if starts:
+            rows = [*pods.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
+            amounts = (problem.amounts[shared, load.offer] / self._scale[shared]).tolist()
+            columns.append((rows, [*load.pods[pods].tolist(), *[1.0] * len(own), *amounts]))
+        if columns:
             self._solver.dual(preferred=False)
-            self._solver.columns(cost, np.full(len(starts), self._solver.infinity), (starts, rows, values))
-        return len(starts)
+            self._solver.columns(cost, np.full(len(columns), self._solver.infinity), columns)
+        return len(columns)
 
     def slim(self, prices: Prices, columns: int) -> Master:
         """Return a master problem with only the most promising columns, which is solved much faster."""
@@ -169,7 +159,7 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
         np.concatenate([problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]),
         np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]),
     )
-    solver.columns(np.full(asks, LEFT), problem.count, (list(range(asks)), list(range(asks)), [1.0] * asks))
+    solver.unplaced_columns(asks, problem.count)
     solver.columns(
         [problem.cost[load.offer] for load in loads],
         [problem.most[load.offer] for load in loads],
@@ -180,33 +170,29 @@ def best_integer_mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     return _without_surplus(problem, loads, np.round(nodes[asks:]).astype(np.int64))
 
 
-def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Entries:
-    asks, offers = len(problem.count), len(problem.cost)
-    starts: list[int] = []
-    rows: list[int] = []
-    values: list[float] = []
+def _load_columns(problem: Problem, loads: list[Load], scale: Ints) -> Iterator[Entries]:
+    offers, asks = problem.cap.shape
     for load in loads:
-        starts.append(len(rows))
-        held, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.amounts[:, load.offer])
-        rows += [*held.tolist(), asks + load.offer, *(asks + offers + shared).tolist()]
-        values += [*load.pods[held].tolist(), 1.0, *(problem.amounts[shared, load.offer] / scale[shared]).tolist()]
-    return starts, rows, values
+        pods, shared = np.flatnonzero(load.pods), np.flatnonzero(problem.amounts[:, load.offer])
+        amounts = (problem.amounts[shared, load.offer] / scale[shared]).tolist()
+        rows = [*pods.tolist(), asks + load.offer, *(asks + offers + shared).tolist()]
+        yield rows, [*load.pods[pods].tolist(), 1.0, *amounts]
 
 
 def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
     """Remove surplus pods: columns may carry more pods than there are."""
-    left, rooms = problem.count.copy(), Rooms(problem)
-    kept: list[Load] = []
-    for load, wanted in zip(loads, nodes.tolist(), strict=True):
-        rest = min(wanted, rooms.allowed(load.offer))
+    unplaced, rooms = problem.count.copy(), Rooms(problem)
+    needed: list[Load] = []
+    for load, count in zip(loads, nodes.tolist(), strict=True):
+        rest = min(count, rooms.allowed(load.offer))
         while rest > 0:
-            pods = np.minimum(load.pods, left)
+            pods = np.minimum(load.pods, unplaced)
             if not pods.any():
                 break
-            held = pods > 0
-            alike = min(rest, int((left[held] // pods[held]).min()))
-            kept.append(Load(load.offer, pods, alike))
+            carried = pods > 0
+            alike = min(rest, int((unplaced[carried] // pods[carried]).min()))
+            needed.append(Load(load.offer, pods, alike))
             rooms.take(load.offer, alike)
-            left -= pods * alike
+            unplaced -= pods * alike
             rest -= alike
-    return kept
+    return needed

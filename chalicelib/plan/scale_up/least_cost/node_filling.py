@@ -36,8 +36,8 @@ class ColumnCounter:
         free = np.maximum(problem.free, 1)
         burden = np.einsum("gr,ar->ga", scarce / free, problem.need)  # not @, see dot
         ratio = np.where((cap > 0) & (value > 0), value / np.maximum(burden, 1e-30), -1.0)
-        wanted = int((ratio > 0).sum(axis=1).max(initial=0))
-        many = min(_CANDIDATES, wanted)
+        useful = int((ratio > 0).sum(axis=1).max(initial=0))
+        many = min(_CANDIDATES, useful)
         self.asks: Ints = np.argsort(-ratio, axis=1, kind="stable")[:, :many]
         self.need: Ints = problem.need[self.asks]
         self.amount: Floats = self.need.astype(np.float64)
@@ -56,26 +56,26 @@ def fill(
     """
     need, width = counter.need[which], counter.free.shape[1]
     amount = counter.amount[which]
-    left = counter.free[which] - np.einsum("lk,lkr->lr", pods, need)
+    free = counter.free[which] - np.einsum("lk,lkr->lr", pods, need)
     cap = counter.cap[which] - pods
     open_ = cap > 0
     if closed is not None:
         open_[np.arange(len(which)), closed] = False
     for column in range(width):
-        open_ &= left[:, column, None] >= need[:, :, column]
+        open_ &= free[:, column, None] >= need[:, :, column]
     live = np.flatnonzero(open_.any(axis=1))
     if len(live) < len(which):
         need, amount = need[live], amount[live]
     while live.size:
-        rest, still, row = left[live], open_[live], np.arange(len(live))
+        rest, still, row = free[live], open_[live], np.arange(len(live))
         weight = scarce[live] / np.maximum(rest, 1)
         share = np.einsum("lr,lkr->lk", weight, amount)
         best = np.where(still, score[live] / np.maximum(share, 1e-30), -1.0).argmax(axis=1)
-        each = need[row, best]
-        number = np.where(each > 0, rest // np.maximum(each, 1), 2**60).min(axis=1)
+        per_pod = need[row, best]
+        number = np.where(per_pod > 0, rest // np.maximum(per_pod, 1), 2**60).min(axis=1)
         number = np.minimum(number, cap[live, best])
-        rest -= number[:, None] * each
-        left[live] = rest
+        rest -= number[:, None] * per_pod
+        free[live] = rest
         pods[live, best] += number
         still[row, best] = False
         for column in range(width):
@@ -123,8 +123,8 @@ class Pricer:
         which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
         spread = np.repeat(np.where(np.arange(_LANES) % 2, 0.4, 1.0), len(offers))[:, None]
         scarce = np.exp(self._chance.normal(0.0, 1.0, (len(which), width)) * spread)
-        known = np.repeat(np.arange(_LANES) % 2 == 1, len(offers))
-        scarce[known] *= self.scarce[which[known]]
+        informed = np.repeat(np.arange(_LANES) % 2 == 1, len(offers))
+        scarce[informed] *= self.scarce[which[informed]]
         scarce[: len(offers)] = 1.0
         pods = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
         fill(counter, which, pods, self._scores(counter, which), scarce)
@@ -150,12 +150,12 @@ class Pricer:
 
 def _best_lanes(which: Ints, pods: Ints, gain: Floats, keep: int) -> list[int]:
     """Return the lanes with the highest gain, at most `keep` different ones per offer."""
-    taken: dict[int, set[bytes]] = {}
+    chosen_of: dict[int, set[bytes]] = {}
     chosen = []
     for at, offer in zip((order := np.argsort(-gain, kind="stable")).tolist(), which[order].tolist(), strict=True):
-        seen = taken.setdefault(offer, set())
-        if len(seen) < keep and (key := pods[at].tobytes()) not in seen:
-            seen.add(key)
+        loads = chosen_of.setdefault(offer, set())
+        if len(loads) < keep and (key := pods[at].tobytes()) not in loads:
+            loads.add(key)
             chosen.append(at)
     return chosen
 
@@ -164,44 +164,46 @@ _FILLINGS = 6  # fillings per offer, of which the best is taken
 
 
 def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
-    """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that find no room are left out."""
-    left, loads = relaxed.shares.copy(), list[Load]()
-    score, closed = _scores(relaxed.value), np.zeros(len(left), dtype=np.bool_)
+    """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that find no room are omitted."""
+    shares, loads = relaxed.shares.copy(), list[Load]()
+    score, closed = _scores(relaxed.value), np.zeros(len(shares), dtype=np.bool_)
     while True:
-        offers = np.flatnonzero(left.any(axis=1) & ~closed)
+        offers = np.flatnonzero(shares.any(axis=1) & ~closed)
         if not offers.size:
             return loads
-        _, pods = _filled_offers(problem, np.minimum(problem.cap, left), score, relaxed.scarce, offers)
+        _, pods = _filled_offers(problem, np.minimum(problem.cap, shares), score, relaxed.scarce, offers)
         gain = dot(pods, score)
         for at, offer in enumerate(offers):
             lane = at + len(offers) * int(gain[at :: len(offers)].argmax())
-            held = pods[lane] > 0
-            nodes = min(rooms.allowed(int(offer)), int((left[offer, held] // pods[lane, held]).min(initial=2**40)))
-            if nodes <= 0 or not held.any():
+            carried = pods[lane] > 0
+            times = int((shares[offer, carried] // pods[lane, carried]).min(initial=2**40))
+            nodes = min(rooms.allowed(int(offer)), times)
+            if nodes <= 0 or not carried.any():
                 closed[offer] = True
                 continue
             loads.append(Load(int(offer), pods[lane], nodes))
             rooms.take(int(offer), nodes)
-            left[offer] -= pods[lane] * nodes
+            shares[offer] -= pods[lane] * nodes
 
 
-def cover(problem: Problem, left: Ints, value: Floats, scarce: Floats, rooms: Rooms) -> list[Load]:
-    """Return loads for pods `left` [A] from any offer; reduces left and rooms. Ends when nothing more can be placed."""
+def cover(problem: Problem, unplaced: Ints, value: Floats, scarce: Floats, rooms: Rooms) -> list[Load]:
+    """Return loads for pods `unplaced` [A] from any offer; reduces unplaced and rooms. Ends when nothing more can be
+    placed."""
     loads: list[Load] = []
     score = _scores(value)
-    while left.any():
+    while unplaced.any():
         allowed = np.array([rooms.allowed(offer) for offer in range(len(problem.cost))], dtype=np.int64)
-        cap = np.minimum(problem.cap, left)
+        cap = np.minimum(problem.cap, unplaced)
         offers = np.flatnonzero((allowed > 0) & cap.any(axis=1))
         if not offers.size:
             break
         which, pods = _filled_offers(problem, cap, score, scarce, offers)
         best = int((dot(pods, score) / problem.cost[which]).argmax())
-        offer, held = int(which[best]), pods[best] > 0
-        nodes = min(int(allowed[offer]), int((left[held] // pods[best, held]).min()))
+        offer, carried = int(which[best]), pods[best] > 0
+        nodes = min(int(allowed[offer]), int((unplaced[carried] // pods[best, carried]).min()))
         loads.append(Load(offer, pods[best], nodes))
         rooms.take(offer, nodes)
-        left -= pods[best] * nodes
+        unplaced -= pods[best] * nodes
     return loads
 
 
@@ -256,30 +258,30 @@ def _one_offer_for_all(problem: Problem, offer: int, allowed: int) -> list[Load]
     allowed."""
     free, asks = problem.free[offer], len(problem.count)
     nodes: Ints = np.zeros(0, dtype=np.int64)
-    left: Ints = np.zeros((0, len(free)), dtype=np.int64)
+    room: Ints = np.zeros((0, len(free)), dtype=np.int64)
     pods: Ints = np.zeros((0, asks), dtype=np.int64)
     size = (problem.need / np.maximum(free, 1)).sum(axis=1)
     for ask in np.argsort(-size, kind="stable").tolist():
         need, rest = problem.need[ask], int(problem.count[ask])
         used = need > 0
-        fits = np.minimum((left[:, used] // need[used]).min(axis=1, initial=2**40), problem.cap[offer, ask])
+        fits = np.minimum((room[:, used] // need[used]).min(axis=1, initial=2**40), problem.cap[offer, ask])
         fresh = int(problem.cap[offer, ask])
         before = np.minimum(rest, np.cumsum(fits * nodes))
         bought = -(-(rest - int(before[-1] if len(before) else 0)) // fresh)
         nodes, fits = np.append(nodes, bought), np.append(fits, fresh)
-        left, pods = np.vstack([left, free]), np.vstack([pods, np.zeros(asks, dtype=np.int64)])
+        room, pods = np.vstack([room, free]), np.vstack([pods, np.zeros(asks, dtype=np.int64)])
         parts: list[tuple[int, Ints, Ints]] = []
         for at in range(len(nodes)):
-            for number, each in _spread_over_nodes(int(nodes[at]), int(fits[at]), rest):
-                rest -= number * each
+            for number, per_node in _spread_over_nodes(int(nodes[at]), int(fits[at]), rest):
+                rest -= number * per_node
                 pods_ = pods[at].copy()
-                pods_[ask] += each
-                parts.append((number, left[at] - each * need, pods_))
+                pods_[ask] += per_node
+                parts.append((number, room[at] - per_node * need, pods_))
         nodes = np.array([part[0] for part in parts], dtype=np.int64)
-        left, pods = np.array([part[1] for part in parts]), np.array([part[2] for part in parts])
+        room, pods = np.array([part[1] for part in parts]), np.array([part[2] for part in parts])
         if nodes.sum() > allowed:
             return None
-    return [Load(offer, each, int(number)) for each, number in zip(pods, nodes, strict=True)]
+    return [Load(offer, on_node, int(number)) for on_node, number in zip(pods, nodes, strict=True)]
 
 
 def _spread_over_nodes(nodes: int, fits: int, rest: int) -> list[tuple[int, int]]:
@@ -288,4 +290,4 @@ def _spread_over_nodes(nodes: int, fits: int, rest: int) -> list[tuple[int, int]
         return [(nodes, 0)] if nodes else []
     full, part = divmod(min(rest, fits * nodes), fits)
     split = [(full, fits), (1 if part else 0, part), (nodes - full - (1 if part else 0), 0)]
-    return [(number, each) for number, each in split if number]
+    return [(number, per_node) for number, per_node in split if number]

@@ -44,33 +44,33 @@ class Problem(msgspec.Struct, frozen=True):
 def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]) -> Problem:
     """Return the problem without offers that cannot be bought and asks that fit nowhere."""
     for_sale = [at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)]
-    wanted = [at for at, ask in enumerate(asks) if ask.count > 0]
+    requested = [at for at, ask in enumerate(asks) if ask.count > 0]
     width = len(offers[0].free) if offers else 1
     free = np.array([np.maximum(offers[g].free, 0) for g in for_sale], dtype=np.int64).reshape(-1, width)
-    need = np.array([asks[a].need for a in wanted], dtype=np.int64).reshape(-1, width)
+    need = np.array([asks[a].need for a in requested], dtype=np.int64).reshape(-1, width)
     rooms = _rooms(free, need)
-    fits = np.array([[asks[a].fits[g] for a in wanted] for g in for_sale], dtype=np.bool_).reshape(rooms.shape)
-    per_node = np.array([asks[a].per_node for a in wanted], dtype=np.int64)
+    fits = np.array([[asks[a].fits[g] for a in requested] for g in for_sale], dtype=np.bool_).reshape(rooms.shape)
+    per_node = np.array([asks[a].per_node for a in requested], dtype=np.int64)
     rooms[~fits] = 0
     cap = np.minimum(rooms, per_node)
     ask_keys = [
         (tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), -1 if (cap[:, i] == rooms[:, i]).all() else a)
-        for i, a in enumerate(wanted)
+        for i, a in enumerate(requested)
     ]
-    asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(wanted))])
-    kept = [members[0] for members in asks_of]
+    asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(requested))])
+    first_asks = [members[0] for members in asks_of]
     offer_keys = [
         (
             offers[g].price,
             tuple(free[i].tolist()),
-            tuple(cap[i, kept].tolist()),
+            tuple(cap[i, first_asks].tolist()),
             tuple(limit.amounts[g] for limit in limits),
         )
         for i, g in enumerate(for_sale)
     ]
     offers_of = _together(offer_keys, [bool(cap[i].any()) for i in range(len(for_sale))])
     firsts = [members[0] for members in offers_of]
-    count = np.array([sum(asks[wanted[i]].count for i in members) for members in asks_of], dtype=np.int64)
+    count = np.array([sum(asks[requested[i]].count for i in members) for members in asks_of], dtype=np.int64)
     return Problem(
         free=free[firsts],
         cost=_costs([offers[for_sale[i]].price for i in firsts]),
@@ -78,15 +78,15 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
             [min(sum(offers[for_sale[i]].most for i in members), int(count.sum())) for members in offers_of],
             dtype=np.int64,
         ),
-        need=need[kept],
+        need=need[first_asks],
         count=count,
-        cap=np.minimum(cap[np.ix_(firsts, kept)], count),
+        cap=np.minimum(cap[np.ix_(firsts, first_asks)], count),
         amounts=np.array([[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64).reshape(
             len(limits), len(firsts)
         ),
         room=np.array([min(max(0, limit.most), LARGEST) for limit in limits], dtype=np.int64),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
-        asks=tuple(tuple(wanted[i] for i in members) for members in asks_of),
+        asks=tuple(tuple(requested[i] for i in members) for members in asks_of),
     )
 
 
@@ -94,18 +94,18 @@ def _rooms(free: Ints, need: Ints) -> Ints:
     """Return how many pods of each ask an empty node of each offer takes by its resources, [G,A]."""
     rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
     for column in range(free.shape[1]):
-        asked = need[:, column] > 0
-        rooms[:, asked] = np.minimum(rooms[:, asked], free[:, column, None] // need[None, asked, column])
+        requested = need[:, column] > 0
+        rooms[:, requested] = np.minimum(rooms[:, requested], free[:, column, None] // need[None, requested, column])
     return rooms
 
 
 def _together(keys: Sequence[tuple[object, ...]], useful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
     """Return the members grouped by equal keys, in the order of the keys, without those of no use."""
-    found: dict[tuple[object, ...], list[int]] = {}
+    members: dict[tuple[object, ...], list[int]] = {}
     for at, key in enumerate(keys):
         if useful[at]:
-            found.setdefault(key, []).append(at)
-    return tuple(tuple(found[key]) for key in sorted(found))
+            members.setdefault(key, []).append(at)
+    return tuple(tuple(members[key]) for key in sorted(members))
 
 
 def _costs(prices: Sequence[float]) -> Floats:
@@ -124,15 +124,15 @@ class Rooms:
     def allowed(self, offer: int) -> int:
         """Return how many more nodes of an offer may be bought."""
         amounts = self._problem.amounts[:, offer]
-        asked = amounts > 0
-        within = int((self.room[asked] // amounts[asked]).min()) if asked.any() else int(self.most[offer])
+        limited = amounts > 0
+        within = int((self.room[limited] // amounts[limited]).min()) if limited.any() else int(self.most[offer])
         return max(0, min(int(self.most[offer]), within))
 
     def exchangeable(self, old: int, new: int) -> int:
         """Return how many nodes of one offer could be replaced by nodes of another."""
         more = self._problem.amounts[:, new] - self._problem.amounts[:, old]
-        asked = more > 0
-        within = int((self.room[asked] // more[asked]).min()) if asked.any() else int(self.most[new])
+        limited = more > 0
+        within = int((self.room[limited] // more[limited]).min()) if limited.any() else int(self.most[new])
         return max(0, min(int(self.most[new]), within))
 
     def take(self, offer: int, nodes: int) -> None:
@@ -143,10 +143,10 @@ class Rooms:
 
 def left_over(problem: Problem, loads: Loads) -> Ints:
     """Return the pods of each ask that are in no load, [A]."""
-    left = problem.count.copy()
+    unplaced = problem.count.copy()
     for load in loads:
-        left -= load.pods * load.nodes
-    return left
+        unplaced -= load.pods * load.nodes
+    return unplaced
 
 
 def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
@@ -181,9 +181,9 @@ def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads
         while rest > 0:
             offer = next(g for g in problem.offers[load.offer] if nodes_left[g] > 0)
             pods = _deal(problem, load, pods_left)
-            alike = min([rest, nodes_left[offer], *(pods_left[a] // each for a, each in pods.items())])
-            for a, each in pods.items():
-                pods_left[a] -= each * alike
+            alike = min([rest, nodes_left[offer], *(pods_left[a] // count for a, count in pods.items())])
+            for a, count in pods.items():
+                pods_left[a] -= count * alike
             nodes_left[offer] -= alike
             rest -= alike
             bought.append(Bought(offer, alike, pods))
@@ -198,9 +198,9 @@ def _deal(problem: Problem, load: Load, pods_left: dict[int, int]) -> dict[int, 
             missing = int(load.pods[at])
             for a in problem.asks[at]:
                 if missing and pods_left[a]:
-                    taken = min(missing, pods_left[a])
-                    missing -= taken
-                    yield a, taken
+                    dealt = min(missing, pods_left[a])
+                    missing -= dealt
+                    yield a, dealt
 
     return dict(pieces())
 

@@ -99,8 +99,8 @@ def allocate(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allo
     nodes: dict[str, int] = {}
     stop: Reason | None = None
     for groups in _equal_groups(search, pool):
-        while not demand.enough and (wanted := demand.nodes(_new_node(search, groups[0]))) > 0:
-            shares, limit = _even_shares(search, groups, wanted)
+        while not demand.enough and (count_needed := demand.nodes(_new_node(search, groups[0]))) > 0:
+            shares, limit = _even_shares(search, groups, count_needed)
             for group, count in shares:
                 search.add(group.id, count)
                 nodes[group.id] = nodes.get(group.id, 0) + count

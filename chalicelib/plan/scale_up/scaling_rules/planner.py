@@ -67,15 +67,15 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
 
     Disabled rules are removed from memory, so that missed occurrences are not made up for when they are enabled again.
     """
-    found = sources(search.state)
+    collected = sources(search.state)
     if not search.state.policy.scale_up.rules:
         off = Reason.of(ReasonCode.RULES_OFF)
-        verdicts = tuple(rule_verdict(bound, off) for bound in found.bound)
-        return RuleResults(verdicts=verdicts, objects=found.objects, notes=found.notes)
+        verdicts = tuple(rule_verdict(bound, off) for bound in collected.bound)
+        return RuleResults(verdicts=verdicts, objects=collected.objects, notes=collected.notes)
     context = RuleContext(search)
     reported: dict[str, RuleVerdict] = {}
     by_pool: dict[str, list[SourceBound]] = {}  # metric rules; pools and rules are in the order of the rules
-    for bound in found.bound:
+    for bound in collected.bound:
         if bound.rule.metric is None:
             reported[bound.key] = run_cron_rule(context, bound)
         else:
@@ -88,16 +88,16 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
     lost = {
         key: memory
         for key, memory in search.state.memory.rules.items()
-        if found.lost and any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")
+        if collected.lost and any(key[:at] in collected.lost for at, letter in enumerate(key) if letter == "@")
     }
     # Computing rates is expensive: no guard if no metric rule is in force.
-    in_force = [bound for bound in found.bound if bound.rule.metric is not None and not bound.invalid]
+    in_force = [bound for bound in collected.bound if bound.rule.metric is not None and not bound.invalid]
     return RuleResults(
-        verdicts=(*(reported[bound.key] for bound in found.bound), *found.verdicts),
+        verdicts=(*(reported[bound.key] for bound in collected.bound), *collected.verdicts),
         memory=dict(sorted({**lost, **context.memory}.items())),
-        objects=found.objects,
+        objects=collected.objects,
         by_group={name: tuple(keys) for name, keys in sorted(context.by_group.items())},
-        notes=(*found.notes, *context.notes),
+        notes=(*collected.notes, *context.notes),
         needs=RuleRemovalGuard(context.state, in_force, context.rates) if in_force else None,
     )
 
@@ -260,11 +260,11 @@ def _handle_occurrence(
     replaced it; all others wait for a limited time."""
     waits = rule_memory.pending_occurrence > rule_memory.last_occurrence and rule_memory.why == _SCALING
     blocked = _cron_blocked(context, bound)
-    done = msgspec.structs.replace(rule_memory, last_occurrence=due, pending_occurrence=0.0, why="")
+    handled = msgspec.structs.replace(rule_memory, last_occurrence=due, pending_occurrence=0.0, why="")
     if context.state.now - due > LATE and not (waits and (blocked is None or blocked.code is ReasonCode.RULE_SCALING)):
         reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
         context.notes.append(reason)
-        return done, rule_verdict(bound, reason, due=due)
+        return handled, rule_verdict(bound, reason, due=due)
     allocation = context.add_nodes(bound, FixedCount(bound.rule.add)) if blocked is None else Allocation()
     if blocked is None and not allocation.total and allocation.later:
         blocked = allocation.stop
@@ -278,9 +278,9 @@ def _handle_occurrence(
     if allocation.total:
         later = min(max(0, bound.rule.add - allocation.total), allocation.later)
         target_size = bound.pool.size + allocation.total + later
-        done = msgspec.structs.replace(done, last_scaled_at=context.state.now)
-    done = msgspec.structs.replace(done, target_size=target_size)
-    return done, rule_verdict(bound, allocation.stop, nodes=allocation.total, due=due)
+        handled = msgspec.structs.replace(handled, last_scaled_at=context.state.now)
+    handled = msgspec.structs.replace(handled, target_size=target_size)
+    return handled, rule_verdict(bound, allocation.stop, nodes=allocation.total, due=due)
 
 
 def _cron_blocked(context: RuleContext, bound: SourceBound) -> Reason | None:
@@ -339,8 +339,8 @@ def run_metric_rules(
             allocation = context.add_nodes(bound, _node_demand(context, bound, rate))
             reason, nodes = allocation.stop, allocation.total
             if nodes:
-                known = context.memory.get(bound.key, RuleMemory())
-                context.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=context.state.now)
+                stored = context.memory.get(bound.key, RuleMemory())
+                context.memory[bound.key] = msgspec.structs.replace(stored, last_scaled_at=context.state.now)
         elif reason is None:
             reason = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
         percent = rate.percent if rate.allocatable > 0 else None
@@ -379,9 +379,9 @@ def _why_silent(context: RuleContext, bound: SourceBound, rate: Rate, blocked: R
     # It must also wait after the last action on this pool (metricMinInterval).
     least, now = context.state.policy.scale_up.metric_min_interval, context.state.now
     actions = (
-        known.last_scaled_at
-        for key, known in context.state.memory.rules.items()
-        if not known.cron and key.endswith(f"@{bound.pool.id}")
+        rule_memory.last_scaled_at
+        for key, rule_memory in context.state.memory.rules.items()
+        if not rule_memory.cron and key.endswith(f"@{bound.pool.id}")
     )
     last = max(actions, default=0.0) if least > 0 else 0.0
     # A wrong clock wrote an action from the far future; it does not block any rule.

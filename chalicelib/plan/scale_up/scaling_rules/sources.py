@@ -84,13 +84,13 @@ def _versions(
     state: ClusterState, collector: _SourceCollector
 ) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
     """Return the good version of each object, and by key: what was read, if it is valid, and what was good before."""
-    known, read = state.memory.rule_objects, state.snapshot.rule_objects
+    good_before, read = state.memory.rule_objects, state.snapshot.rule_objects
     if read is None:
-        return dict(known), {key: (None, before) for key, before in known.items()}
+        return dict(good_before), {key: (None, before) for key, before in good_before.items()}
     good: dict[str, RuleObject] = {}
     versions: dict[str, tuple[RuleObject | None, RuleObject | None]] = {}
     for newest in read:
-        key, before = newest.key, known.get(newest.key)
+        key, before = newest.key, good_before.get(newest.key)
         if before is not None and before.uid and newest.uid and newest.uid != before.uid:
             before = None  # another object of the same name: the former's rules went with it
         if newest.problems:
