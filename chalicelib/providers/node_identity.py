@@ -49,10 +49,7 @@ class Identity(Generic[M, N]):
     machine."""
 
     def __init__(
-        self,
-        nodes: Iterable[N],
-        claimed: Callable[[N], Iterable[M]],
-        hinted: Callable[[N], Iterable[M]] | None = None,
+        self, nodes: Iterable[N], claimed: Callable[[N], Iterable[M]], hinted: Callable[[N], Iterable[M]] | None = None
     ) -> None:
         self._nodes: dict[M, N] = {}
         self._claimants: dict[M, set[str]] = {}

@@ -56,10 +56,7 @@ from chalicelib.providers.clusterapi.settings import CapiSettings
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap
 # The label with the entry of a Cluster's topology from which a resource was created.
-_TOPOLOGY = {
-    DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
-    POOL: "topology.cluster.x-k8s.io/pool-name",
-}
+_TOPOLOGY = {DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name", POOL: "topology.cluster.x-k8s.io/pool-name"}
 
 
 class _Candidate(msgspec.Struct, frozen=True):
