@@ -12,7 +12,6 @@ from chalicelib.plan.scale_up.expanders.context import ExpanderContext
 from chalicelib.plan.scale_up.expanders.priority import keep
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.policy import priority_configmap
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure
 from chalicelib.providers.clusterapi.models import (
     CapiResource,
     MachineTemplate,
@@ -20,7 +19,7 @@ from chalicelib.providers.clusterapi.models import (
     ResourceSpec,
     TemplateMetadata,
 )
-from chalicelib.providers.clusterapi.node_template import template_labels
+from chalicelib.providers.clusterapi.node_template import Infrastructure, template_labels
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.builders import node
 
