@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from chalicelib.model.errors import BadInput, OutscalerError
@@ -34,7 +35,8 @@ def read_fresh(reader: Callable[[str], str], name: str) -> str:
 
 
 def as_provider_error(read: Callable[[], T]) -> T:
-    """Return Unauthorized for errors that the operator must correct, Transient if AWS is unavailable."""
+    """Return what `read` returns. Raises Unauthorized for errors that the operator must correct, Transient if AWS is
+    unavailable."""
     try:
         return read()
     except ProviderError:
@@ -56,28 +58,28 @@ class SecretSource(Generic[C]):
 
     def __init__(self, read_secret: Callable[[str], str], name: str, parse: Callable[[str, str], C]) -> None:
         self._read_secret, self._name, self._parse = read_secret, name, parse
-        self._held: C | None = None
+        self._credential: C | None = None
         self._renewed = False
         self._lock = threading.Lock()
 
     def current(self) -> C:
         """Return the credential to use; raises Unauthorized or Transient."""
-        if self._held is None:
-            self._held = as_provider_error(lambda: self._parsed(self._read_secret(self._name)))
-        return self._held
+        if self._credential is None:
+            self._credential = self._parsed(self._read_secret)
+        return self._credential
 
     def renewed(self, refused: C) -> bool:
         """Return whether the credential has changed since it was refused; raises as current does. The secret is read
         again once in the life of a provider object; after that a refusal is final. If several threads find the old
         credential refused at the same time, one reads, and all use what it has read."""
         with self._lock:
-            if self._held != refused:
+            if self._credential != refused:
                 return True
             if self._renewed:
                 return False
             self._renewed = True
-            self._held = as_provider_error(lambda: self._parsed(read_fresh(self._read_secret, self._name)))
-            return self._held != refused
+            self._credential = self._parsed(partial(read_fresh, self._read_secret))
+            return self._credential != refused
 
-    def _parsed(self, text: str) -> C:
-        return self._parse(text, place_of(self._name))
+    def _parsed(self, read: Callable[[str], str]) -> C:
+        return as_provider_error(lambda: self._parse(read(self._name), place_of(self._name)))

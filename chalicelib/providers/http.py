@@ -103,10 +103,9 @@ class Http:
     """A session with one vendor.
 
     explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. sign: called
-    before every attempt, because signatures contain the time; returns the call to send. sleep, chance (uniform in [0,
-    1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never goes back, for the total.
-    vendor, deployment: whose hosts may be called (model/vendor_hosts.py); a call to any other host is never sent.
-    """
+    before every attempt, because signatures contain the time; returns the call to send. secrets: hidden in errors.
+    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never
+    goes back, for the total. vendor, deployment: whose hosts may be called (model/vendor_hosts.py)."""
 
     def __init__(
         self,
@@ -125,8 +124,7 @@ class Http:
         self._vendor, self._deployment = vendor, deployment
         self._sleep, self._chance, self._clock = sleep, chance, clock
         self._secrets, self._explain, self._sign = secrets, explain, sign
-        self._limits = limits or Limits()
-        self._monotonic = monotonic
+        self._limits, self._monotonic = limits or Limits(), monotonic
         self._session = BoundedSession()
         self._session.mount("https://", BoundedAdapter(public_context))
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
