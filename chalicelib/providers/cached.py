@@ -31,22 +31,22 @@ class TtlCache(Generic[T]):
     """A cache of items of one kind by name. key: determined at the first use, because it names the account."""
 
     def __init__(self, cache: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
-        self._shelf, self._key, self._now = cache, key, now
+        self._cache, self._key, self._now = cache, key, now
         self._values: msgspec.json.Decoder[T | None] = msgspec.json.Decoder(kind | None)
         self._row: dict[str, _Entry] | None = None
 
     def get(self, names: Iterable[str]) -> dict[str, T | None]:
         """Return the cached items of these names; None: known not to exist. Names that are absent must be requested."""
         row, now = self._read(), self._now()
-        found: dict[str, T | None] = {}
+        items: dict[str, T | None] = {}
         for name in names:
             entry = row.get(name)
             if entry is not None and entry.put <= now < entry.until:
                 try:
-                    found[name] = self._values.decode(entry.value)
+                    items[name] = self._values.decode(entry.value)
                 except msgspec.MsgspecError:
                     continue
-        return found
+        return items
 
     def put(self, things: Mapping[str, T | None], *, known: float, unknown: float) -> None:
         """Add items to the row in one write. known, unknown: seconds to cache existing and missing items (0: do not
@@ -65,11 +65,11 @@ class TtlCache(Generic[T]):
             row, text = new, msgspec.json.encode(new)
         self._row = row
         if len(text) <= _LARGEST:
-            self._shelf.put(self._key(), text, max(entry.until for entry in row.values()) - now)
+            self._cache.put(self._key(), text, max(entry.until for entry in row.values()) - now)
 
     def _read(self) -> dict[str, _Entry]:
         if self._row is None:
-            text = self._shelf.get(self._key())
+            text = self._cache.get(self._key())
             try:
                 self._row = msgspec.json.decode(text, type=dict[str, _Entry]) if text else {}
             except msgspec.MsgspecError:

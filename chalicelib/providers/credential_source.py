@@ -7,16 +7,22 @@ Transient. Both are errors of a call and end neither a pass nor another provider
 
 from __future__ import annotations
 
-import hashlib
-import threading
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar, runtime_checkable
-
-import msgspec
-
-from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import place_of
-from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.errors import Unauthorized
+from collections.abc import Callable
+from functools import partial
+from typing import Generic
+from typing import Protocol
+from typing import TypeVar
+from typing import runtime_checkable
+import hashlib
+import msgspec
+import threading
+
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -36,7 +42,8 @@ def read_fresh(reader: Callable[[str], str], name: str) -> str:
 
 
 def as_provider_error(read: Callable[[], T]) -> T:
-    """Return Unauthorized for errors that the operator must correct, Transient if AWS is unavailable."""
+    """Return what `read` returns. Raises Unauthorized for errors that the operator must correct, Transient if AWS is
+    unavailable."""
     try:
         return read()
     except ProviderError:
@@ -58,29 +65,30 @@ class SecretSource(Generic[C]):
 
     def __init__(self, read_secret: Callable[[str], str], name: str, parse: Callable[[str, str], C]) -> None:
         self._read_secret, self._name, self._parse = read_secret, name, parse
-        self._held: C | None = None
+        self._credential: C | None = None
         self._renewed = False
         self._lock = threading.Lock()
 
     def current(self) -> C:
         """Return the credential to use; raises Unauthorized or Transient."""
-        if self._held is None:
-            self._held = as_provider_error(lambda: self._parsed(self._read_secret(self._name)))
-        return self._held
+        if self._credential is None:
+            self._credential = self._parsed(self._read_secret)
+        return self._credential
 
     def renewed(self, refused: C) -> bool:
         """Return whether the credential has changed since it was refused; raises as current does. The secret is read
         again once in the life of a provider object; after that a refusal is final. If several threads find the old
         credential refused at the same time, one reads, and all use what it has read."""
         with self._lock:
-            if self._held != refused:
+            if self._credential != refused:
                 return True
             if self._renewed:
                 return False
             self._renewed = True
-            self._held = as_provider_error(lambda: self._parsed(read_fresh(self._read_secret, self._name)))
-            return self._held != refused
+            self._credential = self._parsed(partial(read_fresh, self._read_secret))
+            return self._credential != refused
 
+<<<<<<< /tmp/tmp9uafy9_g/o
     def _parsed(self, text: str) -> C:
         return self._parse(text, place_of(self._name))
 
@@ -97,3 +105,10 @@ def json_fields(text: str, place: str, form: str) -> list[tuple[str, str]]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", form) from None
     return [(name, value) for name, value in fields.items() if value is not None]
+||||||| /tmp/tmp9uafy9_g/b
+    def _parsed(self, text: str) -> C:
+        return self._parse(text, place_of(self._name))
+=======
+    def _parsed(self, read: Callable[[str], str]) -> C:
+        return as_provider_error(lambda: self._parse(read(self._name), place_of(self._name)))
+>>>>>>> /tmp/tmp9uafy9_g/t

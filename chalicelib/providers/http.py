@@ -103,10 +103,9 @@ class Http:
     """A session with one vendor.
 
     explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. sign: called
-    before every attempt, because signatures contain the time; returns the call to send. sleep, chance (uniform in [0,
-    1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never goes back, for the total.
-    vendor, deployment: whose hosts may be called (model/vendor_hosts.py); a call to any other host is never sent.
-    """
+    before every attempt, because signatures contain the time; returns the call to send. secrets: hidden in errors.
+    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never
+    goes back, for the total. vendor, deployment: whose hosts may be called (model/vendor_hosts.py)."""
 
     def __init__(
         self,
@@ -116,7 +115,7 @@ class Http:
         sleep: Callable[[float], None],
         chance: Callable[[], float],
         clock: Callable[[], float],
-        secrets: tuple[Secret, ...] = (),
+        secrets: Callable[[], tuple[Secret, ...]] = tuple,
         explain: Callable[[VendorResponse], ProviderError | None] = lambda _: None,
         sign: Callable[[VendorRequest], VendorRequest] = lambda call: call,
         limits: Limits | None = None,
@@ -125,8 +124,7 @@ class Http:
         self._vendor, self._deployment = vendor, deployment
         self._sleep, self._chance, self._clock = sleep, chance, clock
         self._secrets, self._explain, self._sign = secrets, explain, sign
-        self._limits = limits or Limits()
-        self._monotonic = monotonic
+        self._limits, self._monotonic = limits or Limits(), monotonic
         self._session = BoundedSession()
         self._session.mount("https://", BoundedAdapter(public_context))
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
@@ -171,27 +169,25 @@ class Http:
         try:
             reply = exchange(self._session, request, bounds, self._monotonic)
         except NoReply as error:
-            problem = _no_answer(error, name, bounds)
+            problem = self._cleaned(_no_answer(error, name, bounds), 0.0)
         else:
             return self._checked(VendorResponse(name, reply.status, reply.headers, reply.body))
         raise problem
 
     def _checked(self, response: VendorResponse) -> VendorResponse:
+        call, status = response.call, str(response.status)
         if response.status < 300:
             if "text/html" in response.headers.get("content-type", "").lower():
-                raise Transient(
-                    f"{response.call}: a web page came instead of the API's answer", code=str(response.status)
-                )
+                problem = Transient(f"{call}: a web page came instead of the API's answer", code=status)
+                raise self._cleaned(problem, 0.0)
             return response
-        error = self._explain(response) or class_for(response.status)(
-            f"{response.call}: HTTP {response.status}", code=str(response.status)
-        )
+        error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
         raise self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
 
     def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""
         message, code, request_id = error.message, error.code, error.request_id
-        for secret in self._secrets:
+        for secret in self._secrets():
             message, code, request_id = (secret.hidden_in(text) for text in (message, code, request_id))
         return type(error)(
             one_line(message)[:_LONGEST_MESSAGE],

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Hashable)
 
 
 class Known(Protocol):
-    """A Node, as listed by a pass (model/node.py) or read during a change (cluster_nodes.py)."""
+    """A Node, as listed by a pass (model/node.py) or read during a change (Seen)."""
 
     @property
     def name(self) -> str:
@@ -49,10 +49,7 @@ class Identity(Generic[M, N]):
     machine."""
 
     def __init__(
-        self,
-        nodes: Iterable[N],
-        claimed: Callable[[N], Iterable[M]],
-        hinted: Callable[[N], Iterable[M]] | None = None,
+        self, nodes: Iterable[N], claimed: Callable[[N], Iterable[M]], hinted: Callable[[N], Iterable[M]] | None = None
     ) -> None:
         self._nodes: dict[M, N] = {}
         self._claimants: dict[M, set[str]] = {}
@@ -67,7 +64,7 @@ class Identity(Generic[M, N]):
             for machine in machines | hints:
                 self._claimants.setdefault(machine, set()).add(node.name)
         self._nodes = {
-            machine: found[0] for machine, found in bearers.items() if len(found) == 1 and machine not in doubtful
+            machine: nodes[0] for machine, nodes in bearers.items() if len(nodes) == 1 and machine not in doubtful
         }
 
     def node_of(self, machine: M) -> N | None:
@@ -83,22 +80,7 @@ class Identity(Generic[M, N]):
         return tuple(self._nodes)
 
 
-def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
-    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be. A Node
-    that is gone is not a reason: its machine is still to be deleted."""
-    if names := identity.claimants(machine):
-        return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
-    bearer = identity.node_of(machine)
-    if bearer is not None and target.node and bearer.name != target.node:
-        return f"the machine {machine} is node {bearer.name} now, and node {target.node} was planned"
-    planned = next((node for node in nodes if node.name == target.node), None) if target.node else None
-    if planned is None:
-        return ""
-    if bearer is None:
-        return f"node {target.node} no longer identifies itself as the machine {machine}"
-    if target.uid and planned.uid and planned.uid != target.uid:
-        return f"node {target.node} was registered anew since its removal was planned"
-    return ""
+# -- during a change
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -130,20 +112,22 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
-    """Return the cluster's current nodes, all or those of a label selector; raises Transient if they cannot be read."""
-    found: list[Seen] = []
+    """Return the cluster's current nodes, all or those of a label selector. A pass has listed the nodes and passes them
+    in; a change runs minutes later and reads them itself. Raises Transient if they cannot be read: a machine that may
+    be a node must then not be given up."""
+    current: list[Seen] = []
     try:
         for page in kube.list_pages("/api/v1/nodes", query={"labelSelector": selector} if selector else None):
             if page.first:
-                found.clear()
+                current.clear()
             items = msgspec.json.decode(page.body, type=_List).items or ()
-            found += [
-                Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {}, each.metadata.uid)
-                for each in items
+            current += [
+                Seen(node.metadata.name, node.spec.provider_id or "", node.metadata.labels or {}, node.metadata.uid)
+                for node in items
             ]
     except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
         raise Transient(f"the cluster's nodes could not be read: {error}") from None
-    return tuple(found)
+    return tuple(current)
 
 
 class PermanentConflict(Conflict):
@@ -164,7 +148,7 @@ def refuse_joined(names: Iterable[str]) -> None:
 
 def joined_of(instances: Iterable[M], identity: Identity[M, Seen]) -> list[M]:
     """The instances that are Nodes by now, or that a Node claims."""
-    return [each for each in instances if identity.node_of(each) is not None or identity.claimants(each)]
+    return [machine for machine in instances if identity.node_of(machine) is not None or identity.claimants(machine)]
 
 
 def refuse_changed(
@@ -177,5 +161,23 @@ def refuse_changed(
     instance of a target that is to be deleted now, None for other targets."""
     for target in targets:
         instance = instance_of(target)
-        if instance is not None and (why := changed(target, instance, identity, nodes)):
-            raise PermanentConflict(why)
+        if instance is not None and (reason := _changed(target, instance, identity, nodes)):
+            raise PermanentConflict(reason)
+
+
+def _changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
+    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be. A Node
+    that is gone is not a reason: its machine is still to be deleted."""
+    if names := identity.claimants(machine):
+        return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
+    bearer = identity.node_of(machine)
+    if bearer is not None and target.node and bearer.name != target.node:
+        return f"the machine {machine} is node {bearer.name} now, and node {target.node} was planned"
+    planned = next((node for node in nodes if node.name == target.node), None) if target.node else None
+    if planned is None:
+        return ""
+    if bearer is None:
+        return f"node {target.node} no longer identifies itself as the machine {machine}"
+    if target.uid and planned.uid and planned.uid != target.uid:
+        return f"node {target.node} was registered anew since its removal was planned"
+    return ""

@@ -30,11 +30,10 @@ class WaitLimit:
 class CallBudget:
     """The call budget of one product in one region with one account, for one pass.
 
-    account: a short text that identifies the owner of the limit, never a secret; determined at the first call (raises
-    ProviderError). burst: seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst. For a
-    limit of a number of calls in every second, use burst 0 and lot 1, which spaces calls evenly. A bucket that can be
-    emptied at once and refills meanwhile would allow twice as many in its first second.
-    """
+    key: identifies the owner of the limit, never a secret; determined at the first call (raises ProviderError). burst:
+    seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst. For a limit of a number of
+    calls in every second, use burst 0 and lot 1, which spaces calls evenly. A bucket that can be emptied at once and
+    refills meanwhile would allow twice as many in its first second."""
 
     def __init__(
         self,
@@ -46,46 +45,45 @@ class CallBudget:
         burst: float = BURST,
         lot: int = LOT,
     ) -> None:
-        self._means, self._key, self._rate, self._patience = services, key, rate, limit
+        self._services, self._key, self._rate, self._limit = services, key, rate, limit
         self._burst, self._lot = burst, lot
-        self._booked, self._expected = 0, 0
-        self._held: RateLimit | None = None
+        self._reserved, self._expected = 0, 0
+        self._rate_limit: RateLimit | None = None
 
     def expect(self, calls: int) -> None:
         """Announce calls, so that the next reservation is one larger lot. The calls need not follow."""
         self._expected = calls
 
     def take(self) -> None:
-        """Take one call from the budget. Raises Throttled if the wait would exceed the remaining patience."""
-        if not self._booked:
-            self._booked = self._draw(max(self._lot, self._expected))
+        """Take one call from the budget. Raises Throttled if the wait would exceed the remaining time to wait."""
+        if not self._reserved:
+            self._reserved = self._reserve(max(self._lot, self._expected))
             self._expected = 0
-        self._booked -= 1
+        self._reserved -= 1
 
     def refused(self, seconds: float) -> None:
         """Record that the vendor throttles: pause all calls for this long (0: for HOLD) and discard reserved calls."""
-        self._booked = 0
-        self._means.rate_limiter.hold(self._pace(), seconds or HOLD)
+        self._reserved = 0
+        self._services.rate_limiter.hold(self._current_limit(), seconds or HOLD)
 
-    def _draw(self, wanted: int) -> int:
-        pace = self._pace()
-        lot = min(wanted, pace.burst)
-        wait = self._means.rate_limiter.take(pace, lot)
+    def _reserve(self, calls: int) -> int:
+        limiter, rate_limit = self._services.rate_limiter, self._current_limit()
+        lot = min(calls, rate_limit.burst)
+        wait = limiter.take(rate_limit, lot)
         if wait > 0.0 and lot > 1:
-            lot, wait = 1, self._means.rate_limiter.take(pace, 1)  # a single call is available sooner than a lot
+            lot, wait = 1, limiter.take(rate_limit, 1)  # a single call is available sooner than a lot
         while wait > 0.0:
-            if wait > self._patience.left:
-                raise Throttled(
-                    f"our own pace for {pace.key} (callsPerSecond sets it): the next call is due in {wait:.1f} s",
-                    code=OWN_PACE,
-                    retry_after=wait,
+            if wait > self._limit.left:
+                text = (
+                    f"our own pace for {rate_limit.key} (callsPerSecond sets it): the next call is due in {wait:.1f} s"
                 )
-            self._patience.left -= wait
-            self._means.sleep(wait)
-            wait = self._means.rate_limiter.take(pace, lot)
+                raise Throttled(text, code=OWN_PACE, retry_after=wait)
+            self._limit.left -= wait
+            self._services.sleep(wait)
+            wait = limiter.take(rate_limit, lot)
         return lot
 
-    def _pace(self) -> RateLimit:
-        if self._held is None:
-            self._held = RateLimit(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
-        return self._held
+    def _current_limit(self) -> RateLimit:
+        if self._rate_limit is None:
+            self._rate_limit = RateLimit(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
+        return self._rate_limit

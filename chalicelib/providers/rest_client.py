@@ -7,6 +7,7 @@ it that the vendor echoes are removed from errors, and a pause that the vendor r
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Generic, TypeVar
 
 from chalicelib.model.secret import Secret
@@ -25,7 +26,7 @@ LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 class RestClient(Generic[C]):
     """One vendor's API, for one provider object. vendor: whose hosts may be called. sign: returns the call with the
     credential; secrets: the parts of the credential that must be hidden; explain: the vendor's own errors, None if only
-    the status is known. Not thread-safe: each further thread uses a `twin`."""
+    the status is known. Not thread-safe: each further thread uses a `clone`."""
 
     def __init__(
         self,
@@ -42,25 +43,17 @@ class RestClient(Generic[C]):
     ) -> None:
         self._vendor = vendor
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
-        self._budget, self._means, self._now, self._limits = budget, services, now, limits
+        self._budget, self._services, self._now, self._limits = budget, services, now, limits
         self._http: Http | None = None
         self._owns_budget = True  # whether the current call belongs to the thread that owns the budget
 
     def clone(self) -> RestClient[C]:
         """Return the same API over its own connections, for another thread. It reserves nothing. Its caller has called
-        `book` before, in the thread that owns the budget, and has made a first call, so that the credential has been
+        `reserve` before, in the thread that owns the budget, and has made a first call, so that the credential has been
         read."""
-        return RestClient(
-            self._vendor,
-            self._source,
-            sign=self._sign,
-            secrets=self._secrets,
-            explain=self._explain,
-            budget=self._budget,
-            services=self._means,
-            now=self._now,
-            limits=self._limits,
-        )
+        client = copy(self)
+        client._http, client._owns_budget = None, True
+        return client
 
     def close(self) -> None:
         """Close the connections, if any; the next call opens new ones."""
@@ -99,12 +92,13 @@ class RestClient(Generic[C]):
         if self._http is None:
             self._http = Http(
                 vendor=self._vendor,
-                deployment=self._means.deployment,
-                sleep=self._means.sleep,
-                chance=self._means.chance,
+                deployment=self._services.deployment,
+                sleep=self._services.sleep,
+                chance=self._services.chance,
                 clock=self._now,
-                sign=self._signed,
-                explain=self._cleanly,
+                secrets=lambda: self._secrets(self._source.current()),
+                sign=lambda request: self._sign(request, self._source.current()),
+                explain=self._explained,
                 limits=self._limits,
             )
         try:
@@ -112,28 +106,15 @@ class RestClient(Generic[C]):
         except Throttled as error:
             if not booked and not error.retry_after:
                 self.refused(0.0)  # a pause that was named counts from the arrival of its response
-            raise self._clean(error) from None
-        except ProviderError as error:
-            raise self._clean(error) from None
+            raise
 
-    def _signed(self, request: VendorRequest) -> VendorRequest:
-        return self._sign(request, self._source.current())
-
-    def _cleanly(self, response: VendorResponse) -> ProviderError | None:
-        """Clean the error before the transport shortens it, because half a secret could no longer be found. A pause
-        that the vendor names applies to every function from now on; the transport also sleeps if it is short."""
+    def _explained(self, response: VendorResponse) -> ProviderError | None:
+        """Return the vendor's error. A pause that it names applies to every function from now on; the transport also
+        sleeps if it is short."""
         error = self._explain(response)
         throttled = (error is None and response.status == _TOO_MANY) or isinstance(error, Throttled)
         if throttled and self._owns_budget:
-            asked = retry_after(response.headers.get("retry-after", ""), self._now())
-            if asked := asked or (error.retry_after if error is not None else 0.0):
-                self.refused(asked)
-        return None if error is None else self._clean(error)
-
-    def _clean(self, error: ProviderError) -> ProviderError:
-        """Return the same error without any part of the credential."""
-        texts = error.message, error.code, error.request_id
-        for secret in self._secrets(self._source.current()):
-            texts = secret.hidden_in(texts[0]), secret.hidden_in(texts[1]), secret.hidden_in(texts[2])
-        message, code, request_id = texts
-        return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)
+            seconds = retry_after(response.headers.get("retry-after", ""), self._now())
+            if seconds := seconds or (error.retry_after if error is not None else 0.0):
+                self.refused(seconds)
+        return error

@@ -3,7 +3,7 @@ functions.
 
 Providers must not import the store or one another. The rate limit of a vendor account and the cache of seldom-changing
 data, shared across functions and clusters, come in through the two protocols of this module. The store implements them;
-without a table (a plan from files) `Unpaced` and `Bare` do.
+without a table (a plan from files) UnlimitedRateLimiter and NullCache do.
 """
 
 from __future__ import annotations
@@ -54,32 +54,27 @@ class Cache(Protocol):
 class UnlimitedRateLimiter:
     """No limit, for use without other callers."""
 
-    def take(self, rate_limit: RateLimit, calls: int) -> float:
-        """See Pacer."""
-        del rate_limit, calls
+    def take(self, rate_limit: RateLimit, calls: int) -> float:  # noqa: ARG002 - the protocol's parameters
+        """See RateLimiter."""
         return 0.0
 
     def hold(self, rate_limit: RateLimit, seconds: float) -> None:
-        """See Pacer."""
-        del rate_limit, seconds
+        """See RateLimiter."""
 
 
 class NullCache:
     """A cache that stores nothing."""
 
-    def get(self, key: str) -> bytes | None:
-        """See Shelf."""
-        del key
+    def get(self, key: str) -> bytes | None:  # noqa: ARG002 - the protocol's parameter
+        """See Cache."""
         return None
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        """See Shelf."""
-        del key, value, seconds
+        """See Cache."""
 
 
-def no_other_cluster(access: KubernetesAccess) -> object:
+def no_other_cluster(_: KubernetesAccess) -> object:
     """A `connect` that refuses every cluster."""
-    del access
     raise OutscalerError("another cluster cannot be reached from here")
 
 

@@ -123,10 +123,7 @@ class ServerList:
     """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd: rows that cannot be read."""
 
     def __init__(
-        self,
-        servers: Iterable[CherryServer],
-        gone: frozenset[int] = frozenset(),
-        odd: Iterable[UnreadableServer] = (),
+        self, servers: Iterable[CherryServer], gone: frozenset[int] = frozenset(), odd: Iterable[UnreadableServer] = ()
     ) -> None:
         self._gone, self._odd = gone, tuple(odd)
         self.by_id = {server.id: server for server in servers}

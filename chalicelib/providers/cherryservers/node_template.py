@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
-from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan, Pricing
+from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.errors import OutOfStock
 
@@ -43,30 +43,30 @@ def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapp
     name = plan.slug or definition.plan
     cores = definition.cpu_override or plan.specs.cpus.cores
     memory = _amount(plan.specs.memory.total, plan.specs.memory.unit)
-    if problem := _problem(name, plan, cores, memory):
+    problem = ""
+    if cores <= 0:  # of the whole server, not per processor and not multiplied by threads
+        problem = f"plan {name} does not say how many cores it has; set cpu-override for this pool"
+    elif memory is None:
+        unit = plan.specs.memory.unit
+        problem = f"plan {name} gives its memory in {unit!r}, which is not one of {', '.join(_BYTES)}"
+    elif memory == 0:
+        problem = f"plan {name} does not say how much memory it has"
+    if problem:
         return CherryTemplate(None, problem)
     disk, warning = _disk(definition, plan)
     capacity = {CPU: 1000 * cores, MEMORY: memory or 0, PODS: _PODS, GPU: 0, **({EPHEMERAL: disk} if disk else {})}
     allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
-    node = Node(
-        name=f"{definition.pool}-asg-0",
-        labels=_labels(definition, plan, name),
-        capacity=capacity,
-        allocatable=allocatable,
-    )
+    node_name, sold = f"{definition.pool}-asg-0", region_of(plan, definition.region)
+    labels = {
+        POOL_LABEL: definition.pool,
+        **dict.fromkeys(_TYPES, name),
+        _REGION: (sold.slug if sold else "") or definition.region,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        HOSTNAME_LABEL: node_name,
+    }
+    node = Node(name=node_name, labels=labels, capacity=capacity, allocatable=allocatable)
     return CherryTemplate(node, "", (warning,) if warning else ())
-
-
-def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str:
-    """Return why there is no template. cores are those of the whole server, not per processor and not multiplied by
-    threads."""
-    specs = plan.specs.memory
-    rows = (
-        (cores <= 0, f"plan {name} does not say how many cores it has; set cpu-override for this pool"),
-        (memory is None, f"plan {name} gives its memory in {specs.unit!r}, which is not one of {', '.join(_BYTES)}"),
-        (memory == 0, f"plan {name} does not say how much memory it has"),
-    )
-    return next((text for applies, text in rows if applies), "")
 
 
 def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
@@ -89,17 +89,7 @@ def _amount(number: float, unit: str) -> int | None:
     return None if size is None else max(0, int(number * size))
 
 
-def _labels(definition: Definition, plan: CherryPlan, name: str) -> dict[str, str]:
-    sold = region_of(plan, definition.region)
-    return {
-        POOL_LABEL: definition.pool,
-        **dict.fromkeys(_TYPES, name),
-        _REGION: (sold.slug if sold else "") or definition.region,
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        HOSTNAME_LABEL: f"{definition.pool}-asg-0",
-    }
-
+# -- plans
 
 _UNITS = {False: "hourly", True: "spot hourly"}
 _CURRENCY = "EUR"  # the vendor's currency, used if a plan has prices in several
@@ -121,9 +111,8 @@ def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
     row = region_of(plan, region)
     if row is None:
         sold = ", ".join(each.slug or each.name for each in plan.available_regions[:10]) or "no region"
-        raise OutOfStock(
-            f"plan {plan.slug or plan.id} is not sold in region {region!r}; it is sold in {sold}", code="Region"
-        )
+        text = f"plan {plan.slug or plan.id} is not sold in region {region!r}; it is sold in {sold}"
+        raise OutOfStock(text, code="Region")
     return max(0, row.spot_qty if spot else row.stock_qty)
 
 
@@ -136,8 +125,5 @@ def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
         for row in plan.pricing
         if row.unit.strip().casefold() == _UNITS[spot] and math.isfinite(row.price) and row.price > 0
     ]
-    return min(rows, key=_order).price if rows else None
-
-
-def _order(pricing: Pricing) -> tuple[bool, bool, float]:
-    return pricing.currency.upper() != _CURRENCY, pricing.taxed, pricing.price
+    order = [(row.currency.upper() != _CURRENCY, row.taxed, row.price) for row in rows]
+    return min(order)[2] if order else None

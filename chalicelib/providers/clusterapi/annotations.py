@@ -1,14 +1,13 @@
 """The label and annotation keys that Cluster API and its users write, in one place.
 
-Some keys have the API group in use as their prefix; others are fixed for every group. The former are methods of Keys
-and the latter constants, so that they are not confused.
+Some keys have the API group in use as their prefix; others are fixed for every group. The former are fields of
+CapiAnnotations and the latter constants, so that they are not confused.
 """
 
 from __future__ import annotations
 
 import re
-
-import msgspec
+from dataclasses import dataclass, field
 
 DEFAULT_GROUP = "cluster.x-k8s.io"
 
@@ -20,50 +19,35 @@ CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 MARK_PREFIX = "outscaler/"
 
 
-class CapiAnnotations(msgspec.Struct, frozen=True):
-    """The keys with the API group as their prefix."""
+@dataclass(frozen=True)
+class CapiAnnotations:
+    """The keys with the API group as their prefix.
+
+    On a resource: min_size, max_size, and options, the prefix of the per-group options. On a Machine: delete_machine:
+    delete it first when the MachineSet is scaled down; its presence counts, not its value. On a Node: machine, its
+    Machine's name, and cluster_namespace, the namespace of its Machine and of its Cluster. cluster_name: annotation of
+    a Node, label of CAPI objects."""
 
     group: str = DEFAULT_GROUP
+    min_size: str = field(init=False)
+    max_size: str = field(init=False)
+    options: str = field(init=False)
+    delete_machine: str = field(init=False)
+    machine: str = field(init=False)
+    cluster_namespace: str = field(init=False)
+    cluster_name: str = field(init=False)
 
-    def _key(self, name: str) -> str:
-        return f"{self.group}/{name}"
-
-    @property
-    def min_size(self) -> str:
-        """The minimum size, on a resource."""
-        return self._key("cluster-api-autoscaler-node-group-min-size")
-
-    @property
-    def max_size(self) -> str:
-        """The maximum size, on a resource."""
-        return self._key("cluster-api-autoscaler-node-group-max-size")
-
-    @property
-    def options(self) -> str:
-        """The prefix of the per-group options."""
-        return self._key("autoscaling-options-")
-
-    @property
-    def delete_machine(self) -> str:
-        """On a Machine: delete it first when the MachineSet is scaled down. Its presence counts, not its value."""
-        return self._key("delete-machine")
-
-    @property
-    def machine(self) -> str:
-        """On a Node: its Machine's name."""
-        return self._key("machine")
-
-    @property
-    def cluster_namespace(self) -> str:
-        """On a Node: the namespace of its Machine and of its Cluster."""
-        return self._key("cluster-namespace")
-
-    @property
-    def cluster_name(self) -> str:
-        """Annotation of a Node, label of CAPI objects: the Cluster's name."""
-        return self._key("cluster-name")
+    def __post_init__(self) -> None:
+        for name, key in _KEYS.items():
+            object.__setattr__(self, name, f"{self.group}/{key}")
 
 
+_KEYS = {
+    "min_size": "cluster-api-autoscaler-node-group-min-size",
+    "max_size": "cluster-api-autoscaler-node-group-max-size",
+    "options": "autoscaling-options-",
+    **{name: name.replace("_", "-") for name in ("delete_machine", "machine", "cluster_namespace", "cluster_name")},
+}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
 

@@ -1,7 +1,5 @@
-"""The Kubernetes API calls that this provider makes, all through the cluster's own client; the decisions are elsewhere.
-
-The client is typed as a Protocol (kube_protocol.py), and its errors are mapped by status.
-"""
+"""The Kubernetes API calls that this provider makes, all through the cluster's own client, whose errors are mapped by
+status; the decisions are elsewhere."""
 
 from __future__ import annotations
 
@@ -21,13 +19,8 @@ from chalicelib.providers.kube_protocol import KubeApi
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
 CLUSTER = "Cluster"
-PLURALS = {
-    DEPLOYMENT: "machinedeployments",
-    SET: "machinesets",
-    POOL: "machinepools",
-    MACHINE: "machines",
-    CLUSTER: "clusters",
-}
+PLURALS = {kind: f"{kind.lower()}s" for kind in (DEPLOYMENT, SET, POOL, MACHINE, CLUSTER)}
+VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")
 
@@ -38,7 +31,7 @@ class _List(msgspec.Struct):
 
 class CapiApi:
     """The calls of one API group and version. Every method raises only ProviderError. kube: the management cluster;
-    workload: the cluster of the Nodes, if it is another one."""
+    workload_api: the cluster of the Nodes, if it is another one."""
 
     def __init__(
         self, kube: KubeApi, annotations: CapiAnnotations, version: str, workload_api: KubeApi | None = None
@@ -57,23 +50,23 @@ class CapiApi:
 
     def resource(self, kind: str, namespace: str, name: str) -> CapiResource:
         """Return one MachineDeployment, MachineSet or MachinePool."""
-        return decode(ask(self._kube, "GET", self._path(kind, namespace, name)), CapiResource)
+        return self._object(CapiResource, kind, namespace, name)
 
     def machine(self, namespace: str, name: str) -> CapiMachine:
         """Return one Machine."""
-        return decode(ask(self._kube, "GET", self._path(MACHINE, namespace, name)), CapiMachine)
+        return self._object(CapiMachine, MACHINE, namespace, name)
 
     def cluster_paused(self, namespace: str, name: str) -> bool:
         """Return whether the Cluster's spec pauses everything that belongs to it; False without the permission to read
         it."""
         try:
-            return decode(ask(self._kube, "GET", self._path(CLUSTER, namespace, name)), CapiCluster).paused
+            return self._object(CapiCluster, CLUSTER, namespace, name).paused
         except (NotFound, Unauthorized):
             return False
 
     def scale(self, kind: str, namespace: str, name: str) -> Scale:
         """Return the current size, with the resourceVersion that a change of it must still find."""
-        return decode(ask(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
+        return self._object(Scale, kind, namespace, name, "scale")
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
         """Set the size if the resource is still at resource_version. Raises Conflict if it was changed, Transient if
@@ -95,6 +88,9 @@ class CapiApi:
     def nodes(self) -> list[msgspec.Raw]:
         """Return the workload cluster's Nodes, undecoded; called only if the caller was not given them."""
         return self._all("/api/v1/nodes", self._workload)
+
+    def _object(self, shape: type[T], kind: str, *path: str) -> T:
+        return decode(ask(self._kube, "GET", self._path(kind, *path)), shape)
 
     def _all(self, path: str, kube: KubeApi | None = None) -> list[msgspec.Raw]:
         items: list[msgspec.Raw] = []
@@ -132,18 +128,14 @@ def _translated(method: str, path: str) -> Iterator[None]:
     except OutscalerError as error:
         if not hasattr(error, "status"):
             raise
-        raise _as_provider_error(error, f"{method} {path}") from error
+        # 410 means an expired list here, not a resource that is gone.
+        cls = Transient if error.status == 410 else class_for(error.status)
+        retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
+        code = str(getattr(error, "reason", "") or error.status or "")
+        raise cls(f"{method} {path}: {error}", code=code, retry_after=retry_after) from error
 
 
-def _as_provider_error(error: OutscalerError, call: str) -> ProviderError:
-    status = getattr(error, "status", None)
-    # 410 means an expired list here, not a resource that is gone.
-    cls = Transient if status == 410 else class_for(status)
-    retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
-    return cls(f"{call}: {error}", code=str(getattr(error, "reason", "") or status or ""), retry_after=retry_after)
-
-
-VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
+# -- discovery of the served versions and kinds
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -189,13 +181,13 @@ def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> S
 
 def _preferred(kube: KubeApi, group: str) -> str:
     try:
-        found = decode(ask(kube, "GET", f"/apis/{group}"), ApiGroup)
+        served = decode(ask(kube, "GET", f"/apis/{group}"), ApiGroup)
     except NotFound:
         raise InvalidRequest(
             f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
             "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
         ) from None
-    version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
+    version = served.preferred_version.version or next((each.version for each in served.versions or ()), "")
     if not VERSION.match(version):
         raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
     return version
@@ -203,10 +195,10 @@ def _preferred(kube: KubeApi, group: str) -> str:
 
 def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
     try:
-        found = decode(ask(kube, "GET", f"/apis/{group}/{version}"), ServedList)
+        served = decode(ask(kube, "GET", f"/apis/{group}/{version}"), ServedList)
     except NotFound:
         raise InvalidRequest(
             f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "
             f"those that `kubectl api-versions` lists"
         ) from None
-    return frozenset(served.kind for served in found.resources or () if "/" not in served.name)
+    return frozenset(each.kind for each in served.resources or () if "/" not in each.name)

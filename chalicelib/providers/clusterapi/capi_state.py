@@ -34,12 +34,7 @@ from chalicelib.model.errors import MALFORMED
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.annotations import REVISION
 from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, CapiApi, decode
-from chalicelib.providers.clusterapi.models import (
-    CapiCluster,
-    CapiMachine,
-    CapiResource,
-    Metadata,
-)
+from chalicelib.providers.clusterapi.models import CapiCluster, CapiMachine, CapiResource, Metadata
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 ON_DELETE = "OnDelete"

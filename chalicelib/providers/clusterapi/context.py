@@ -32,7 +32,8 @@ from chalicelib.providers.clusterapi.management_cluster import Reach
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Metadata
 from chalicelib.providers.clusterapi.node_groups import CapiBounds, is_meant, is_paused, read_bounds, speaks_of
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Transient
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
+from chalicelib.providers.node_identity import PermanentConflict
 
 # Attempts of a write whose resourceVersion was outdated, each after a new decision.
 TRIES = 3
@@ -46,13 +47,8 @@ STALLED_AFTER = 30.0
 _DIGITS = 18
 
 
-class ScalableResourceState(Conflict):
+class ScalableResourceState(PermanentConflict):
     """A rollout or a pause must end first. The change is refused now, and an immediate retry would not help."""
-
-    @property
-    def error_class(self) -> str:
-        """The class for backoff and journal: Conflict."""
-        return Conflict.__name__
 
 
 class Subject(msgspec.Struct, frozen=True):

@@ -46,10 +46,12 @@ def parse_spec(text: str, place: str) -> Spec:
     parts = {"namespace": "", "clusterName": ""}
     labels = []
     for key, value in _pairs(rest, place):
-        if key in parts:
-            parts[key] = _name(key, value, place)  # the last one applies
-        else:
+        if key not in parts:
             labels.append(_label(key, value, place))
+        elif is_label_value(value):
+            parts[key] = value  # the last one applies
+        else:  # upstream accepts any text and then finds nothing; an invalid name here is a typing error
+            raise BadInput(place, f"{value!r} cannot be a {key}", _REMEDY)
     return Spec(parts["namespace"], parts["clusterName"], tuple(labels))
 
 
@@ -64,13 +66,6 @@ def _pairs(text: str, place: str) -> Iterator[tuple[str, str]]:
         if not equals or "=" in value:
             raise BadInput(place, f"{pair!r} does not have exactly one '='", _REMEDY)
         yield key, value
-
-
-def _name(key: str, value: str, place: str) -> str:
-    # Upstream accepts any text and then finds nothing; an invalid name here is a typing error.
-    if not is_label_value(value):
-        raise BadInput(place, f"{value!r} cannot be a {key}", _REMEDY)
-    return value
 
 
 def _label(key: str, value: str, place: str) -> tuple[str, str]:

@@ -39,7 +39,6 @@ from chalicelib.providers.clusterapi.capi_state import (
 )
 from chalicelib.providers.clusterapi.cluster_ownership import Doubt, OwnCluster, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
-from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.instances import (
     Nodes,
     Patience,
@@ -50,16 +49,13 @@ from chalicelib.providers.clusterapi.instances import (
     pool_stuck,
 )
 from chalicelib.providers.clusterapi.models import CapiResource
-from chalicelib.providers.clusterapi.node_template import make_template
+from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure
 from chalicelib.providers.clusterapi.settings import CapiSettings
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap
 # The label with the entry of a Cluster's topology from which a resource was created.
-_TOPOLOGY = {
-    DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
-    POOL: "topology.cluster.x-k8s.io/pool-name",
-}
+_TOPOLOGY = {DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name", POOL: "topology.cluster.x-k8s.io/pool-name"}
 
 
 class _Candidate(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ from chalicelib.providers.clusterapi.capi_state import read_capi_state
 from chalicelib.providers.clusterapi.context import CapiContext, ScalableResourceState
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.clusterapi.discovery import scope
-from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
 from chalicelib.providers.clusterapi.management_cluster import Reach, to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
+from chalicelib.providers.clusterapi.node_template import InfrastructureReader
 from chalicelib.providers.clusterapi.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.clusterapi.settings import PLACE, read_names, read_settings, unnamed
 from chalicelib.providers.errors import NotFound

@@ -10,7 +10,6 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.scale_up.expanders import ExpanderContext, Option, keep_highest_priority
 from chalicelib.policy import priority_configmap
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure
 from chalicelib.providers.clusterapi.models import (
     CapiResource,
     MachineTemplate,
@@ -18,7 +17,7 @@ from chalicelib.providers.clusterapi.models import (
     ResourceSpec,
     TemplateMetadata,
 )
-from chalicelib.providers.clusterapi.node_template import template_labels
+from chalicelib.providers.clusterapi.node_template import Infrastructure, template_labels
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.builders import node
 

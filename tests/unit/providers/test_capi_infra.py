@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure, InfrastructureReader, read_status
 from chalicelib.providers.clusterapi.models import CapiResource
+from chalicelib.providers.clusterapi.node_template import Infrastructure, InfrastructureReader, read_status
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.node import Node
 from chalicelib.providers.clusterapi.annotations import CAPACITY, CapiAnnotations
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure, read_status
 from chalicelib.providers.clusterapi.node_groups import read_options
-from chalicelib.providers.clusterapi.node_template import make_template
+from chalicelib.providers.clusterapi.node_template import Infrastructure, make_template, read_status
 from chalicelib.providers.clusterapi.settings import CapiSettings
 from tests.contract.clusterapi.objects import as_resource, deployment
 

@@ -8,9 +8,15 @@ import pytest
 
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
-from chalicelib.providers.clusterapi.infrastructure import Infrastructure, no_infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
-from chalicelib.providers.clusterapi.node_template import CapiTemplate, failure_domain, make_template, parse_taint
+from chalicelib.providers.clusterapi.node_template import (
+    CapiTemplate,
+    Infrastructure,
+    failure_domain,
+    make_template,
+    no_infrastructure,
+    parse_taint,
+)
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import CAPACITY, Json, as_resource, capacity, deployment

@@ -272,7 +272,7 @@ def test_provider_http_error_shows_no_secret(
     script: Callable[[object], Reply], explain: Callable[[VendorResponse], errors.ProviderError | None]
 ) -> None:
     with HttpScript(script) as server:
-        http = client(secrets=(Secret(KEY),), explain=explain)
+        http = client(secrets=lambda: (Secret(KEY),), explain=explain)
         call = get(server, safe=False, params={"Signature": KEY}, headers={"Authorization": KEY}, body=KEY.encode())
         with pytest.raises(errors.ProviderError) as raised:
             http.send(call)
