@@ -6,38 +6,28 @@ up by day.
 
 from __future__ import annotations
 
+import argparse
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import chalicelib
 from chalicelib.command import compare
-from chalicelib.command.output import emit
-from chalicelib.command.output import warn
-from chalicelib.command.plan_inputs import PlanInputs
-from chalicelib.command.plan_inputs import with_bounds
-from chalicelib.command.policy_files import load_document
-from chalicelib.command.policy_files import read_document
-from chalicelib.command.progress import progress
-from chalicelib.command.tables import Block
-from chalicelib.command.tables import Table
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
+from chalicelib.command.output import Block, Table, emit, progress, warn
+from chalicelib.command.plan_inputs import PlanInputs, with_bounds
+from chalicelib.command.policy_files import load_document, read_document
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.decision_place import DecisionReader
-from chalicelib.replay.recorded_decision import DecisionHeader
-from chalicelib.replay.recorded_decision import RecordedDecision
-from chalicelib.replay.recorded_decision import decode
-from chalicelib.replay.recorded_decision import key_at
-from chalicelib.replay.recorded_decision import key_from
+from chalicelib.replay.recorded_decision import DecisionHeader, RecordedDecision, decode, key_at, key_from
 from chalicelib.store.codec import encode
-from collections.abc import Iterator
-from datetime import UTC
-from datetime import datetime
-from pathlib import Path
-from typing import Any
-import argparse
-import chalicelib
-import msgspec
-import time
 
 
 class ReplayedPlan(msgspec.Struct, frozen=True):

@@ -7,22 +7,17 @@ Transient. Both are errors of a call and end neither a pass nor another provider
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.secret import place_of
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
+import hashlib
+import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Generic
-from typing import Protocol
-from typing import TypeVar
-from typing import runtime_checkable
-import hashlib
-import msgspec
-import threading
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+import msgspec
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.secret import place_of
+from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -88,9 +83,8 @@ class SecretSource(Generic[C]):
             self._credential = self._parsed(partial(read_fresh, self._read_secret))
             return self._credential != refused
 
-<<<<<<< /tmp/tmp9uafy9_g/o
-    def _parsed(self, text: str) -> C:
-        return self._parse(text, place_of(self._name))
+    def _parsed(self, read: Callable[[str], str]) -> C:
+        return as_provider_error(lambda: self._parse(read(self._name), place_of(self._name)))
 
 
 def json_fields(text: str, place: str, form: str) -> list[tuple[str, str]]:
@@ -105,10 +99,3 @@ def json_fields(text: str, place: str, form: str) -> list[tuple[str, str]]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", form) from None
     return [(name, value) for name, value in fields.items() if value is not None]
-||||||| /tmp/tmp9uafy9_g/b
-    def _parsed(self, text: str) -> C:
-        return self._parse(text, place_of(self._name))
-=======
-    def _parsed(self, read: Callable[[str], str]) -> C:
-        return as_provider_error(lambda: self._parse(read(self._name), place_of(self._name)))
->>>>>>> /tmp/tmp9uafy9_g/t

@@ -6,30 +6,20 @@ environment variables. This command saves only what a plan reads.
 
 from __future__ import annotations
 
-from chalicelib.command.kubeconfigs import kubeconfig_of
-from chalicelib.command.live_cluster import add_management_namespace
-from chalicelib.command.output import Table
-from chalicelib.command.output import emit
-from chalicelib.command.output import warn
-from chalicelib.model.policy import Options
-from chalicelib.model.timestamps import format_time
-from collections.abc import Callable
-from pathlib import Path
 import argparse
 import os
 import shlex
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
-<<<<<<< HEAD
-=======
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.kubeconfigs import kubeconfig_of
 from chalicelib.command.live_cluster import add_management_namespace
 from chalicelib.command.output import Table, emit, warn
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
->>>>>>> h/cmd
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
 
@@ -72,25 +62,11 @@ def run(args: argparse.Namespace) -> int:
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
     lists = (*capture.lists, *machine_groups)
-<<<<<<< /tmp/tmpo2x9sp3r/o
     files = {f"{captured.resource.plural}.json.gz": captured.packed for captured in lists}
-    files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
-    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
-    capture_folder.write(args.directory, files, stale, capture.missing)
-    rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
-||||||| /tmp/tmpo2x9sp3r/b
-    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
-    files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
-    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
-    capture_folder.write(args.directory, files, stale, capture.missing)
-    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
-=======
-    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
     files[CAPTURED_AT] = f"{captured_at}\n".encode()
     stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | MACHINE_FILES
     write_capture(args.directory, files, stale, capture.missing)
-    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
->>>>>>> /tmp/tmpo2x9sp3r/t
+    rows = [(captured.resource.kind, captured.count, f"{captured.resource.plural}.json.gz") for captured in lists]
     emit(
         args.output,
         {

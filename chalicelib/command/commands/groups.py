@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.command.live_cluster import add_management_namespace
-from chalicelib.command.output import emit
-from pathlib import Path
 import argparse
 import sys
+from pathlib import Path
+
+from chalicelib.command.live_cluster import add_management_namespace
+from chalicelib.command.output import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the manifest as JSON (as YAML for `-o yaml`), and on standard error what was guessed; raises BadInput."""
     from chalicelib.command.live_cluster import management_namespaces, policy_of
-<<<<<<< /tmp/tmpiverxp6d/o
     from chalicelib.command.output import one_line
-||||||| /tmp/tmpiverxp6d/b
-=======
     from chalicelib.command.saved.capture_lists import saved_bounds
->>>>>>> /tmp/tmpiverxp6d/t
     from chalicelib.command.saved.group_draft import LEAST_MAX, draft
     from chalicelib.command.saved.saved_cluster import read_nodes
 

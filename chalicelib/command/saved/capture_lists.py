@@ -24,11 +24,11 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.providers.clusterapi.annotations import BOUND_ANNOTATIONS, DEFAULT_GROUP, CapiAnnotations
-from chalicelib.providers.clusterapi.bounds import read_bounds
-from chalicelib.snapshot import api_types, storage_api_types, unreadable_objects
+from chalicelib.providers.clusterapi.node_groups import read_bounds
+from chalicelib.snapshot import api_types
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
-from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS
-from chalicelib.snapshot.object_decoders import wire_type
+from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS, unreadable_object
+from chalicelib.snapshot.snapshot_builder import wire_type
 from chalicelib.snapshot.storage import PRIORITIES, VOLUME_FIELDS
 
 NOT_SERVED = "the server does not serve it"
@@ -198,7 +198,7 @@ def reduced_object(kind: str, raw: bytes) -> tuple[tuple[str, str], bytes]:
         body = msgspec.json.decode(raw)
         encoded = msgspec.json.encode(_reduced(body, _fields(kind)))
     except MALFORMED:
-        names = unreadable_objects.of(raw)
+        names = unreadable_object(raw)
         body = {"metadata": {"namespace": names.namespace, "name": names.name}, "spec": {"nodeName": names.node}}
         encoded = msgspec.json.encode(body)
     metadata = body.get("metadata") if isinstance(body, dict) else None
@@ -236,8 +236,8 @@ def _fields(kind: str) -> Fields:
         fields["spec"] = _pod_spec()
         conditions, statuses = _of_type(api_types.PodCondition), _of_type(api_types.ContainerStatus)
         fields["status"] = {**fields["status"], "conditions": conditions, "containerStatuses": statuses}
-    elif wire is storage_api_types.ApiConfigMap:
-        fields["data"] = _of_type(storage_api_types.Priorities)
+    elif wire is api_types.ApiConfigMap:
+        fields["data"] = _of_type(api_types.Priorities)
     annotations = fields["metadata"]["annotations"]
     if annotations is None:  # the type names none
         annotations = _whole(NODE_ANNOTATIONS if kind == "Node" else ())
@@ -256,7 +256,7 @@ class _Volume(dict[str, Any]):
         return True
 
     def __missing__(self, key: str) -> Fields:
-        return {**_whole(VOLUME_FIELDS), **(_of_type(storage_api_types.Ephemeral) or {})}
+        return {**_whole(VOLUME_FIELDS), **(_of_type(api_types.Ephemeral) or {})}
 
 
 def _whole(names: Iterable[str]) -> Fields:

@@ -19,10 +19,11 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.quantity import parse_amount, parse_quantity, quantity_text
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.policy.go_patterns import pattern
+from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
 from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL, VERSION, ApiGroup, ServedList
 from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
-from chalicelib.providers.clusterapi.settings import ARCHITECTURES, CapiSettings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.kube_protocol import KubeApi
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"

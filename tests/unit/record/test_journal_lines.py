@@ -12,8 +12,8 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.record import journal_lines
 from chalicelib.record.journal import failing_entry, outcome_entry, plan_entry, recovered_entry
 from chalicelib.record.journal_lines import JournalLine, OtherLine, line_of, operation_of, sentence, spoken
-from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import JournalEntry
+from chalicelib.store.leases import PassFailure
 from tests.unit.record.support import NOW, ended, plan, refused
 
 Facts = dict[str, str | int | float | bool]
