@@ -213,11 +213,11 @@ _TOKEN = re.compile(
     |(?P<single>'[^']*'?)
     |(?P<double>"(?:[^"\\]+|\\.|\\\Z)*"?)
     |(?P<escaped>\\.?)
-    |(?P<variable>\$\([^)]*\)?|\$\{[^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<variable>\$\([^)]*\)?|\$\{[A-Za-z_][^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*)
     |(?P<text>[$#]|[^\s\\'"$|&;()<>#]+)""",
     re.VERBOSE | re.DOTALL,
 )
-_IN_QUOTES = re.compile(r"\\(?P<escaped>[\"\\$`\n])|\$\([^)]*\)?|\$\{[^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*")
+_IN_QUOTES = re.compile(r"\\(?P<escaped>[\"\\$`\n])|\$\([^)]*\)?|\$\{[A-Za-z_][^}]*\}?|\$[A-Za-z_][A-Za-z0-9_]*")
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)(?::[-=](.*)\}\Z)?", re.DOTALL)  # with a default after :- or :=
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _LONGEST_VALUE = 10_000
