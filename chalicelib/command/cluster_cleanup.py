@@ -1,6 +1,6 @@
 """Finds and removes what Outscaler has written into a cluster, for `outscaler uninstall`.
 
-Everything of ours can be recognised in the cluster itself: taints with a note, annotations with our prefix, delete
+Everything of Outscaler can be recognised in the cluster itself: taints with a note, annotations with our prefix, delete
 marks with our value, and bootstrap tokens with our label. The policy only says where to look, so that no right is
 needed but those of the roles that the policy needs anyway.
 """
@@ -36,8 +36,8 @@ _LONG_AGO = "2000-01-01T00:00:00Z"
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """Something of ours in the cluster. kind: Node, Machine or Secret; name: with the namespace where it has one; what:
-    taints, annotations and cordons, by name."""
+    """Something of Outscaler in the cluster. kind: Node, Machine or Secret; name: with the namespace where it has one;
+    what: taints, annotations and cordons, by name."""
 
     kind: str
     name: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.command.deployment_settings import on_this_machine, settings_here
-from chalicelib.command.kubeconfigs import plugin_logins, read_kubeconfig
+from chalicelib.command.kubeconfig_files import plugin_logins, read_kubeconfig
 from chalicelib.command.policy_files import load_document, read_document
 from chalicelib.command.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chalicelib.command.commands.capture import CaptureProgress
-from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.main import main
 from chalicelib.command.saved.saved_cluster import write_capture
 from chalicelib.model.errors import BadInput

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chalicelib.command.arguments import add_cluster_arguments
-from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.live_cluster import add_management_namespace
 from chalicelib.command.output import Table, emit, warn
 from chalicelib.model.policy import Options

@@ -19,7 +19,7 @@ import msgspec
 
 from chalicelib.command.deployment_settings import settings_here, settings_of
 from chalicelib.command.doctor.finding import Finding, Severity
-from chalicelib.command.kubeconfigs import kubeconfig_of, read_kubeconfig
+from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.command.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
 from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document

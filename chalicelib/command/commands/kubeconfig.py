@@ -16,7 +16,7 @@ import msgspec
 
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.doctor.kubeconfig_checks import private_address
-from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.output import warn
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Forbidden, NotFound

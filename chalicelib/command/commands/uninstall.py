@@ -19,7 +19,7 @@ import msgspec
 
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.kubeconfigs import kubeconfig_of
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.output import Block, Table, emit, warn
 from chalicelib.command.store_access import add_table_argument, note, open_store
 from chalicelib.model.errors import BadInput

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.command.kubeconfigs import EARLY, plugin_logins
+from chalicelib.command.kubeconfig_files import EARLY, plugin_logins
 from chalicelib.kube.connect import connect
 from chalicelib.kube.credentials import CredentialProvider
 from chalicelib.kube.kubeconfig import from_kubeconfig
