@@ -139,7 +139,7 @@ class CherryRefusal(msgspec.Struct, frozen=True):
 
 
 class CreateServer(msgspec.Struct, frozen=True):
-    """A server to buy. os_partition_size: GB, 0: the image's default. user_data: base64, empty: none."""
+    """A server to buy. os_partition_size: GB, 0 for the image's default. user_data: in base64, "" for none."""
 
     project_id: int
     plan: str
