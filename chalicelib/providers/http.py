@@ -184,7 +184,7 @@ class Http:
         error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
         raise self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
 
-    def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
+    def _cleaned(self, error: ProviderError, pause: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""
         message, code, request_id = error.message, error.code, error.request_id
         for secret in self._secrets():
@@ -193,7 +193,7 @@ class Http:
             one_line(message)[:_LONGEST_MESSAGE],
             code=one_line(code)[:_LONGEST_WORD],
             request_id=one_line(request_id)[:_LONGEST_WORD],
-            retry_after=error.retry_after or asked,
+            retry_after=error.retry_after or pause,
         )
 
 

@@ -138,7 +138,7 @@ def _translated(method: str, path: str) -> Iterator[None]:
 # -- discovery of the served versions and kinds
 
 
-class Version(msgspec.Struct, frozen=True):
+class ApiVersion(msgspec.Struct, frozen=True):
     """A version of an API group."""
 
     version: str = ""
@@ -147,8 +147,8 @@ class Version(msgspec.Struct, frozen=True):
 class ApiGroup(msgspec.Struct, rename="camel"):
     """An answer of /apis/GROUP."""
 
-    versions: list[Version] | None = None
-    preferred_version: Version = Version()
+    versions: list[ApiVersion] | None = None
+    preferred_version: ApiVersion = ApiVersion()
 
 
 class ServedKind(msgspec.Struct):

@@ -378,18 +378,18 @@ def speaks_of(group_policy: GroupPolicy, group: str) -> bool:
 
 def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()) -> Overrides:
     """Match the entries to the ids of discovered resources; paused ones are included, although they are not groups."""
-    known = sorted(groups)
+    names = sorted(groups)
     by_group: dict[str, GroupPolicy] = {}
     contested: dict[str, str] = {}
     gaps = []
     for entry in entries:
-        fits = [group for group in known if speaks_of(entry, group)]
+        fits = [name for name in names if speaks_of(entry, name)]
         if len(fits) > 1:
             problem = f"nodeGroups entry {entry.id!r} fits {', '.join(fits)}; write one of these in full"
             contested.update(dict.fromkeys(fits, problem))
             gaps.append(_gap(entry, problem))
         elif not fits:
-            gaps.append(_gap(entry, _not_found(entry, known, sorted(paused))))
+            gaps.append(_gap(entry, _not_found(entry, names, sorted(paused))))
         elif fits[0] in by_group:
             gaps.append(_gap(entry, f"{fits[0]} already has the entry {by_group[fits[0]].id!r}; remove one of the two"))
         else:
