@@ -181,7 +181,7 @@ class BaseProvider(Generic[C]):
         that names it.
 
         Errors after which the change may have happened or may succeed soon (Transient, Throttled, other Conflicts) are
-        raised: the caller waits and calls again. A busy group is therefore never counted as failed."""
+        raised, so that the caller waits and calls again. A busy group is therefore never counted as failed."""
         try:
             return step(self._context, operation)
         except BadInput as error:

@@ -100,12 +100,11 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Http:
-    """A session with one vendor.
-
-    explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. sign: called
-    before every attempt, because signatures contain the time; returns the call to send. secrets: hidden in errors.
-    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never
-    goes back, for the total. vendor, deployment: whose hosts may be called (model/vendor_hosts.py)."""
+    """A session with one vendor. explain: maps the vendor's own error codes to errors of the tree; None if only the
+    status is known. sign: called before every attempt, because signatures contain the time; returns the call to send.
+    secrets: hidden in errors. sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are injected. monotonic: a
+    clock in seconds that never goes back, for the total. vendor, deployment: whose hosts may be called
+    (model/vendor_hosts.py)."""
 
     def __init__(
         self,
@@ -138,7 +137,9 @@ class Http:
             try:
                 return self._once(self._sign(request), request.name)
             except (Transient, Throttled) as error:
-                pause = self._pause(attempt, error)
+                # exponential, half of it random, and at least what the vendor requests
+                longest = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
+                pause = max(error.retry_after, longest * (0.5 + 0.5 * self._chance()))
                 if attempt == attempts or pause > self._limits.longest_pause or pause >= time_left():
                     raise
                 self._sleep(pause)
@@ -157,22 +158,21 @@ class Http:
         if problem := refused(self._vendor, root, self._deployment):
             raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
 
-    def _pause(self, attempt: int, error: ProviderError) -> float:
-        """Return an exponential pause, half of it random, and at least what the vendor requests."""
-        top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
-        return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
-
     def _once(self, call: VendorRequest, name: str) -> VendorResponse:
         self._check_address(call.url)  # checked once more, as it was signed
         bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
         request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
             reply = exchange(self._session, request, bounds, self._monotonic)
-        except NoReply as error:
-            problem = self._cleaned(_no_answer(error, name, bounds), 0.0)
+        except NoReply as error:  # it names only the kind of failure, because all other details contain the URL
+            text = f"no answer ({error.kind})"
+            if error.sent and error.kind in PLAIN:
+                text = PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)
+            # not sent: an invalid address or header
+            problem = (Transient if error.sent else InvalidRequest)(f"{name}: {text}")
         else:
             return self._checked(VendorResponse(name, reply.status, reply.headers, reply.body))
-        raise problem
+        raise self._cleaned(problem, 0.0)
 
     def _checked(self, response: VendorResponse) -> VendorResponse:
         call, status = response.call, str(response.status)
@@ -184,7 +184,7 @@ class Http:
         error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
         raise self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
 
-    def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
+    def _cleaned(self, error: ProviderError, pause: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""
         message, code, request_id = error.message, error.code, error.request_id
         for secret in self._secrets():
@@ -193,7 +193,7 @@ class Http:
             one_line(message)[:_LONGEST_MESSAGE],
             code=one_line(code)[:_LONGEST_WORD],
             request_id=one_line(request_id)[:_LONGEST_WORD],
-            retry_after=error.retry_after or asked,
+            retry_after=error.retry_after or pause,
         )
 
 
@@ -213,16 +213,5 @@ def retry_after(text: str, now: float) -> float:
     return min(_LONGEST_ASKED, max(0.0, when.timestamp() - now))
 
 
-def _no_answer(error: NoReply, name: str, bounds: ExchangeBounds) -> ProviderError:
-    """Return the error of a failed exchange. It names only the kind of failure, because all other details contain the
-    URL."""
-    if not error.sent:
-        return InvalidRequest(f"{name}: no answer ({error.kind})")  # an invalid address or header
-    if error.kind in PLAIN:
-        return Transient(f"{name}: {PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)}")
-    return Transient(f"{name}: no answer ({error.kind})")
-
-
 def _without_tls(host: str) -> bool:
-    """Whether plain HTTP is allowed to that host or address."""
     return is_loopback(host) or host in _METADATA

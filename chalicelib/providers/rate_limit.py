@@ -28,12 +28,11 @@ class WaitLimit:
 
 
 class CallBudget:
-    """The call budget of one product in one region with one account, for one pass.
-
-    key: identifies the owner of the limit, never a secret; determined at the first call (raises ProviderError). burst:
-    seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst. For a limit of a number of
-    calls in every second, use burst 0 and lot 1, which spaces calls evenly. A bucket that can be emptied at once and
-    refills meanwhile would allow twice as many in its first second."""
+    """The call budget of one product in one region with one account, for one pass. key: identifies the owner of the
+    limit, never a secret; determined at the first call (raises ProviderError). burst: seconds' worth of calls at once;
+    lot: calls reserved at a time, and the minimum burst. For a limit of a number of calls in every second, use burst 0
+    and lot 1, which spaces calls evenly. A bucket that can be emptied at once and refills meanwhile would allow twice
+    as many in its first second."""
 
     def __init__(
         self,

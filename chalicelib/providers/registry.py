@@ -145,9 +145,8 @@ def providers(
 
 
 class UnavailableProvider:
-    """A stand-in for a provider that could not be built: wrong settings, no credential, or not part of this version.
-
-    It answers every call with the same error, so it is handled like any failing provider: its groups are reported as
+    """A stand-in for a provider that could not be built: wrong settings, no credential, or not part of this version. It
+    answers every call with the same error, so it is handled like any failing provider: its groups are reported as
     missing data, where the configuration error would otherwise abort the whole pass. why: the reason in one line, safe
     to show."""
 

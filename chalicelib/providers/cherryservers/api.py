@@ -83,12 +83,10 @@ class CherryApi:
 
     def create(self, bodies: Sequence[CreateServer]) -> tuple[_Result, ...]:
         """Buy servers, each by one POST that is never repeated. Returns one result per server, in order; raises
-        nothing.
-
-        Four requests run at a time, within the rate limit shared by all functions. Sending stops when a request is
-        refused for its token or for too many calls, or when the rate limit has no slot soon enough. The unsent requests
-        have the result None, and a result before or among them holds the error. Transient: whether the server was
-        bought is unknown, also if a success cannot be decoded."""
+        nothing. Four requests run at a time, within the rate limit shared by all functions. Sending stops when a
+        request is refused for its token or for too many calls, or when the rate limit has no slot soon enough. The
+        unsent requests have the result None, and a result before or among them holds the error. Transient: whether the
+        server was bought is unknown, also if a success cannot be decoded."""
         slots: list[Future[_Result] | ProviderError] = []
         orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
         with orders as pool:

@@ -99,10 +99,9 @@ class CherryContext:
 
 class DeletedServers:
     """The recently deleted servers of one project, which do not count while a list still reports them as `active`. now:
-    epoch seconds.
-
-    One row per project in the cache shared by all functions. It is written after the deletion: a crash in between
-    leaves a server that is deleted once more, which is harmless. The reverse order could leave out a running server."""
+    epoch seconds. One row per project in the cache shared by all functions. It is written after the deletion: a crash
+    in between leaves a server that is deleted once more, which is harmless. The reverse order could leave out a running
+    server."""
 
     def __init__(self, cache: Cache, project: int, now: Callable[[], float]) -> None:
         self._cache, self._key, self._now = cache, f"cherryservers/deleted/{project}", now

@@ -75,10 +75,10 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     definition, removed = context.definition(operation.spec.group), _read(operation)
     servers = context.servers(definition)
     targets = _resolve(operation, servers, definition)
-    found = _find(context, operation, targets, servers, definition, frozenset(removed.gone), LOT)
-    removed = msgspec.structs.replace(removed, gone=(*removed.gone, *found.absent))
-    removal = _Removal(context, operation, targets, found.living, removed)
-    if not found.all_checked:
+    state = _find(context, operation, targets, servers, definition, frozenset(removed.gone), LOT)
+    removed = msgspec.structs.replace(removed, gone=(*removed.gone, *state.absent))
+    removal = _Removal(context, operation, targets, state.living, removed)
+    if not state.all_checked:
         return InProgress(0.0, STEP, removal.data)
     if not removal.to_delete:
         return removal.end()
@@ -91,9 +91,9 @@ def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     # the list may still contain servers that are gone
     counted = [server for server in servers.counted(definition) if server.id not in removed.gone]
     controllers = control_plane(context.nodes, context.settings.controller_labels, counted)
-    if protected := sorted(controllers & set(found.living)):
+    if protected := sorted(controllers & set(state.living)):
         raise InvalidRequest(f"server {protected[0]} is a node of the control plane")
-    size = len(counted) - len(controllers) - len(found.living)
+    size = len(counted) - len(controllers) - len(state.living)
     if size < minimum:
         raise InvalidRequest(f"{operation.spec.group}: {size} would be below the minimum {minimum}")
     refuse_changed_servers(context.nodes, operation, servers, {server.id: server for server in removal.to_delete})
@@ -260,7 +260,7 @@ def _find_name(target: RemovalTarget, servers: ServerList, definition: Definitio
     return bearers[0].id
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _TargetState(msgspec.Struct, frozen=True):
     """living: the targets that exist and are not leaving. absent: those found to be gone."""
 
     living: dict[int, CherryServer]
@@ -276,14 +276,14 @@ def _find(
     definition: Definition,
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
-) -> _Found:
+) -> _TargetState:
     """Return which targets are alive. gone: known to be gone; most: maximum servers that may be read one by one. Raises
     InvalidRequest if a target is not a member of the pool, and ProviderError."""
     gone |= context.gone.among(targets.ids)
-    left = [number for number in targets.ids if number not in gone]
-    listed = {number: servers.by_id[number] for number in left if servers.lives(number)}
+    remaining = [number for number in targets.ids if number not in gone]
+    listed = {number: servers.by_id[number] for number in remaining if servers.lives(number)}
     _check_pool(operation, listed, definition)
-    unlisted = [number for number in left if number not in servers.by_id]
+    unlisted = [number for number in remaining if number not in servers.by_id]
     living, absent = dict[int, CherryServer](), []
     for number in unlisted[:most]:
         try:
@@ -299,7 +299,7 @@ def _find(
             else:
                 living[number] = server
     _check_pool(operation, living, definition)
-    return _Found({**listed, **living}, tuple(absent), len(unlisted) <= most)
+    return _TargetState({**listed, **living}, tuple(absent), len(unlisted) <= most)
 
 
 def _check_pool(operation: Operation, servers: Mapping[int, CherryServer], definition: Definition) -> None:

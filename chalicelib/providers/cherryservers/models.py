@@ -139,7 +139,7 @@ class CherryRefusal(msgspec.Struct, frozen=True):
 
 
 class CreateServer(msgspec.Struct, frozen=True):
-    """A server to buy. os_partition_size: GB, 0: the image's default. user_data: base64, empty: none."""
+    """A server to buy. os_partition_size: GB, 0 for the image's default. user_data: in base64, "" for none."""
 
     project_id: int
     plan: str
@@ -159,5 +159,5 @@ class CreateServer(msgspec.Struct, frozen=True):
     def body(self) -> bytes:
         """Return the request's JSON. Empty values are left out, except the two lists, which are null if empty."""
         always = {"ssh_keys": list(self.ssh_keys) if self.ssh_keys else None, "ip_addresses": None}
-        given = {key: value for key, value in msgspec.structs.asdict(self).items() if value and key not in always}
-        return msgspec.json.encode(given | always)
+        fields = {key: value for key, value in msgspec.structs.asdict(self).items() if value and key not in always}
+        return msgspec.json.encode(fields | always)

@@ -21,12 +21,10 @@ MARK_PREFIX = "outscaler/"
 
 @dataclass(frozen=True)
 class CapiAnnotations:
-    """The keys with the API group as their prefix.
-
-    On a resource: min_size, max_size, and options, the prefix of the per-group options. On a Machine: delete_machine:
-    delete it first when the MachineSet is scaled down; its presence counts, not its value. On a Node: machine, its
-    Machine's name, and cluster_namespace, the namespace of its Machine and of its Cluster. cluster_name: annotation of
-    a Node, label of CAPI objects."""
+    """The keys with the API group as their prefix. On a resource: min_size, max_size, and options, the prefix of the
+    per-group options. On a Machine: delete_machine: delete it first when the MachineSet is scaled down; its presence
+    counts, not its value. On a Node: machine, its Machine's name, and cluster_namespace, the namespace of its Machine
+    and of its Cluster. cluster_name: annotation of a Node, label of CAPI objects."""
 
     group: str = DEFAULT_GROUP
     min_size: str = field(init=False)

@@ -138,7 +138,7 @@ def _translated(method: str, path: str) -> Iterator[None]:
 # -- discovery of the served versions and kinds
 
 
-class Version(msgspec.Struct, frozen=True):
+class ApiVersion(msgspec.Struct, frozen=True):
     """A version of an API group."""
 
     version: str = ""
@@ -147,8 +147,8 @@ class Version(msgspec.Struct, frozen=True):
 class ApiGroup(msgspec.Struct, rename="camel"):
     """An answer of /apis/GROUP."""
 
-    versions: list[Version] | None = None
-    preferred_version: Version = Version()
+    versions: list[ApiVersion] | None = None
+    preferred_version: ApiVersion = ApiVersion()
 
 
 class ServedKind(msgspec.Struct):
@@ -175,30 +175,29 @@ def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> S
     """Return the version to use, the wanted one or the one the server prefers, and its kinds. kinds False saves a call
     if only the version is needed. A wanted version is verified, because with one that is not served every object would
     seem to be gone. Raises InvalidRequest if group or version is not served."""
-    version = wanted or _preferred(kube, group)
-    return Served(version, _kinds(kube, group, version) if kinds or wanted else None)
-
-
-def _preferred(kube: KubeApi, group: str) -> str:
-    try:
-        served = decode(ask(kube, "GET", f"/apis/{group}"), ApiGroup)
-    except NotFound:
-        raise InvalidRequest(
+    version = wanted
+    if not version:
+        missing = (
             f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
             "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
-        ) from None
-    version = served.preferred_version.version or next((each.version for each in served.versions or ()), "")
-    if not VERSION.match(version):
-        raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
-    return version
+        )
+        served = _served(kube, f"/apis/{group}", ApiGroup, missing)
+        version = served.preferred_version.version or next((each.version for each in served.versions or ()), "")
+        if not VERSION.match(version):
+            but = f" but {version[:40]!r}" if version else ""
+            raise InvalidRequest(f"the API group {group} serves no version{but}")
+    if not (kinds or wanted):
+        return Served(version)
+    missing = (
+        f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of those "
+        "that `kubectl api-versions` lists"
+    )
+    resources = _served(kube, f"/apis/{group}/{version}", ServedList, missing).resources or ()
+    return Served(version, frozenset(each.kind for each in resources if "/" not in each.name))
 
 
-def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
+def _served(kube: KubeApi, path: str, shape: type[T], missing: str) -> T:
     try:
-        served = decode(ask(kube, "GET", f"/apis/{group}/{version}"), ServedList)
+        return decode(ask(kube, "GET", path), shape)
     except NotFound:
-        raise InvalidRequest(
-            f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "
-            f"those that `kubectl api-versions` lists"
-        ) from None
-    return frozenset(each.kind for each in served.resources or () if "/" not in each.name)
+        raise InvalidRequest(missing) from None

@@ -55,8 +55,7 @@ _WEAKENS = {
 class CapiState(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all. clusters: (namespace,
     name) of all Clusters that were read. paused_clusters: of those whose spec pauses them. topology_replicas:
-    (namespace, cluster, topology name) of workers whose size
-    is set in their Cluster's topology."""
+    (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology."""
 
     resources: dict[str, tuple[CapiResource, ...]]
     machines: tuple[CapiMachine, ...]

@@ -81,10 +81,9 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class CapiContext:
-    """The calls and settings of one pass. The API versions that the management cluster serves are read once.
-
-    unnamed: why it is unknown which of the management cluster's clusters is this one. Nothing is then read or changed,
-    except that annotations set by Outscaler are still removed. now: epoch seconds."""
+    """The calls and settings of one pass. The API versions that the management cluster serves are read once. unnamed:
+    why it is unknown which of the management cluster's clusters is this one. Nothing is then read or changed, except
+    that annotations set by Outscaler are still removed. now: epoch seconds."""
 
     def __init__(
         self,
@@ -118,7 +117,6 @@ class CapiContext:
 
     def subject(self, group: str, *, checked: bool = True) -> Subject:
         """Return the group of that id, read again. Raises NotFound, and InvalidRequest for an id that is not a group's.
-
         checked: raise if it must not be changed: InvalidRequest if it is not a group of this cluster,
         ScalableResourceState if paused. Without it, only our own annotations may be removed, which neither a pause nor
         deleted bounds must prevent; its bounds are then meaningless."""
@@ -274,10 +272,8 @@ def check_identity(
 ) -> Nodes:
     """Return the cluster's current Nodes. Removes our annotations and raises ScalableResourceState unless each Machine
     is still what was planned: an unregistered one must not be a Node, and one to be removed must belong to the drained
-    Node.
-
-    It is called immediately before the change, because a Node may take another one's providerID at any time. known: all
-    Machines of the namespace, of which those of the same cluster count."""
+    Node. It is called immediately before the change, because a Node may take another one's providerID at any time.
+    known: all Machines of the namespace, of which those of the same cluster count."""
     keys = context.settings.keys
     clusters = {machine.cluster(keys) for machine in machines}
     nodes = Nodes(nodes_of(context.api), keys, [machine for machine in known if machine.cluster(keys) in clusters])

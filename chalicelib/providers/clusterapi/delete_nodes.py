@@ -122,9 +122,8 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
 
 
 def cancel_delete(context: CapiContext, operation: Operation) -> bool:
-    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError.
-
-    False if the size was lowered for them already, or if none of them is alive."""
+    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError. False if the size
+    was lowered for them already, or if none of them is alive."""
     if operation.spec.group.startswith(f"{POOL}/"):
         view = _look_at_pool(context, operation, checked=False)
         state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
@@ -260,10 +259,9 @@ class _Attempt:
 
 class _PoolView(msgspec.Struct, frozen=True):
     """The state of a pool and of the targets. Some of its instances have a Machine and some are only an entry in a list
-    of provider ids; a removal may contain both, identified by their handles at planning time.
-
-    bare: the targets that are listed without a Machine. size: the number of the pool's instances, without leaving
-    Machines. machines: all Machines of the namespace."""
+    of provider ids; a removal may contain both, identified by their handles at planning time. bare: the targets that
+    are listed without a Machine. size: the number of the pool's instances, without leaving Machines. machines: all
+    Machines of the namespace."""
 
     subject: Subject
     version: str

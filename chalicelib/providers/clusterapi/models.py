@@ -258,19 +258,21 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
     @property
     def failure(self) -> str:
         """The failure message from either place, empty if there is none."""
-        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
-        return self.status.failure_message or (old.failure_message if old else None) or ""
+        return self.status.failure_message or self._old_failure.failure_message or ""
 
     @property
     def failure_reason(self) -> str:
         """The failure reason from either place, empty if there is none."""
-        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
-        return self.status.failure_reason or (old.failure_reason if old else None) or ""
+        return self.status.failure_reason or self._old_failure.failure_reason or ""
+
+    @property
+    def _old_failure(self) -> OldFailure:
+        return (self.status.deprecated.v1beta1 if self.status.deprecated else None) or OldFailure()
 
     def condition(self, kind: str) -> StatusCondition | None:
         """Return the condition of that type, the newer one if it is in both lists."""
-        found = all_conditions(self.status.conditions, self.status.v1beta2)
-        return next((each for each in found if each.type == kind), None)
+        conditions = all_conditions(self.status.conditions, self.status.v1beta2)
+        return next((condition for condition in conditions if condition.type == kind), None)
 
     @property
     def ailing(self) -> bool:

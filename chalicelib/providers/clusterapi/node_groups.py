@@ -220,6 +220,10 @@ class _CapiGroupBuilder:
         if doubts:  # one gap per group, regardless of the number of its Machines with an uncertain Node
             more = f"; {len(doubts) - 1} more of its machines are held" if len(doubts) > 1 else ""
             self._warn(candidate, f"{doubts[0][0][:_SHOWN]} is neither removed nor discarded: {doubts[0][1]}{more}")
+        # The API server assigns the uid, so the claim does not depend on the address or account through which the group
+        # is reached: it identifies the group globally.
+        uid = f"{self._identity}/{resource.metadata.uid}" if self._identity and resource.metadata.uid else ""
+        claim = hashlib.sha256(uid.encode()).hexdigest()[:32] if uid else ""
         return NodeGroup(
             id=candidate.name,
             provider=PROVIDER,
@@ -235,7 +239,7 @@ class _CapiGroupBuilder:
             options=options,
             priority=group_policy.priority if group_policy else 0,
             scale_down_held=restrained.group,
-            claim=_claim(self._identity, resource.metadata.uid),
+            claim=claim,
         )
 
     def _error(self, candidate: _Candidate) -> str:
@@ -260,12 +264,6 @@ class _CapiGroupBuilder:
     def _warn(self, candidate: _Candidate, detail: str) -> None:
         metadata = candidate.resource.metadata
         self.gaps.append(MissingData(candidate.kind, detail, name=f"{metadata.namespace}/{metadata.name}"))
-
-
-def _claim(identity: str, uid: str) -> str:
-    """Return the group's globally unique identity: its uid and the identity of the management cluster. The API server
-    assigns the uid, so it does not depend on the address or account through which the group is reached."""
-    return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
 
 
 # -- options in annotations
@@ -380,18 +378,18 @@ def speaks_of(group_policy: GroupPolicy, group: str) -> bool:
 
 def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()) -> Overrides:
     """Match the entries to the ids of discovered resources; paused ones are included, although they are not groups."""
-    known = sorted(groups)
+    names = sorted(groups)
     by_group: dict[str, GroupPolicy] = {}
     contested: dict[str, str] = {}
     gaps = []
     for entry in entries:
-        fits = [group for group in known if speaks_of(entry, group)]
+        fits = [name for name in names if speaks_of(entry, name)]
         if len(fits) > 1:
             problem = f"nodeGroups entry {entry.id!r} fits {', '.join(fits)}; write one of these in full"
             contested.update(dict.fromkeys(fits, problem))
             gaps.append(_gap(entry, problem))
         elif not fits:
-            gaps.append(_gap(entry, _not_found(entry, known, sorted(paused))))
+            gaps.append(_gap(entry, _not_found(entry, names, sorted(paused))))
         elif fits[0] in by_group:
             gaps.append(_gap(entry, f"{fits[0]} already has the entry {by_group[fits[0]].id!r}; remove one of the two"))
         else:

@@ -58,10 +58,9 @@ class ClusterApi(BaseProvider[CapiContext]):
 
 
 def build(connection: Connection) -> ClusterApi:
-    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (management_cluster.py).
-
-    If the settings lack the name of this cluster, the provider returns that error on its calls: a policy stored before
-    the name was required must still be able to end its running operations."""
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (management_cluster.py). If
+    the settings lack the name of this cluster, the provider returns that error on its calls: a policy stored before the
+    name was required must still be able to end its running operations."""
     settings = read_settings(connection.settings)
     if connection.kube is None:
         raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes")
