@@ -24,7 +24,6 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
-from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import Throttled, Transient
 from chalicelib.providers.secret_fields import json_fields
 
@@ -66,10 +65,8 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
-    """Return the one method that is configured. key_id, key_secret, token: contents of the secret.
-
-    Raises BadInput naming what is missing, or if two methods are configured.
-    """
+    """Return the one method that is configured. key_id, key_secret, token: contents of the secret. Raises BadInput
+    naming what is missing, or if two methods are configured."""
     by_key = key_id or key_secret or token
     methods = {"an access key": by_key, "OIDC": access.by_oidc, "instance metadata": access.by_metadata}
     configured = [name for name, given in methods.items() if given]
@@ -152,9 +149,7 @@ class SecretText(msgspec.Struct, frozen=True):
 
 def parse_secret(text: str, place: str) -> SecretText:
     """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]; raises BadInput naming the field,
-    never its value.
-
-    All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and
+    never its value. All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and
     `ALIBABA_CLOUD_ACCESS_KEY_ID`. A trailing newline breaks signatures and is removed."""
     pairs = json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _ini_fields(text, place)
     values: dict[str, str] = {}
@@ -269,10 +264,8 @@ class Sessions:
         self._sessions: dict[str, tuple[AlicloudCredential, float]] = {}
 
     def get(self, key: str, now: float, make: Callable[[], AlicloudCredential]) -> AlicloudCredential:
-        """Return the session made from what `key` identifies, renewed before it expires.
-
-        While STS is unavailable, the old session is used as long as it is valid. Every other error of `make` is raised.
-        """
+        """Return the session made from what `key` identifies, renewed before it expires. While STS is unavailable, the
+        old session is used as long as it is valid. Every other error of `make` is raised."""
         with self._lock:
             old, renewal = self._sessions.get(key, (None, 0.0))
         if old is not None and old.obtained - _LAST_USE <= now < renewal:
@@ -311,7 +304,7 @@ def of_this_process() -> Sessions:
 
 
 class Session:
-    """A temporary credential. key: identifies what it is made from (made_from); make: calls STS or the metadata
+    """A temporary credential. key: identifies what it is made from; make: calls STS or the metadata
     service."""
 
     def __init__(
@@ -330,34 +323,10 @@ class Session:
         return None if fresh.signs_like(refused_credential) else fresh
 
 
-class ChosenCredentialSource:
-    """The source that settings and secret select. It is resolved at first use, so building a provider makes no call."""
-
-    def __init__(self, choose: Callable[[], AlicloudCredentialSource]) -> None:
-        self._choose = choose
-        self._source: AlicloudCredentialSource | None = None
-
-    def current(self) -> AlicloudCredential:
-        """Return the source's credential."""
-        if self._source is None:
-            self._source = self._choose()
-        return self._source.current()
-
-    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
-        """Return the source's other credential."""
-        return self._source.renewed(refused_credential) if self._source is not None else self.current()
-
-
 def due(credential: AlicloudCredential) -> float:
     """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
-
     The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
     for every request."""
     life = credential.expires - credential.obtained
     early = life - _EARLY
     return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LAST_USE)
-
-
-def made_from(*parts: str) -> str:
-    """Return a key for a session that reveals nothing of what it was made from."""
-    return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)

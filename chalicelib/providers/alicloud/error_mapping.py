@@ -122,10 +122,8 @@ def sense_of(code: str) -> Sense:
 
 def error_for(response: VendorResponse) -> ProviderError | None:
     """Return the error of a response with status 300 or above, or with a Code; None if the body is not the vendor's.
-
     The vendor's message is omitted if it repeats the signed text, because a canonical query holds the session token.
-    The caller removes known secrets from the rest.
-    """
+    The caller removes known secrets from the rest."""
     try:
         refusal = msgspec.json.decode(response.body, type=AlicloudRefusal, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -163,9 +161,8 @@ def is_denied(error: ProviderError) -> bool:
 
 
 def is_gone(error: ProviderError) -> bool:
-    """Whether the group, instance or configuration does not exist.
-
-    Decided by code only, because a 404 alone may be a wrong address."""
+    """Whether the group, instance or configuration does not exist. Decided by code only, because a 404 alone may be a
+    wrong address."""
     return sense_of(error.code) is Sense.GONE
 
 

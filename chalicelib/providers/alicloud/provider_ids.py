@@ -28,9 +28,8 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """Return the nodes by instance id.
-
-    If a listed id follows another region or a path, its instance gets no node. Such a match is not a coincidence."""
+    """Return the nodes by instance id. If a listed id follows another region or a path, its instance gets no node. Such
+    a match is not a coincidence."""
 
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)

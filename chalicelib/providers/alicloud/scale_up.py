@@ -66,9 +66,8 @@ class AlicloudContext(msgspec.Struct, frozen=True):
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def bounds(self, group: str) -> AlicloudBounds:
-        """Return the policy's bounds of a group.
-
-        Raises InvalidRequest for a group that the policy does not name, which must not be changed."""
+        """Return the policy's bounds of a group. Raises InvalidRequest for a group that the policy does not name, which
+        must not be changed."""
         for bounds in self.settings.groups:
             if bounds.id == group:
                 return bounds
@@ -100,9 +99,7 @@ def client_token(operation: Operation, *parts: str) -> str:
 
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     """Return seconds until the next poll (5, 10, 20, then 30), the data that records it, and whether the limit is
-    reached.
-
-    Polls are counted because clocks of different functions may differ."""
+    reached. Polls are counted because clocks of different functions may differ."""
     text = operation.status.data.get(POLLS, "")
     polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
@@ -182,9 +179,8 @@ def has_requested(context: AlicloudContext, operation: Operation) -> bool:
 
 
 def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Report the activity's progress; raises ProviderError.
-
-    If the activity is unknown, the scale-up is called again and finds it."""
+    """Report the activity's progress; raises ProviderError. If the activity is unknown, the scale-up is called again
+    and finds it."""
     name, before = operation.status.data.get(ACTIVITY, ""), operation.status.data.get(BEFORE)
     if not name and before is None:
         return scale_up(context, operation)

@@ -43,11 +43,9 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> VendorRequest:
-    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest.
-
-    total: 1 to MOST, or 0 only with zero=True, which states the intention. Sent once: without a response the caller
-    reads the pool again.
-    """
+    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest. total: 1 to MOST,
+    or 0 only with zero=True, which states the intention. Sent once: without a response the caller reads the pool
+    again."""
     if isinstance(total, bool) or not isinstance(total, int) or not (0 if zero else 1) <= total <= MOST:
         raise InvalidRequest(f"a total of {total!r} nodes is not asked for: it would delete nodes", code="Total")
     if not group or len(group) > _LONGEST_NAME or not group.isprintable():
@@ -57,10 +55,8 @@ def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group:
 
 
 def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
-    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest.
-
-    It has no query: with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent
-    once."""
+    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest. It has no
+    query: with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
@@ -72,11 +68,9 @@ _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweiclou
 
 
 class CceApi:
-    """One cluster with one credential, for one pass. Every method raises ProviderError.
-
-    cce, ecs: each service's root and client. project: determined at the first call. key: a kind of item -> its row in
-    the shared cache; the row name contains account and region.
-    """
+    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs: each service's root
+    and client. project: determined at the first call. key: a kind of item -> its row in the shared cache; the row name
+    contains account and region."""
 
     def __init__(
         self,
@@ -102,9 +96,8 @@ class CceApi:
     # -- reads
 
     def pools(self) -> tuple[NodePool, ...]:
-        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`.
-
-        The conditions are those of the whole pool (advanceStatus)."""
+        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`. The
+        conditions are those of the whole pool (advanceStatus)."""
         return decoding.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
 
     def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
@@ -113,9 +106,8 @@ class CceApi:
         return decoding.pool_of(self._get(f"{self._base()}/nodepools/{uid}", {"advanceStatus": "true"}), uid)
 
     def nodes(self) -> tuple[CceNode, ...]:
-        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging.
-
-        A node that cannot be decoded has an `error`, and so have two of one page with the same uid."""
+        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging. A node
+        that cannot be decoded has an `error`, and so have two of one page with the same uid."""
         nodes: dict[str, CceNode] = {}
         undecoded: list[CceNode] = []
         marker, markers = "", set[str]()
@@ -168,15 +160,13 @@ class CceApi:
     # -- changes
 
     def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
-        """Set the pool's total by changing the size of that group (scale_call).
-
-        Raises InvalidRequest before anything is sent; Transient if the effect is unknown."""
+        """Set the pool's total by changing the size of that group (scale_call). Raises InvalidRequest before anything
+        is sent; Transient if the effect is unknown."""
         self._cce.send(scale_call(self._base(), self._headers(), pool, total, group, zero=zero))
 
     def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
-        """Delete a node and lower its pool's total by one; returns the job's id, or "".
-
-        A response with status 200 is a success whatever its body. Raises NotFound if the node is gone."""
+        """Delete a node and lower its pool's total by one; returns the job's id, or "". A response with status 200 is a
+        success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
     # -- transport

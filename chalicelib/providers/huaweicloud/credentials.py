@@ -146,18 +146,16 @@ def canonical_path(path: str) -> str:
 
 
 def canonical_request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body.
-
-    headers: those to be signed, names in lower case."""
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body. headers:
+    those to be signed, names in lower case."""
     lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
     names, body_hash = ";".join(sorted(headers)), hashlib.sha256(body).hexdigest()
     return "\n".join((method.upper(), canonical_path(path), query, lines, names, body_hash))
 
 
 def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
-    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters.
-
-    All headers of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters. All headers of
+    the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
     parts, query, date = urlsplit(call.url), canonical_query(call.params), timestamp(now)
     host = parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
     headers = {name.lower(): value for name, value in call.headers.items()} | {"host": host, "x-sdk-date": date}
@@ -189,12 +187,9 @@ class Sessions:
         self._sessions: dict[str, tuple[CceCredential, float]] = {}
 
     def get(self, name: str, now: float, make: Callable[[], CceCredential]) -> CceCredential:
-        """Return the keys of that name, renewed before they expire.
-
-        While IAM provides none, the old ones are used as long as they are valid, also after a permanent refusal,
-        because an error here must not hide the result of a change that was sent with them. After that the error of
-        `make` is raised.
-        """
+        """Return the keys of that name, renewed before they expire. While IAM provides none, the old ones are used as
+        long as they are valid, also after a permanent refusal, because an error here must not hide the result of a
+        change that was sent with them. After that the error of `make` is raised."""
         with self._lock:
             old, renewal = self._sessions.get(name, (None, 0.0))
         # a clock that went back does not extend their life
@@ -291,10 +286,9 @@ def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: st
 
 
 def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
-    """Return new keys of the agency, requested with the long-lived key that `rest` signs with.
-
-    Repeating is safe. Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime
-    is assumed; keys that end sooner are replaced when the vendor refuses them."""
+    """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
+    Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
+    that end sooner are replaced when the vendor refuses them."""
     role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
     body = msgspec.json.encode({"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}})
     request = VendorRequest("POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, body, safe=True)
@@ -330,9 +324,8 @@ class Projects:
         self._project = ""
 
     def id(self) -> str:
-        """Return the project's id, 32 hex digits.
-
-        Raises InvalidRequest if there is none, or more than one to choose from; otherwise as granted."""
+        """Return the project's id, 32 hex digits. Raises InvalidRequest if there is none, or more than one to choose
+        from; otherwise as granted."""
         if not self._project:
             project = self._cache.get([self._region]).get(self._region) or ""
             if not is_project(project):

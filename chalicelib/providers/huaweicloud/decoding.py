@@ -132,9 +132,8 @@ def _short_text(thing: Object, name: str) -> str:
 
 
 def instant(value: object) -> float:
-    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else.
-
-    The format is `2020-02-01 08:20:49.944664515 +0000 UTC` or RFC 3339."""
+    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else. The format is `2020-02-01
+    08:20:49.944664515 +0000 UTC` or RFC 3339."""
     if not isinstance(value, str):
         return 0.0
     try:
@@ -210,9 +209,8 @@ def _check_uid(response: VendorResponse, uid: str, requested: str) -> None:
 
 
 def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
-    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging).
-
-    Raises Unknown for a page of which nothing can be decoded."""
+    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging). Raises Unknown
+    for a page of which nothing can be decoded."""
     body = body_of(response)
     with _shape_errors(response):
         nodes = tuple(_node_or_error(item) for item in _items(response, body))
@@ -263,9 +261,8 @@ def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
 
 
 def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
-    """Return a page of flavours, their number on the page, and the last one's id.
-
-    A flavour without cores or memory is left out."""
+    """Return a page of flavours, their number on the page, and the last one's id. A flavour without cores or memory is
+    left out."""
     items = body_of(response).get("flavors")
     if not isinstance(items, list):
         raise _shape_error(response, "it has no list of flavors")
@@ -331,9 +328,8 @@ def _owner_and_annotations(meta: Object) -> tuple[Object, dict[str, str]]:
 
 
 def _pool_of_node(owner: Object, annotations: dict[str, str]) -> str:
-    """Return the owner's pool, and the annotation's only if there is no owner.
-
-    A node that was moved to the default pool keeps its old annotation."""
+    """Return the owner's pool, and the annotation's only if there is no owner. A node that was moved to the default
+    pool keeps its old annotation."""
     uid = _short_text(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
     return uid.lower() if is_id(uid) else ""
 
@@ -432,10 +428,9 @@ def _pool(item: Object, uid: str, name: str) -> NodePool:
 
 
 def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | None, pool: NodePool) -> list[ScaleGroup]:
-    """Return the groups with their sizes. items: their statuses; desired: the pool's size, if it is given.
-
-    A missing size is 0, unless the pool has more nodes than its groups report. One group without a size then has the
-    difference (a pool with one group may omit it); with several, their sizes are unknown."""
+    """Return the groups with their sizes. items: their statuses; desired: the pool's size, if it is given. A missing
+    size is 0, unless the pool has more nodes than its groups report. One group without a size then has the difference
+    (a pool with one group may omit it); with several, their sizes are unknown."""
     statuses = {_text(item, "name"): item for item in items}
     if len(statuses) < len(items):
         raise DecodeError("two of its scaleGroupStatuses have one name")

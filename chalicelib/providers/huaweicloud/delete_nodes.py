@@ -106,9 +106,8 @@ def _check_membership(nodes: Mapping[str, CceNode], group: CceGroup) -> None:
 
 def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
     """Raise PermanentConflict if one of the machines (by uid) is not, or not for certain, the node that was planned,
-    or, if machines that never joined are deleted, is a node by now.
-
-    Without a connection to the cluster nothing is checked."""
+    or, if machines that never joined are deleted, is a node by now. Without a connection to the cluster nothing is
+    checked."""
     if context.joined is None:
         return
     nodes = context.joined()
@@ -150,9 +149,8 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
 
 
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError.
-
-    There is nothing to undo, because CCE is not modified before the deletion."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
+    CCE is not modified before the deletion."""
     targets = read_targets(operation)
     if _alive(context, targets.nodes):
         return True
@@ -251,9 +249,8 @@ class _Existing(msgspec.Struct, frozen=True):
 
 
 def decrease_target(context: CceContext, operation: Operation) -> Outcome:
-    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError.
-
-    After the request was accepted, nothing more is sent."""
+    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError. After
+    the request was accepted, nothing more is sent."""
     to_size = operation.spec.to_size
     if to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
@@ -294,10 +291,9 @@ def _existing_nodes(context: CceContext, group: CceGroup) -> _Existing:
 
 
 def _lower(context: CceContext, group: CceGroup, size: int, existing: _Existing) -> None:
-    """Set a lower size of the group. The caller has verified that it is not below the group's nodes.
-
-    Raises Conflict if the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be
-    deleted, and ProviderError."""
+    """Set a lower size of the group. The caller has verified that it is not below the group's nodes. Raises Conflict if
+    the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be deleted, and
+    ProviderError."""
     pool = group.pool
     if not is_settled(pool):
         raise Conflict(f"{group.title}: its pool is at {pool.desired}, and its scale groups do not add up to that")

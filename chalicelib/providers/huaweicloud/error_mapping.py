@@ -89,9 +89,8 @@ def of_status(
     retry_after: float = 0.0,
     longest: int | None = _LONGEST,
 ) -> ProviderError:
-    """Return the error of the tree. call: "GET host/path", which begins the message; longest: maximum characters.
-
-    A pool that is locked by another request must not pause all functions: for a write it is a Conflict, and a read is
+    """Return the error of the tree. call: "GET host/path", which begins the message; longest: maximum characters. A
+    pool that is locked by another request must not pause all functions: for a write it is a Conflict, and a read is
     tried again."""
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
@@ -106,9 +105,8 @@ def of_status(
 
 
 def error_for(response: VendorResponse) -> ProviderError:
-    """Return the error of a response with status 300 or above.
-
-    A 404 that is a web page is from a gateway, and does not mean that a resource is gone."""
+    """Return the error of a response with status 300 or above. A 404 that is a web page is from a gateway, and does not
+    mean that a resource is gone."""
     if response.status == 404 and response.body.lstrip().startswith(b"<"):
         return Transient(f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404")
     refused, date = refusal_in(response.body), response.headers.get("date", "")
@@ -124,9 +122,8 @@ def error_for(response: VendorResponse) -> ProviderError:
 
 
 def refusal_in(body: bytes) -> CceRefusal:
-    """Return code, message and request id of an error's body in the formats of CCE, the gateway and IAM.
-
-    All are "" for a web page and for anything that is not a JSON object."""
+    """Return code, message and request id of an error's body in the formats of CCE, the gateway and IAM. All are "" for
+    a web page and for anything that is not a JSON object."""
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -184,9 +184,7 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
 
     def sold_out(self, az: str) -> bool:
         """Whether the flavour is unavailable in that AZ now, according to the vendor; the AZ's state overrides the
-        region's.
-
-        This is only a hint."""
+        region's. This is only a hint."""
         return self.states.get(az, self.state).lower().endswith(_GONE)
 
 
@@ -254,7 +252,6 @@ def is_leaving(node: CceNode) -> bool:
 
 def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     """Return why the group's nodes do not come, according to its conditions, or the pool's if it is the only group.
-
     None: no condition reports a failure."""
     sole = len(pool.groups) == 1
     if error := _condition_error(group.conditions or (pool.conditions if sole else ())):
@@ -267,7 +264,10 @@ def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
 def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
     conditions = (*group.conditions, *pool.conditions)
-    refused = next((condition for condition in conditions if condition.type == SCALABLE and condition.false), None)
+    refused = next(
+        (condition for condition in conditions if condition.type == SCALABLE and condition.false),
+        None,
+    )
     if refused is None:
         return None
     unknown = Unknown(f"it cannot be scaled just now{_details(refused)}", code=SCALABLE)
@@ -299,9 +299,7 @@ def unchangeable(pool: NodePool) -> str:
 
 def cluster_off(phase: str) -> tuple[str, bool]:
     """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("", True) if it accepts
-    them.
-
-    Only Available, ScalingUp and ScalingDown do."""
+    them. Only Available, ScalingUp and ScalingDown do."""
     if not phase or phase in _READY:
         return "", True
     return f"the cluster is in the phase {phase}", phase not in _OVER

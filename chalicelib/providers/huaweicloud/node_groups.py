@@ -74,9 +74,8 @@ def _first_entry(settings: CceSettings, names: tuple[str, ...]) -> CceBounds | N
 
 
 def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
-    """Whether the scale group is named itself, or is enabled in a pool that is named or discovered.
-
-    The pool's own flavour has only the pool's switch, and naming the pool enables it."""
+    """Whether the scale group is named itself, or is enabled in a pool that is named or discovered. The pool's own
+    flavour has only the pool's switch, and naming the pool enables it."""
     if _entry_of_group(pool, group, settings) is not None:
         return True
     if _entry_of_pool(pool, settings) is not None:
@@ -85,9 +84,8 @@ def is_node_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> b
 
 
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
-    """Return the pool's bounds: the policy's, otherwise its own.
-
-    If the pool's autoscaling is off and the policy names only one of its groups, that group's entry applies."""
+    """Return the pool's bounds: the policy's, otherwise its own. If the pool's autoscaling is off and the policy names
+    only one of its groups, that group's entry applies."""
     entry, own = _entry_of_pool(pool, settings) or CceBounds(pool.id), pool.autoscaling
     groups = [bounds for group in pool.groups if (bounds := _entry_of_group(pool, group, settings)) is not None]
     least = entry.min if entry.min is not None else (own.min or 0) if own.enable else 0
@@ -102,10 +100,8 @@ def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
 
 
 def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceRange:
-    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group too).
-
-    A group's own maximum of 0 means that it has none, as the vendor writes it. The only group of a pool has the pool's
-    minimum."""
+    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group too). A group's own
+    maximum of 0 means that it has none, as the vendor writes it. The only group of a pool has the pool's minimum."""
     whole, entry = pool_range(pool, settings), _entry_of_group(pool, group, settings) or CceBounds(pool.id)
     sole = whole.min if len(pool.groups) == 1 else 0
     least = entry.min if entry.min is not None else max(group.min or 0, sole)
@@ -216,9 +212,8 @@ def _instances(
 
 
 def _instance(machine: CceNode, names: CceGroupNames[Node], held: str) -> Instance:
-    """Build one instance. In an unknown phase it is running if it is a node, otherwise it is being created.
-
-    A node has been created, whatever CCE's phase; its readiness is judged by the planner."""
+    """Build one instance. In an unknown phase it is running if it is a node, otherwise it is being created. A node has
+    been created, whatever CCE's phase; its readiness is judged by the planner."""
     node = names.node_of(machine.id)
     state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
     if node is not None and state is InstanceState.CREATING:
@@ -249,10 +244,9 @@ class Switches(msgspec.Struct, frozen=True):
 
 
 def find_rival(api: CceApi, cache: TtlCache[Switches] | None) -> MissingData | None:
-    """Return a warning if the vendor's autoscaler, an add-on, is active in the same cluster. Never raises.
-
-    cache: for the result, which is requested once an hour for all functions together. If the key lacks the permission
-    or there is no response, nothing is reported: this is only a warning, and no pass depends on it."""
+    """Return a warning if the vendor's autoscaler, an add-on, is active in the same cluster. Never raises. cache: for
+    the result, which is requested once an hour for all functions together. If the key lacks the permission or there is
+    no response, nothing is reported: this is only a warning, and no pass depends on it."""
     cached = cache.get([_SWITCHES_ENTRY]) if cache is not None else {}
     switches = cached[_SWITCHES_ENTRY] if _SWITCHES_ENTRY in cached else _read_switches(api, cache)
     if switches is None or not switches.on:
@@ -298,9 +292,8 @@ def _is_on(value: object, name: str) -> bool:
 def observe(
     api: CceApi, settings: CceSettings, nodes: Sequence[Node], cache: TtlCache[Switches] | None = None
 ) -> Observation:
-    """Return all groups of the cluster; raises ProviderError if pools or nodes cannot be listed.
-
-    cache: of find_rival."""
+    """Return all groups of the cluster; raises ProviderError if pools or nodes cannot be listed. cache: of
+    find_rival."""
     api.expect(_LISTS)
     pools = api.pools()
     listed = api.nodes()
@@ -338,10 +331,8 @@ class _CceGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def doubt(self, pools: Sequence[NodePool], undecoded: Sequence[CceNode]) -> None:
-        """Set errors for the pools of nodes that cannot be decoded.
-
-        These are the pools that the nodes name and, if a node names none, the pools with fewer listed nodes than they
-        report."""
+        """Set errors for the pools of nodes that cannot be decoded. These are the pools that the nodes name and, if a
+        node names none, the pools with fewer listed nodes than they report."""
         if not undecoded:
             return
         error = undecoded[0].error

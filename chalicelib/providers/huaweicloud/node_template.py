@@ -45,10 +45,8 @@ def make_template(
     region: str,
     reserve: Mapping[str, int],
 ) -> CceTemplate:
-    """Return the template of a group.
-
-    flavor: its flavour as ECS describes it, None if ECS has none of that name. reserve: the policy's reservation on a
-    node, which replaces the vendor's rule."""
+    """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none of that name.
+    reserve: the policy's reservation on a node, which replaces the vendor's rule."""
     if flavor is None:
         unknown = f"ECS knows no flavour {group.flavor} in {group.az or region}"
         return CceTemplate(None, unknown if group.flavor else "it says no flavour")
@@ -122,10 +120,9 @@ def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
 
 
 def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict[str, int]:
-    """Return cpu in millicores, memory in bytes, and pods.
-
-    extend: the pool's extendParam, whose reservations take precedence (in millicores and MiB). If only one of the two
-    parts of a resource is given, the other has its default."""
+    """Return cpu in millicores, memory in bytes, and pods. extend: the pool's extendParam, whose reservations take
+    precedence (in millicores and MiB). If only one of the two parts of a resource is given, the other has its
+    default."""
     pods = max_pods(flavor, extend)
     cpu = 1000 * flavor.vcpus - _reserved_cpu(flavor, extend)
     memory = flavor.memory_mib - _reserved_memory(flavor, extend, pods, runtime) - _EVICTION

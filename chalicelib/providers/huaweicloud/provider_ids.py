@@ -40,12 +40,9 @@ def checked(text: str, what: str) -> str:
 
 
 class CceGroupNames(Generic[N]):
-    """The cluster's nodes by CCE node.
-
-    An id decides; if it is not one of CCE's, addresses and names do. A node that matches two CCE nodes is matched to
-    neither, and a CCE node that two nodes claim has no known node (providers/node_identity.py): a kubelet can write any
-    providerID and cannot choose its node's name.
-    """
+    """The cluster's nodes by CCE node. An id decides; if it is not one of CCE's, addresses and names do. A node that
+    matches two CCE nodes is matched to neither, and a CCE node that two nodes claim has no known node
+    (providers/node_identity.py): a kubelet can write any providerID and cannot choose its node's name."""
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:
         nodes, machines = tuple(nodes), tuple(machines)
@@ -63,10 +60,8 @@ class CceGroupNames(Generic[N]):
         proven = {machine for name, machine in by_id.items() if machine and by_address.get(name) == machine}
 
         def claimed(node: N) -> frozenset[str]:
-            """Return the machines that a node claims.
-
-            An id and a name that agree outweigh a name alone. A name counts in addition to an id unless another node
-            has that machine's id."""
+            """Return the machines that a node claims. An id and a name that agree outweigh a name alone. A name counts
+            in addition to an id unless another node has that machine's id."""
             addresses = {by_address.get(node.labels.get(HOSTNAME_LABEL, ""), ""), by_address.get(node.name, "")} - {""}
             if machine := by_id[node.name]:
                 return frozenset({machine} | (addresses - claimed_by_id))
@@ -84,10 +79,8 @@ class CceGroupNames(Generic[N]):
 
 
 def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
-    """Return the scale group of one of the pool's nodes, derived because no field contains it.
-
-    By flavour and AZ; by the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes
-    first."""
+    """Return the scale group of one of the pool's nodes, derived because no field contains it. By flavour and AZ; by
+    the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes first."""
     same_flavor = [group for group in pool.groups if group.flavor == node.flavor]
     same_az = [group for group in same_flavor if group.az == node.az]
     any_az = [group for group in same_flavor if not is_zone(group.az)]

@@ -119,17 +119,14 @@ class CceContext(msgspec.Struct, frozen=True):
         return CceGroup(pool, group, pool_range(pool, self.settings), group_range(pool, group, self.settings))
 
     def has_moved(self, name: str, group: CceGroup) -> bool:
-        """Return whether the sizes have changed since they were read. Raises ProviderError.
-
-        Called immediately before a total is sent, because any request in between is time in which the sizes may change.
-        """
+        """Return whether the sizes have changed since they were read. Raises ProviderError. Called immediately before a
+        total is sent, because any request in between is time in which the sizes may change."""
         now = self.group(name)
         return (now.pool.desired, now.size) != (group.pool.desired, group.size)
 
     def check_cluster(self) -> None:
-        """Raise Conflict while the cluster accepts no change, InvalidRequest if waiting cannot resolve that.
-
-        A key without the permission to read the phase is not a reason to refuse."""
+        """Raise Conflict while the cluster accepts no change, InvalidRequest if waiting cannot resolve that. A key
+        without the permission to read the phase is not a reason to refuse."""
         try:
             phase = self.api.cluster_phase()
         except Unauthorized:
@@ -222,9 +219,8 @@ def has_requested(context: CceContext, operation: Operation) -> bool:
 
 
 def poll_growth(context: CceContext, operation: Operation) -> Outcome:
-    """Report the group's progress. Raises ProviderError.
-
-    Sends nothing itself; if no request was accepted yet, the scale-up is called again."""
+    """Report the group's progress. Raises ProviderError. Sends nothing itself; if no request was accepted yet, the
+    scale-up is called again."""
     if SENT not in operation.status.data:
         return scale_up(context, operation)
     return _progress(context, operation, context.group(operation.spec.group))
