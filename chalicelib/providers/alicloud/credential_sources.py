@@ -121,12 +121,7 @@ class AlicloudCredentials:
 
         self._owner = _account(access.role_arn)
         # Not by the token, which changes at every renewal, so each cluster has its own session.
-        parts = (
-            self._connection.cluster,
-            access.oidc_provider_arn,
-            access.oidc_token_secret,
-            access.oidc_token_file,
-        )
+        parts = (self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
         return self._session(access, parts, make)
 
     def _instance_role(self, access: Access) -> Session:

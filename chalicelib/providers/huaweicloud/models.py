@@ -15,14 +15,7 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.errors import (
-    InstallFailed,
-    InvalidRequest,
-    OutOfStock,
-    ProviderError,
-    QuotaExceeded,
-    Unknown,
-)
+from chalicelib.providers.errors import InstallFailed, InvalidRequest, OutOfStock, ProviderError, QuotaExceeded, Unknown
 
 DEFAULT_GROUP = "default"
 """The scale group that a pool's own template is."""
@@ -264,10 +257,7 @@ def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
 def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
     conditions = (*group.conditions, *pool.conditions)
-    refused = next(
-        (condition for condition in conditions if condition.type == SCALABLE and condition.false),
-        None,
-    )
+    refused = next((condition for condition in conditions if condition.type == SCALABLE and condition.false), None)
     if refused is None:
         return None
     unknown = Unknown(f"it cannot be scaled just now{_details(refused)}", code=SCALABLE)

@@ -39,11 +39,7 @@ class CceTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(
-    pool: NodePool,
-    group: ScaleGroup,
-    flavor: Flavor | None,
-    region: str,
-    reserve: Mapping[str, int],
+    pool: NodePool, group: ScaleGroup, flavor: Flavor | None, region: str, reserve: Mapping[str, int]
 ) -> CceTemplate:
     """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none of that name.
     reserve: the policy's reservation on a node, which replaces the vendor's rule."""

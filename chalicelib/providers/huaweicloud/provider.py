@@ -104,11 +104,7 @@ class HuaweiCloud(BaseProvider[CceContext]):
     """The scale groups of one CCE cluster's node pools, for one pass. cache: of the vendor's own autoscaler's state."""
 
     def __init__(
-        self,
-        api: CceApi,
-        settings: CceSettings,
-        kube: KubeLists | None = None,
-        cache: TtlCache[Switches] | None = None,
+        self, api: CceApi, settings: CceSettings, kube: KubeLists | None = None, cache: TtlCache[Switches] | None = None
     ) -> None:
         self._cache = cache
         joined = None if kube is None else lambda: cluster_nodes(kube)
