@@ -69,7 +69,7 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
     naming what is missing, or if two methods are configured."""
     by_key = key_id or key_secret or token
     methods = {"an access key": by_key, "OIDC": access.by_oidc, "instance metadata": access.by_metadata}
-    configured = [name for name, given in methods.items() if given]
+    configured = [name for name, is_configured in methods.items() if is_configured]
     if len(configured) > 1:
         raise BadInput(PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them")
     if access.by_oidc:
@@ -84,8 +84,8 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
             "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named",
             "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
         )
-    for given, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
-        if not given:
+    for present, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
+        if not present:
             raise BadInput(secret, f"{field} is missing", f"add {field} to it")
     return Way.ROLE if access.role_arn else Way.KEY
 

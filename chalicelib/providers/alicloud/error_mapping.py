@@ -93,7 +93,7 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
         ),
         (Sense.KEY, Unauthorized, "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature"),
         (Sense.SESSION, Unauthorized, "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken"),
-        # Refused before any effect, so it is not Transient; rpc_client.py signs again once.
+        # Refused before any effect, so it is not Transient; api.py signs again once.
         (Sense.CLOCK, Unauthorized, "InvalidTimeStamp.* SignatureNonceUsed"),
         (Sense.DENIED, Unauthorized, "Forbidden* NoPermission* NotAuthorized* AuthenticationFail*"),
         (Sense.THROTTLED, Throttled, "Throttling*"),
@@ -133,8 +133,8 @@ def error_for(response: VendorResponse) -> ProviderError | None:
     row, wait = _row(refusal.code), retry_after(response)
     by_status = Throttled if wait and response.status < 500 else class_for(response.status)
     cls = row.cls if row else by_status
-    said = "" if row and row.sense is Sense.KEY else refusal.message
-    text = f"{refusal.code}: {said}" if said else refusal.code
+    with_message = refusal.message and not (row and row.sense is Sense.KEY)
+    text = f"{refusal.code}: {refusal.message}" if with_message else refusal.code
     return cls(text, code=refusal.code, request_id=refusal.request_id, retry_after=wait)
 
 

@@ -148,8 +148,8 @@ def _metadata_of(activity: ScalingActivity) -> Mapping[str, object]:
 
 def is_own(activity: ScalingActivity) -> bool:
     """Whether an autoscaler requested the activity: Outscaler, or upstream before it."""
-    known = _metadata_of(activity)
-    return _OPERATION in known or known.get(_MANAGED) == "true"
+    pairs = _metadata_of(activity)
+    return _OPERATION in pairs or pairs.get(_MANAGED) == "true"
 
 
 def of_operation(activities: Iterable[ScalingActivity], operation: str) -> ScalingActivity | None:
@@ -313,8 +313,8 @@ def _read_all_instances(
     api: AlicloudApi, guard: _RequestGuard, groups: Sequence[ScalingGroup]
 ) -> dict[str, list[ScalingInstance]]:
     """Return the instances of many small groups from one list of the whole account, if that takes fewer calls. Contains
-    only groups for which the list agrees with the group's own count; the caller reads the others one by one. Never
-    raises: an error here recurs, and is reported, when the groups are read one by one."""
+    only groups for which the list agrees with the group's own count; the caller reads the others one by one. Raises
+    nothing, because an error here recurs, and is reported, when the groups are read one by one."""
     one_by_one = sum(pages_of(group.total_capacity) for group in groups)
     if one_by_one <= _BULK:
         return {}
@@ -410,12 +410,12 @@ class _AlicloudGroupBuilder:
             text = f"its instances could not be read: {error.error_class}: {error.message}"
             return msgspec.structs.replace(self.broken(bounds, text), target=target_of(group))
         sizes = size_range(bounds, group)
-        held = sorted(instance.instance_id for instance in instances if unremovable(instance))
-        more = ", …" if len(held) > _SHOWN else ""
+        unremovables = sorted(instance.instance_id for instance in instances if unremovable(instance))
+        more = ", …" if len(unremovables) > _SHOWN else ""
         if sizes.doubt:
             self._warn(bounds.id, sizes.doubt)
-        if held:  # a warning before scale-down attempts to remove them
-            text = f"protected or attached manually, so not removed: {', '.join(held[:_SHOWN])}{more}"
+        if unremovables:  # a warning before scale-down attempts to remove them
+            text = f"protected or attached manually, so not removed: {', '.join(unremovables[:_SHOWN])}{more}"
             self._warn(bounds.id, text)
         template, options, problem = self._template(group, instances)
         return NodeGroup(

@@ -245,11 +245,11 @@ def _take_back(context: AlicloudContext, operation: Operation) -> None:
 
 def _progress(context: AlicloudContext, operation: Operation, activity: ScalingActivity) -> Outcome:
     group, name = operation.spec.group, activity.scaling_activity_id
-    made, requested = created(activity), operation.spec.to_size - operation.spec.from_size
+    count, requested = created(activity), operation.spec.to_size - operation.spec.from_size
     facts: dict[str, str | int] = {
         "from": operation.spec.from_size,
         "to": operation.spec.to_size,
-        "created": made,
+        "created": count,
         ACTIVITY: name,
     }
     if not activity.over:
@@ -260,9 +260,9 @@ def _progress(context: AlicloudContext, operation: Operation, activity: ScalingA
         return InProgress(pause, STEP, {**data, ACTIVITY: name}, note)
     if failed(activity):
         why = failure(activity)
-        some = f" ({made} of {requested} were created)" if made else ""
+        some = f" ({count} of {requested} were created)" if count else ""
         return Failed(why.cls, f"{group}: {why.message}{some}", why.code, facts=facts)
-    if made < requested and (most := context.group(group).max_size) < operation.spec.to_size:
-        text = f"{group}: its MaxSize is {most} by now, so ESS created {made} of {requested}"
+    if count < requested and (most := context.group(group).max_size) < operation.spec.to_size:
+        text = f"{group}: its MaxSize is {most} by now, so ESS created {count} of {requested}"
         return Failed("InvalidRequest", text, "IncorrectCapacity.MaxSize", facts=facts)
     return Succeeded(facts)

@@ -56,8 +56,8 @@ def make_template(
         PODS: max_pods(flavor, own.extend),
         **devices,
     }
-    left = {**allocatable(flavor, own.extend, own.runtime), **devices}
-    left |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
+    remaining = {**allocatable(flavor, own.extend, own.runtime), **devices}
+    remaining |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
     host = f"template-node-for-{group_id(pool.id, group.name)}".replace("/", "-")
     taints = tuple(
         Taint(taint.key, taint.effect, taint.value)
@@ -66,7 +66,7 @@ def make_template(
     )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
-    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=left))
+    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining))
 
 
 def _devices(flavor: Flavor) -> dict[str, int]:
