@@ -56,7 +56,7 @@ def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group:
 
 def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
     """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest. It has no
-    query, because with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
+    query, as with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
