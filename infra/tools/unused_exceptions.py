@@ -57,6 +57,13 @@ EXCEPTIONS = (
     ),
     UnusedException("chalicelib/providers/*/models.py", ("*",), "fields of the vendors' answers and requests"),
     UnusedException(
+        "chalicelib/providers/*/decoding.py",
+        ("activity_type", "destroyed_instances", "end_time", "health_status", "instance_prefix",
+         "instance_type_family", "local_storage_amount", "region_id", "removing_capacity",
+         "removing_wait_capacity", "scaling_group_name"),
+        "fields of the vendors' answers",
+    ),
+    UnusedException(
         "chalicelib/providers/huaweicloud/api.py", ("desired_node_count", "scale_groups"),
         "fields of a request",
     ),

@@ -27,25 +27,17 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from chalicelib.model.secret import Secret
+from chalicelib.providers.alicloud import decoding
 from chalicelib.providers.alicloud.credentials import AlicloudCredential, AlicloudCredentialSource
 from chalicelib.providers.alicloud.decoding import (
     Accepted,
-    ActivitiesPage,
-    ConfigurationsPage,
-    GroupsPage,
-    InstancesPage,
     InstanceType,
     LaunchTemplateData,
     ScalingActivity,
     ScalingConfiguration,
     ScalingGroup,
     ScalingInstance,
-    TypesAnswer,
     Version,
-    VersionsPage,
-    decode,
-    read_each,
-    read_groups,
 )
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
@@ -76,9 +68,8 @@ ALGORITHM = "ACS3-HMAC-SHA256"
 
 
 def canonical_query(params: Mapping[str, str]) -> str:
-    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20).
-
-    The signed text is also the one that is sent, so no library can encode it differently."""
+    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20). The signed
+    text is also the one that is sent, so no library can encode it differently."""
     return "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(params.items()))
 
 
@@ -111,7 +102,6 @@ def signed_headers(
     method: str = "POST",
 ) -> dict[str, str]:
     """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
-
     query: canonical_query of what is sent; secret: the session's token. Every given header is signed, because the
     vendor requires it of each `x-acs-*`, of host and of content-type."""
     signed = dict(headers)
@@ -139,9 +129,8 @@ def new_nonce() -> str:
 
 @dataclass
 class Line:
-    """The signed RPC client of one product in one region.
-
-    url: the service's root. budget: None for calls that are too rare to count (STS)."""
+    """The signed RPC client of one product in one region. url: the service's root. budget: None for calls that are too
+    rare to count (STS)."""
 
     service: Service
     url: str
@@ -194,13 +183,11 @@ class Line:
             if self.budget is not None:
                 self.budget.refused(error.retry_after)
             raise
-        return decode(answer, kind)
+        return decoding.decode(answer, kind)
 
     def _signed(self, request: VendorRequest) -> VendorRequest:
-        """Return the request with the query in its URL exactly as signed.
-
-        A library in between may encode `*` or a space differently. The name of the call is taken from the original URL.
-        """
+        """Return the request with the query in its URL exactly as signed. A library in between may encode `*` or a
+        space differently. The name of the call is taken from the original URL."""
         credential = self._used = self.source.current()
         query = canonical_query(request.params)
         headers = unsigned_headers(
@@ -265,10 +252,8 @@ def pages_of(count: int) -> int:
 
 
 def _read_all(action: str, pages: Pages[T], name_of: Callable[[T], str], most: int | None = None) -> list[T]:
-    """Return all items, each once, in the vendor's order.
-
-    Raises what `pages` raises, Transient for an inconsistent list, and _TooLong after the first page of a list with
-    more than `most` pages."""
+    """Return all items, each once, in the vendor's order. Raises what `pages` raises, Transient for an inconsistent
+    list, and _TooLong after the first page of a list with more than `most` pages."""
     for _ in range(2):
         totals, items = _read_pages(pages, name_of, most)
         if len(totals) == 1 and len(items) >= min(totals):
@@ -277,9 +262,8 @@ def _read_all(action: str, pages: Pages[T], name_of: Callable[[T], str], most: i
 
 
 def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None = None) -> tuple[set[int], list[T]]:
-    """Return the totals that the pages report, and the items, each once.
-
-    For items requested by id the vendor may count more than it returns (inactive groups)."""
+    """Return the totals that the pages report, and the items, each once. For items requested by id the vendor may count
+    more than it returns (inactive groups)."""
     items: dict[str, T] = {}
     totals: set[int] = set()
     for number in range(1, _MOST_PAGES + 1):
@@ -297,10 +281,8 @@ def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None =
 
 
 class AlicloudApi:
-    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError.
-
-    key: maps a kind of item to its row in the shared cache; the row name contains account and region.
-    """
+    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError. key: maps a kind
+    of item to its row in the shared cache; the row name contains account and region."""
 
     def __init__(
         self,
@@ -322,7 +304,11 @@ class AlicloudApi:
         groups: dict[str, ScalingGroup] = {}
         for lot in _lots(ids, IDS):
             pages = self._pages(
-                self._ess, "DescribeScalingGroups", _listed("ScalingGroupIds", lot), GroupsPage, read_groups
+                self._ess,
+                "DescribeScalingGroups",
+                _listed("ScalingGroupIds", lot),
+                decoding.GroupsPage,
+                decoding.read_groups,
             )
             _, listed = _read_pages(pages, lambda group: group.scaling_group_id)
             groups |= {group.scaling_group_id: group for group in listed if group.scaling_group_id in lot}
@@ -334,9 +320,8 @@ class AlicloudApi:
 
     def instances(self, group: str, ids: Sequence[str] = ()) -> list[ScalingInstance]:
         """Return all instances of a group, 50 per page. A failed page fails the whole call, so a list is never partial.
-
-        ids: only these, 20 per call, of the group, or of any group if the group is empty. Unknown instances are absent.
-        """
+        ids: only these, 20 per call, of the group, or of any group if the group is empty. Unknown instances are
+        absent."""
         of_group = {"ScalingGroupId": group} if group else {}
         instances: list[ScalingInstance] = []
         for lot in _lots(ids, IDS) or [()]:
@@ -345,9 +330,8 @@ class AlicloudApi:
         return [instance for instance in instances if instance.instance_id in named] if ids else instances
 
     def all_instances(self, most: int) -> list[ScalingInstance] | None:
-        """Return all instances of the account in this region over all groups, 50 per page, never a partial list.
-
-        None, after the first page, if the list has more than `most` pages."""
+        """Return all instances of the account in this region over all groups, 50 per page, never a partial list. None,
+        after the first page, if the list has more than `most` pages."""
         try:
             return self._instances({}, most)
         except _TooLong:
@@ -355,7 +339,7 @@ class AlicloudApi:
 
     def _instances(self, params: Params, most: int | None = None) -> list[ScalingInstance]:
         action = "DescribeScalingInstances"
-        pages: Pages[ScalingInstance] = self._pages(self._ess, action, params, InstancesPage, list)
+        pages: Pages[ScalingInstance] = self._pages(self._ess, action, params, decoding.InstancesPage, list)
         return _read_all(action, pages, lambda instance: instance.instance_id, most)
 
     def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
@@ -369,8 +353,8 @@ class AlicloudApi:
                 self._ess,
                 "DescribeScalingConfigurations",
                 _listed("ScalingConfigurationIds", lot),
-                ConfigurationsPage,
-                lambda items: read_each(items, ScalingConfiguration, name_of),
+                decoding.ConfigurationsPage,
+                lambda items: decoding.read_each(items, ScalingConfiguration, name_of),
             )
             return _read_pages(pages, name_of)[1]
 
@@ -384,7 +368,9 @@ class AlicloudApi:
         found = [
             activity
             for params in pages
-            for activity in self._ess.call("DescribeScalingActivities", self._page(1) | params, ActivitiesPage).items
+            for activity in self._ess.call(
+                "DescribeScalingActivities", self._page(1) | params, decoding.ActivitiesPage
+            ).items
         ]
         return sorted(found, key=lambda activity: activity.start_time, reverse=True)
 
@@ -396,16 +382,14 @@ class AlicloudApi:
 
         def request(lot: Sequence[str]) -> list[InstanceType]:
             params = {"RegionId": self._region} | _listed("InstanceTypes", lot)
-            answer = self._ecs.call("DescribeInstanceTypes", params, TypesAnswer)
-            return read_each(answer.instance_types, InstanceType, name_of)
+            answer = self._ecs.call("DescribeInstanceTypes", params, decoding.TypesAnswer)
+            return decoding.read_each(answer.instance_types, InstanceType, name_of)
 
         return _through(self._types, names, request, name_of, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
-        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound.
-
-        A numbered version never changes and is cached for 24 h; the others can be changed and are cached for 5 min.
-        """
+        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound. A numbered
+        version never changes and is cached for 24 h; the others can be changed and are cached for 5 min."""
         numbered = version.isascii() and version.isdigit()
         name = f"{template}/{version}"
 
@@ -418,10 +402,8 @@ class AlicloudApi:
     def scale(
         self, group: str, kind: str, value: int, *, token: str, at_once: bool, metadata: Mapping[str, str]
     ) -> Accepted:
-        """Call ScaleWithAdjustment.
-
-        kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64 ASCII characters; at_once:
-        SyncActivity."""
+        """Call ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64
+        ASCII characters; at_once: SyncActivity."""
         params = {
             "RegionId": self._region,
             "ScalingGroupId": group,
@@ -457,7 +439,9 @@ class AlicloudApi:
         default = version in {"", "Default"}
         chosen = {"LaunchTemplateVersion.1": version} if numbered else {"DefaultVersion": "true"} if default else {}
         params = {"LaunchTemplateId": template} | chosen
-        pages: Pages[Version] = self._pages(self._ecs, "DescribeLaunchTemplateVersions", params, VersionsPage, list)
+        pages: Pages[Version] = self._pages(
+            self._ecs, "DescribeLaunchTemplateVersions", params, decoding.VersionsPage, list
+        )
         _, versions = _read_pages(pages, lambda each: str(each.version_number))
         if numbered:
             versions = [each for each in versions if each.version_number in {0, int(version)}]

@@ -31,7 +31,6 @@ from chalicelib.providers.alicloud.credentials import (
     Session,
     Sessions,
     Way,
-    made_from,
     parse_oidc_token,
     parse_secret,
     way_of,
@@ -49,8 +48,9 @@ from chalicelib.providers.services import ProviderServices
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
 
 
-class CredentialFinder:
-    """Finds the source of credentials for the combination of settings and secret."""
+class AlicloudCredentials:
+    """The credential for the combination of settings and secret. Its source is chosen at first use, so building a
+    provider makes no call."""
 
     def __init__(
         self, connection: Connection, settings: AlicloudSettings, sessions: Sessions, nonce: Callable[[], str]
@@ -58,16 +58,22 @@ class CredentialFinder:
         self._connection, self._settings, self._sessions = connection, settings, sessions
         self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce)
         self._owner = ""  # a role's account or an instance; empty for a key
+        self._source: AlicloudCredentialSource | None = None
 
-    def source(self) -> AlicloudCredentialSource:
-        """Return the source; reads the secret, if there is one. Raises ProviderError."""
-        return as_provider_error(self._choose)
+    def current(self) -> AlicloudCredential:
+        """Return the source's credential; reads the secret first, if there is one. Raises ProviderError."""
+        if self._source is None:
+            self._source = as_provider_error(self._choose)
+        return self._source.current()
 
-    def account(self, source: AlicloudCredentialSource) -> str:
-        """Return the account whose rate limit applies, as a digest: the role's account, the instance's, or the key.
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
+        """Return the source's other credential. Raises ProviderError."""
+        return self._source.renewed(refused_credential) if self._source is not None else self.current()
 
-        Two keys of one account have separate budgets, because a key does not reveal its account."""
-        key_id = source.current().key_id
+    def account(self) -> str:
+        """Return the account whose rate limit applies, as a digest: the role's account, the instance's, or the key. Two
+        keys of one account have separate budgets, because a key does not reveal its account."""
+        key_id = self.current().key_id
         return digest(self._owner or key_id.reveal())
 
     def _choose(self) -> AlicloudCredentialSource:
@@ -115,12 +121,7 @@ class CredentialFinder:
 
         self._owner = _account(access.role_arn)
         # Not by the token, which changes at every renewal, so each cluster has its own session.
-        parts = (
-            self._connection.cluster,
-            access.oidc_provider_arn,
-            access.oidc_token_secret,
-            access.oidc_token_file,
-        )
+        parts = (self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
         return self._session(access, parts, make)
 
     def _instance_role(self, access: Access) -> Session:
@@ -130,7 +131,8 @@ class CredentialFinder:
         return self._session(access, (url, access.ram_role), role.credential)
 
     def _session(self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]) -> Session:
-        key = made_from(self._sts.url, access.role_arn, self._session_name(access), *parts)
+        parts = (self._sts.url, access.role_arn, self._session_name(access), *parts)
+        key = digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)  # reveals nothing of the parts
         return Session(self._sessions, key, make, self._connection.now)
 
     def _session_name(self, access: Access) -> str:
@@ -176,10 +178,9 @@ class Granted(msgspec.Struct, frozen=True, rename="pascal"):
         return "Granted(***)"
 
     def credential(self, now: float, action: str) -> AlicloudCredential:
-        """Return the credential, obtained at `now` by that action; raises Unauthorized if something is missing.
-
-        An unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor
-        refuses it."""
+        """Return the credential, obtained at `now` by that action; raises Unauthorized if something is missing. An
+        unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor refuses
+        it."""
         if not (self.access_key_id and self.access_key_secret and self.security_token):
             raise Unauthorized(f"{action}: the answer holds no credentials", code="NoCredentials")
         try:

@@ -12,20 +12,25 @@ old one.
 
 from __future__ import annotations
 
-import configparser
-import re
-import threading
-from collections.abc import Callable, Iterable
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY
+from chalicelib.model.secret import LONGEST_TOKEN
+from chalicelib.model.secret import Secret
+from chalicelib.model.secret import is_sendable
+from chalicelib.model.secret import place_of
+from chalicelib.providers.credential_source import json_fields
+from chalicelib.providers.errors import Throttled
+from chalicelib.providers.errors import Transient
+from collections.abc import Callable
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
-
+import configparser
 import msgspec
+import re
+import threading
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
-from chalicelib.providers.credential_source import digest, json_fields
-from chalicelib.providers.errors import Throttled, Transient
 
 PLACE = "providers.alicloud"
 
@@ -65,13 +70,11 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
-    """Return the one method that is configured. key_id, key_secret, token: contents of the secret.
-
-    Raises BadInput naming what is missing, or if two methods are configured.
-    """
+    """Return the one method that is configured. key_id, key_secret, token: contents of the secret. Raises BadInput
+    naming what is missing, or if two methods are configured."""
     by_key = key_id or key_secret or token
     methods = {"an access key": by_key, "OIDC": access.by_oidc, "instance metadata": access.by_metadata}
-    configured = [name for name, given in methods.items() if given]
+    configured = [name for name, is_configured in methods.items() if is_configured]
     if len(configured) > 1:
         raise BadInput(PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them")
     if access.by_oidc:
@@ -86,8 +89,8 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
             "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named",
             "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
         )
-    for given, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
-        if not given:
+    for present, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
+        if not present:
             raise BadInput(secret, f"{field} is missing", f"add {field} to it")
     return Way.ROLE if access.role_arn else Way.KEY
 
@@ -151,9 +154,7 @@ class SecretText(msgspec.Struct, frozen=True):
 
 def parse_secret(text: str, place: str) -> SecretText:
     """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]; raises BadInput naming the field,
-    never its value.
-
-    All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and
+    never its value. All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and
     `ALIBABA_CLOUD_ACCESS_KEY_ID`. A trailing newline breaks signatures and is removed."""
     pairs = json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _ini_fields(text, place)
     values: dict[str, str] = {}
@@ -268,10 +269,8 @@ class Sessions:
         self._sessions: dict[str, tuple[AlicloudCredential, float]] = {}
 
     def get(self, key: str, now: float, make: Callable[[], AlicloudCredential]) -> AlicloudCredential:
-        """Return the session made from what `key` identifies, renewed before it expires.
-
-        While STS is unavailable, the old session is used as long as it is valid. Every other error of `make` is raised.
-        """
+        """Return the session made from what `key` identifies, renewed before it expires. While STS is unavailable, the
+        old session is used as long as it is valid. Every other error of `make` is raised."""
         with self._lock:
             old, renewal = self._sessions.get(key, (None, 0.0))
         if old is not None and old.obtained - _LAST_USE <= now < renewal:
@@ -310,7 +309,7 @@ def of_this_process() -> Sessions:
 
 
 class Session:
-    """A temporary credential. key: identifies what it is made from (made_from); make: calls STS or the metadata
+    """A temporary credential. key: identifies what it is made from; make: calls STS or the metadata
     service."""
 
     def __init__(
@@ -329,34 +328,10 @@ class Session:
         return None if fresh.signs_like(refused_credential) else fresh
 
 
-class ChosenCredentialSource:
-    """The source that settings and secret select. It is resolved at first use, so building a provider makes no call."""
-
-    def __init__(self, choose: Callable[[], AlicloudCredentialSource]) -> None:
-        self._choose = choose
-        self._source: AlicloudCredentialSource | None = None
-
-    def current(self) -> AlicloudCredential:
-        """Return the source's credential."""
-        if self._source is None:
-            self._source = self._choose()
-        return self._source.current()
-
-    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
-        """Return the source's other credential."""
-        return self._source.renewed(refused_credential) if self._source is not None else self.current()
-
-
 def due(credential: AlicloudCredential) -> float:
     """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
-
     The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
     for every request."""
     life = credential.expires - credential.obtained
     early = life - _EARLY
     return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LAST_USE)
-
-
-def made_from(*parts: str) -> str:
-    """Return a key for a session that reveals nothing of what it was made from."""
-    return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)

@@ -32,10 +32,8 @@ _LONGEST = 300  # maximum length of a problem text, in characters
 
 
 def decode(response: VendorResponse, kind: type[T]) -> T:
-    """Decode the response as that type.
-
-    Raises Transient for a truncated body, Unknown for an unexpected structure, and the mapped error if a success status
-    carries an error code."""
+    """Decode the response as that type. Raises Transient for a truncated body, Unknown for an unexpected structure, and
+    the mapped error if a success status carries an error code."""
     try:
         body = read_json(response.body, _normalised)
         if isinstance(body, dict) and body.get("Code"):
@@ -86,9 +84,8 @@ class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingGroups, one group.
-
-    A negative number makes the group unreadable, because its other fields are then not reliable enough for a change."""
+    """DescribeScalingGroups, one group. A negative number makes the group unreadable, because its other fields are then
+    not reliable enough for a change."""
 
     scaling_group_id: str
     scaling_group_name: str = ""
@@ -207,9 +204,8 @@ class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal")
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """The response to a write: accepted, not yet done.
-
-    activity_type CapacityChange: only the desired number changed, and there may be no activity."""
+    """The response to a write: accepted, not yet done. activity_type CapacityChange: only the desired number changed,
+    and there may be no activity."""
 
     scaling_activity_id: str = ""
     activity_type: str = ""
@@ -307,10 +303,8 @@ def read_groups(items: Sequence[Any]) -> list[ScalingGroup]:
 
 
 def read_each(items: Sequence[Any], kind: type[S], name_of: Callable[[S], str]) -> list[S]:
-    """Decode items that were requested by name.
-
-    An item that cannot be decoded is left out, as are two different items of one name. The caller sees that they are
-    missing."""
+    """Decode items that were requested by name. An item that cannot be decoded is left out, as are two different items
+    of one name. The caller sees that they are missing."""
     by_name: dict[str, list[S]] = {}
     for item in items:
         try:

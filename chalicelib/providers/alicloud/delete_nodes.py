@@ -104,9 +104,8 @@ def _is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
 def _check_membership(
     context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
 ) -> None:
-    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not.
-
-    An instance unknown to ESS counts as gone."""
+    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not. An instance
+    unknown to ESS counts as gone."""
     context.bounds(operation.spec.group)
     absent = [name for name in targets.instances if name not in listed]
     if not absent:
@@ -123,9 +122,8 @@ def _check_membership(
 
 def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
     """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
-    instances that never joined are deleted, is a node by now.
-
-    Without a connection to the cluster nothing is checked."""
+    instances that never joined are deleted, is a node by now. Without a connection to the cluster nothing is
+    checked."""
     if context.joined is None:
         return
     nodes = context.joined()
@@ -160,9 +158,8 @@ def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError.
-
-    There is nothing to undo, because ESS is not modified before the removal request."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
+    ESS is not modified before the removal request."""
     targets = read_targets(operation)
     listed = _listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
     if any(_is_alive(name, listed) for name in targets.instances):
@@ -258,10 +255,9 @@ class _Removal:
         return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {requested}")
 
     def _check_permitted(self) -> None:
-        """Raise InvalidRequest if the group must not be changed or would fall below its minimum.
-
-        While an activity is running, the numbers may already include our own request. The removal is then retried
-        (Conflict) instead of failed."""
+        """Raise InvalidRequest if the group must not be changed or would fall below its minimum. While an activity is
+        running, the numbers may already include our own request. The removal is then retried (Conflict) instead of
+        failed."""
         if reason := no_removal(self._group):
             raise InvalidRequest(reason)
         if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:
@@ -293,10 +289,8 @@ class _Removal:
 
 
 def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
-
-    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
-    """
+    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError. A group
+    without a desired capacity has a target equal to its instances, so there is never anything to lower."""
     name, to_size = operation.spec.group, operation.spec.to_size
     if to_size < 0:
         raise InvalidRequest(f"{name}: {to_size} is not a valid size")
@@ -325,9 +319,8 @@ def _lower_by_placeholders(
     listed: Mapping[str, ScalingInstance],
     targets: AlicloudTargets,
 ) -> Failed | None:
-    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased.
-
-    The new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
+    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased. The
+    new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
     operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
     if not group.enable_desired_capacity:
         return None  # instances that were not created are not part of such a group's size

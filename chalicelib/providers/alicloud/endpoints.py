@@ -70,13 +70,8 @@ class Endpoints(msgspec.Struct, frozen=True):
 
     def url(self, service: Service) -> str:
         """Return the service's root, such as `https://ess.aliyuncs.com`."""
-        given = self.overrides.get(service)
-        if given:
-            return given
-        return f"https://{_host(service, self.region, self.network)}"
-
-
-def _host(service: Service, region: str, network: Network) -> str:
-    if network is Network.VPC:
-        return f"{service}-vpc.{region}.aliyuncs.com"
-    return _PINNED.get((service, region), f"{service}.{region}.aliyuncs.com")
+        if self.overrides.get(service):
+            return self.overrides[service]
+        if self.network is Network.VPC:
+            return f"https://{service}-vpc.{self.region}.aliyuncs.com"
+        return f"https://{_PINNED.get((service, self.region), f'{service}.{self.region}.aliyuncs.com')}"

@@ -93,7 +93,7 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
         ),
         (Sense.KEY, Unauthorized, "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature"),
         (Sense.SESSION, Unauthorized, "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken"),
-        # Refused before any effect, so it is not Transient; rpc_client.py signs again once.
+        # Refused before any effect, so it is not Transient; api.py signs again once.
         (Sense.CLOCK, Unauthorized, "InvalidTimeStamp.* SignatureNonceUsed"),
         (Sense.DENIED, Unauthorized, "Forbidden* NoPermission* NotAuthorized* AuthenticationFail*"),
         (Sense.THROTTLED, Throttled, "Throttling*"),
@@ -122,10 +122,8 @@ def sense_of(code: str) -> Sense:
 
 def error_for(response: VendorResponse) -> ProviderError | None:
     """Return the error of a response with status 300 or above, or with a Code; None if the body is not the vendor's.
-
     The vendor's message is omitted if it repeats the signed text, because a canonical query holds the session token.
-    The caller removes known secrets from the rest.
-    """
+    The caller removes known secrets from the rest."""
     try:
         refusal = msgspec.json.decode(response.body, type=AlicloudRefusal, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -135,8 +133,8 @@ def error_for(response: VendorResponse) -> ProviderError | None:
     row, wait = _row(refusal.code), retry_after(response)
     by_status = Throttled if wait and response.status < 500 else class_for(response.status)
     cls = row.cls if row else by_status
-    said = "" if row and row.sense is Sense.KEY else refusal.message
-    text = f"{refusal.code}: {said}" if said else refusal.code
+    with_message = refusal.message and not (row and row.sense is Sense.KEY)
+    text = f"{refusal.code}: {refusal.message}" if with_message else refusal.code
     return cls(text, code=refusal.code, request_id=refusal.request_id, retry_after=wait)
 
 
@@ -163,9 +161,8 @@ def is_denied(error: ProviderError) -> bool:
 
 
 def is_gone(error: ProviderError) -> bool:
-    """Whether the group, instance or configuration does not exist.
-
-    Decided by code only, because a 404 alone may be a wrong address."""
+    """Whether the group, instance or configuration does not exist. Decided by code only, because a 404 alone may be a
+    wrong address."""
     return sense_of(error.code) is Sense.GONE
 
 

@@ -71,10 +71,9 @@ def surplus(group: ScalingGroup) -> int:
 
 
 def occupied(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> int:
-    """Return the smallest size at which no existing instance has to be removed.
-
-    The larger of the list and the group's own count is used, because the two are not read at one instant. Stopped
-    instances count: ESS could remove a running one instead of them."""
+    """Return the smallest size at which no existing instance has to be removed. The larger of the list and the group's
+    own count is used, because the two are not read at one instant. Stopped instances count: ESS could remove a running
+    one instead of them."""
     listed = sum(instance.lifecycle_state not in LEAVING for instance in instances)
     return max(listed, present(group) + group.stopped_capacity)
 
@@ -150,8 +149,8 @@ def _metadata_of(activity: ScalingActivity) -> Mapping[str, object]:
 
 def is_own(activity: ScalingActivity) -> bool:
     """Whether an autoscaler requested the activity: Outscaler, or upstream before it."""
-    known = _metadata_of(activity)
-    return _OPERATION in known or known.get(_MANAGED) == "true"
+    pairs = _metadata_of(activity)
+    return _OPERATION in pairs or pairs.get(_MANAGED) == "true"
 
 
 def of_operation(activities: Iterable[ScalingActivity], operation: str) -> ScalingActivity | None:
@@ -175,10 +174,8 @@ def created(activity: ScalingActivity) -> int:
 
 
 def failure(activity: ScalingActivity) -> InstanceError:
-    """Return why the activity failed, with the provider error class that selects the backoff.
-
-    An activity over several instance types may fail differently for each type. The first reason with a known error
-    class is used."""
+    """Return why the activity failed, with the provider error class that selects the backoff. An activity over several
+    instance types may fail differently for each type. The first reason with a known error class is used."""
     reasons = [(activity.error_code, activity.error_message)]
     reasons += [(reason.code, reason.message) for reason in activity.error_messages or ()]
     named = [(code, message) for code, message in reasons if code]
@@ -190,10 +187,8 @@ def failure(activity: ScalingActivity) -> InstanceError:
 
 
 def last_failure(activities: Sequence[ScalingActivity]) -> InstanceError | None:
-    """Return why missing instances do not arrive: the failure of the newest own activity.
-
-    None while that activity is running, if it succeeded, or if ESS itself has created instances since. activities:
-    newest first."""
+    """Return why missing instances do not arrive: the failure of the newest own activity. None while that activity is
+    running, if it succeeded, or if ESS itself has created instances since. activities: newest first."""
     for activity in activities:
         if is_own(activity):
             return failure(activity) if failed(activity) else None
@@ -246,11 +241,9 @@ def _instance(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
 
 
 def unremovable(instance: ScalingInstance) -> str:
-    """Return why this instance must not be removed; empty if it may be.
-
-    An instance that a user has protected is kept. An instance that a user has attached without handing over its
-    lifecycle would only be detached by ESS: it would keep running and costing money as a node that nothing manages
-    (Alibaba Cloud ESS API reference, RemoveInstances)."""
+    """Return why this instance must not be removed; empty if it may be. An instance that a user has protected is kept.
+    An instance that a user has attached without handing over its lifecycle would only be detached by ESS: it would keep
+    running and costing money as a node that nothing manages (Alibaba Cloud ESS API reference, RemoveInstances)."""
     name = instance.instance_id
     if instance.lifecycle_state == "Protected":
         return f"{name} is protected in the scaling group; remove its protection so that it can be removed"
@@ -288,9 +281,8 @@ class _RequestGuard:
 
 
 def _most_failures(error: ProviderError) -> int:
-    """Return how many consecutive failures of this kind stop the remaining requests; 0 for any number.
-
-    Permissions may be granted per group, and one inconsistent list does not predict the next."""
+    """Return how many consecutive failures of this kind stop the remaining requests; 0 for any number. Permissions may
+    be granted per group, and one inconsistent list does not predict the next."""
     if is_denied(error):
         return 5
     if isinstance(error, Throttled | Unauthorized):
@@ -302,10 +294,8 @@ def _read_groups(
     api: AlicloudApi, guard: _RequestGuard, ids: Sequence[str], pages: int
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
     """Return the groups by id, and the reason for each that could not be read. Raises ProviderError if none could be
-    read.
-
-    pages: expected pages of instances, from the number of nodes, so that one reservation (rate_limit.py) covers the
-    whole pass."""
+    read. pages: expected pages of instances, from the number of nodes, so that one reservation (rate_limit.py) covers
+    the whole pass."""
     lots = [ids[at : at + IDS] for at in range(0, len(ids), IDS)]
     api.expect(len(lots) + min(len(ids), _BULK) + pages)
     groups: dict[str, ScalingGroup] = {}
@@ -323,11 +313,9 @@ def _read_groups(
 def _read_all_instances(
     api: AlicloudApi, guard: _RequestGuard, groups: Sequence[ScalingGroup]
 ) -> dict[str, list[ScalingInstance]]:
-    """Return the instances of many small groups from one list of the whole account, if that takes fewer calls.
-
-    Contains only groups for which the list agrees with the group's own count; the caller reads the others one by one.
-    Never raises: an error here recurs, and is reported, when the groups are read one by one.
-    """
+    """Return the instances of many small groups from one list of the whole account, if that takes fewer calls. Contains
+    only groups for which the list agrees with the group's own count; the caller reads the others one by one. Raises
+    nothing, because an error here recurs, and is reported, when the groups are read one by one."""
     one_by_one = sum(pages_of(group.total_capacity) for group in groups)
     if one_by_one <= _BULK:
         return {}
@@ -349,10 +337,9 @@ def _read_all_instances(
 
 
 def _agrees(group: ScalingGroup, instances: Sequence[ScalingInstance]) -> bool:
-    """Whether the list has as many instances as the group reports.
-
-    They differ if instances appear or disappear between the two responses, or if the group reports no count. Whether
-    TotalCapacity includes stopped instances is not documented."""
+    """Whether the list has as many instances as the group reports. They differ if instances appear or disappear between
+    the two responses, or if the group reports no count. Whether TotalCapacity includes stopped instances is not
+    documented."""
     stopped = sum(instance.lifecycle_state == _STOPPED for instance in instances)
     return stopped == group.stopped_capacity and len(instances) - group.total_capacity in {0, stopped}
 
@@ -424,12 +411,12 @@ class _AlicloudGroupBuilder:
             text = f"its instances could not be read: {error.error_class}: {error.message}"
             return msgspec.structs.replace(self.broken(bounds, text), target=target_of(group))
         sizes = size_range(bounds, group)
-        held = sorted(instance.instance_id for instance in instances if unremovable(instance))
-        more = ", …" if len(held) > _SHOWN else ""
+        unremovables = sorted(instance.instance_id for instance in instances if unremovable(instance))
+        more = ", …" if len(unremovables) > _SHOWN else ""
         if sizes.doubt:
             self._warn(bounds.id, sizes.doubt)
-        if held:  # a warning before scale-down attempts to remove them
-            text = f"protected or attached manually, so not removed: {', '.join(held[:_SHOWN])}{more}"
+        if unremovables:  # a warning before scale-down attempts to remove them
+            text = f"protected or attached manually, so not removed: {', '.join(unremovables[:_SHOWN])}{more}"
             self._warn(bounds.id, text)
         template, options, problem = self._template(group, instances)
         return NodeGroup(

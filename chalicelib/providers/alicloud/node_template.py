@@ -187,10 +187,8 @@ _NOTHING = Blueprint(
 
 
 def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
-    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem.
-
-    The launch template takes precedence, as at ESS, where a group with a launch template has no active configuration.
-    """
+    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem. The
+    launch template takes precedence, as at ESS, where a group with a launch template has no active configuration."""
     sources = {
         group.scaling_group_id: (group.launch_template_id, group.launch_template_version or "Default")
         if group.launch_template_id
@@ -334,8 +332,7 @@ def _spot_label(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
 
 
 def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
-    """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone.
-
-    Empty if there are several VSwitches or no instances; a tag may set the zone."""
+    """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone. Empty
+    if there are several VSwitches or no instances; a tag may set the zone."""
     zones = {instance.zone_id for instance in instances} - {""}
     return {_ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

@@ -10,8 +10,8 @@ from typing import cast
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
-from chalicelib.providers.alicloud.credential_sources import CredentialFinder
-from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
+from chalicelib.providers.alicloud.credential_sources import AlicloudCredentials
+from chalicelib.providers.alicloud.credentials import Sessions, of_this_process
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
@@ -37,15 +37,15 @@ def open_api(
     unusable (Unauthorized).
     """
     services, now, limit = connection.means, connection.now, WaitLimit()
-    finder = CredentialFinder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
-    source = ChosenCredentialSource(finder.source)
+    store = of_this_process() if sessions is None else sessions
+    credentials = AlicloudCredentials(connection, settings, store, nonce)
 
     def cache_key(kind: str) -> str:
-        return f"alicloud/{finder.account(source)}/{settings.region}/{kind}"
+        return f"alicloud/{credentials.account()}/{settings.region}/{kind}"
 
     def line(service: Service) -> Line:
         budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
-        return Line(service, settings.endpoints.url(service), source, services, now, budget, nonce)
+        return Line(service, settings.endpoints.url(service), credentials, services, now, budget, nonce)
 
     return AlicloudApi(
         settings.region, line(Service.ESS), line(Service.ECS), cache=services.cache, key=cache_key, now=now

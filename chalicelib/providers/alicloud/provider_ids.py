@@ -28,9 +28,8 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """Return the nodes by instance id.
-
-    If a listed id follows another region or a path, its instance gets no node. Such a match is not a coincidence."""
+    """Return the nodes by instance id. If a listed id follows another region or a path, its instance gets no node. Such
+    a match is not a coincidence."""
 
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)
@@ -48,15 +47,12 @@ class AlicloudGroupNames:
 
     def __init__(self, nodes: Iterable[Node], region: str) -> None:
         self._region = region
-        ours = tuple(nodes)
-        self._identity = identify(ours, region)
-        places = [
-            each.provider_id.startswith(_SCHEME)
-            for each in ours
-            if (place := parse(each.provider_id)) is not None and place[0] == region
-        ]
-        self._count = len(places)
-        self._scheme = _SCHEME if 2 * sum(places) > len(places) else ""
+        nodes = tuple(nodes)
+        self._identity = identify(nodes, region)
+        places = [(node.provider_id, parse(node.provider_id)) for node in nodes]
+        ours = [provider_id for provider_id, place in places if place is not None and place[0] == region]
+        self._count = len(ours)
+        self._scheme = _SCHEME if 2 * sum(name.startswith(_SCHEME) for name in ours) > len(ours) else ""
 
     def __len__(self) -> int:
         """Return the number of nodes in the region."""

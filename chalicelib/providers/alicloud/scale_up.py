@@ -67,9 +67,8 @@ class AlicloudContext(msgspec.Struct, frozen=True):
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def bounds(self, group: str) -> AlicloudBounds:
-        """Return the policy's bounds of a group.
-
-        Raises InvalidRequest for a group that the policy does not name, which must not be changed."""
+        """Return the policy's bounds of a group. Raises InvalidRequest for a group that the policy does not name, which
+        must not be changed."""
         for bounds in self.settings.groups:
             if bounds.id == group:
                 return bounds
@@ -101,9 +100,7 @@ def client_token(operation: Operation, *parts: str) -> str:
 
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     """Return seconds until the next poll (5, 10, 20, then 30), the data that records it, and whether the limit is
-    reached.
-
-    Polls are counted because clocks of different functions may differ."""
+    reached. Polls are counted because clocks of different functions may differ."""
     text = operation.status.data.get(POLLS, "")
     polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
@@ -183,9 +180,8 @@ def has_requested(context: AlicloudContext, operation: Operation) -> bool:
 
 
 def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Report the activity's progress; raises ProviderError.
-
-    If the activity is unknown, the scale-up is called again and finds it."""
+    """Report the activity's progress; raises ProviderError. If the activity is unknown, the scale-up is called again
+    and finds it."""
     name, before = operation.status.data.get(ACTIVITY, ""), operation.status.data.get(BEFORE)
     if not name and before is None:
         return scale_up(context, operation)
@@ -250,11 +246,11 @@ def _take_back(context: AlicloudContext, operation: Operation) -> None:
 
 def _progress(context: AlicloudContext, operation: Operation, activity: ScalingActivity) -> Outcome:
     group, name = operation.spec.group, activity.scaling_activity_id
-    made, requested = created(activity), operation.spec.to_size - operation.spec.from_size
+    count, requested = created(activity), operation.spec.to_size - operation.spec.from_size
     facts: dict[str, str | int] = {
         "from": operation.spec.from_size,
         "to": operation.spec.to_size,
-        "created": made,
+        "created": count,
         ACTIVITY: name,
     }
     if not activity.over:
@@ -265,9 +261,9 @@ def _progress(context: AlicloudContext, operation: Operation, activity: ScalingA
         return InProgress(pause, STEP, {**data, ACTIVITY: name}, note)
     if failed(activity):
         why = failure(activity)
-        some = f" ({made} of {requested} were created)" if made else ""
+        some = f" ({count} of {requested} were created)" if count else ""
         return Failed(why.cls, f"{group}: {why.message}{some}", why.code, facts=facts)
-    if made < requested and (most := context.group(group).max_size) < operation.spec.to_size:
-        text = f"{group}: its MaxSize is {most} by now, so ESS created {made} of {requested}"
+    if count < requested and (most := context.group(group).max_size) < operation.spec.to_size:
+        text = f"{group}: its MaxSize is {most} by now, so ESS created {count} of {requested}"
         return Failed("InvalidRequest", text, "IncorrectCapacity.MaxSize", facts=facts)
     return Succeeded(facts)

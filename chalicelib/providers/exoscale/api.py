@@ -14,21 +14,9 @@ import msgspec
 
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale import decoding
 from chalicelib.providers.exoscale.credentials import ExoscaleCredential
-from chalicelib.providers.exoscale.decoding import (
-    ExoscaleInstance,
-    InstancePool,
-    InstanceType,
-    Quota,
-    SksCluster,
-    Work,
-    read_change,
-    read_clusters,
-    read_instances,
-    read_one,
-    read_pools,
-    read_quota,
-)
+from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.rest_client import RestClient
@@ -48,10 +36,8 @@ class _Dated(msgspec.Struct, frozen=True):
 
 
 class ExoscaleApi:
-    """The API of one zone with one key, for one pass. Every method raises ProviderError.
-
-    root: `https://…/v2`. key: a kind of item -> its row in the shared cache; the row name contains account and zone.
-    """
+    """The API of one zone with one key, for one pass. Every method raises ProviderError. root: `https://…/v2`. key: a
+    kind of item -> its row in the shared cache; the row name contains account and zone."""
 
     def __init__(
         self,
@@ -80,31 +66,29 @@ class ExoscaleApi:
 
     def instances(self) -> tuple[ExoscaleInstance, ...]:
         """Return all instances of all Instance Pools; one that cannot be decoded has no id."""
-        return read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
+        return decoding.read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
 
     def instance(self, id: str) -> ExoscaleInstance:  # noqa: A002 - the vendor's word
         """Return one instance; raises NotFound."""
         id_ = checked(id, "instance")
-        return read_one(self._get(f"/instance/{id_}"), ExoscaleInstance, id_)
+        return decoding.read_one(self._get(f"/instance/{id_}"), ExoscaleInstance, id_)
 
     def pools(self) -> tuple[InstancePool, ...]:
         """Return all Instance Pools, including those of SKS."""
-        return read_pools(self._list("/instance-pool"))
+        return decoding.read_pools(self._list("/instance-pool"))
 
     def pool(self, id: str) -> InstancePool:  # noqa: A002 - the vendor's word
         """Return one Instance Pool; raises NotFound."""
         id_ = checked(id, "instance pool")
-        return read_one(self._get(f"/instance-pool/{id_}"), InstancePool, id_)
+        return decoding.read_one(self._get(f"/instance-pool/{id_}"), InstancePool, id_)
 
     def clusters(self) -> tuple[SksCluster, ...]:
         """Return all SKS clusters of the organisation in this zone, with their Nodepools."""
-        return read_clusters(self._list("/sks-cluster"))
+        return decoding.read_clusters(self._list("/sks-cluster"))
 
     def quota(self) -> Quota:
-        """Return the organisation's instance quota and usage, at most five minutes old.
-
-        If it cannot be read now, a value of up to a day is returned, because a transient error must not result in a
-        maximum of 0."""
+        """Return the organisation's instance quota and usage, at most five minutes old. If it cannot be read now, a
+        value of up to a day is returned, because a transient error must not result in a maximum of 0."""
         cached = self._quotas.get([_INSTANCES]).get(_INSTANCES)
         if cached is not None and 0.0 <= self._now() - cached.at < FRESH:
             return cached.quota
@@ -117,14 +101,13 @@ class ExoscaleApi:
 
     def quota_now(self) -> Quota:
         """Return the current quota and usage."""
-        quota = read_quota(self._get(f"/quota/{_INSTANCES}"))
+        quota = decoding.read_quota(self._get(f"/quota/{_INSTANCES}"))
         self._quotas.put({_INSTANCES: _Dated(self._now(), quota)}, known=DAY, unknown=0.0)
         return quota
 
     def instance_types(self, ids: Iterable[str]) -> dict[str, InstanceType | None]:
-        """Return instance types by id, with one call for each that is not cached (24 h).
-
-        None: there is no such type. A type that cannot be decoded is absent."""
+        """Return instance types by id, with one call for each that is not cached (24 h). None: there is no such type. A
+        type that cannot be decoded is absent."""
         names = dict.fromkeys(ids)
         types: dict[str, InstanceType | None] = {name: None for name in names if not is_id(name)}
         types |= self._types.get(name for name in names if name not in types)
@@ -140,7 +123,7 @@ class ExoscaleApi:
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
         """Return the state of an operation."""
         id_ = checked(id, "operation")
-        return read_one(self._get(f"/operation/{id_}"), Work, id_)
+        return decoding.read_one(self._get(f"/operation/{id_}"), Work, id_)
 
     # -- changes
 
@@ -181,7 +164,7 @@ class ExoscaleApi:
             types[name] = None
             return
         with suppress(ProviderError):
-            types[name] = read_one(answer, InstanceType, name.lower())
+            types[name] = decoding.read_one(answer, InstanceType, name.lower())
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:
@@ -199,7 +182,7 @@ class ExoscaleApi:
 
     def _put(self, path: str, body: dict[str, object], *, safe: bool) -> Work:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        return read_change(
+        return decoding.read_change(
             self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe))
         )
 

@@ -73,10 +73,8 @@ _FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 def parse_secret(text: str, place: str) -> ExoscaleCredential:
     """Parse JSON, an environment file, or upstream's Kubernetes Secret; raises BadInput naming the field, never its
-    value.
-
-    All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret also
-    names the zone, which the policy defines here. A trailing newline would break the signature and is removed."""
+    value. All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret
+    also names the zone, which the policy defines here. A trailing newline would break the signature and is removed."""
     secrets: dict[str, Secret] = {}
     for name, text_value in json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _lines(text, place):
         letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()

@@ -138,9 +138,8 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The vendor's asynchronous operation, called work to distinguish it from Outscaler's operations.
-
-    state: pending, success, failure, timeout."""
+    """The vendor's asynchronous operation, called work to distinguish it from Outscaler's operations. state: pending,
+    success, failure, timeout."""
 
     id: str = ""
     state: str = ""
@@ -246,9 +245,8 @@ def _check_not_empty(response: VendorResponse, items: list[Any], decoded: Collec
 
 
 def read_one(response: VendorResponse, kind: type[T], id_: str) -> T:
-    """Return one item. id_: the requested one, in lower case.
-
-    Raises Unknown for a malformed or a different item, Transient if it is not JSON."""
+    """Return one item. id_: the requested one, in lower case. Raises Unknown for a malformed or a different item,
+    Transient if it is not JSON."""
     body = _object(response)
     item = _decode(response, body, kind)
     if body["id"].lower() != id_:

@@ -113,10 +113,8 @@ def _remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...
 def _targets_to_evict(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
 ) -> tuple[str, ...]:
-    """Return the targets that are members of the pool and not leaving.
-
-    Raises InvalidRequest for a machine that exists and belongs to another pool or to none. One unknown to the vendor is
-    gone."""
+    """Return the targets that are members of the pool and not leaving. Raises InvalidRequest for a machine that exists
+    and belongs to another pool or to none. One unknown to the vendor is gone."""
     outside = _machines(context, [name for name in targets.instances if name not in pool.members])
     foreign, late = {}, []
     for name, machine in outside.items():
@@ -134,9 +132,7 @@ def _targets_to_evict(
 
 def _check_nodes(context: ExoscaleContext, operation: Operation, instances: Sequence[str]) -> None:
     """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
-    machines that never joined are deleted, is a node by now.
-
-    Without a connection to the cluster nothing is checked."""
+    machines that never joined are deleted, is a node by now. Without a connection to the cluster nothing is checked."""
     if context.joined is None:
         return
     nodes = context.joined()
@@ -243,10 +239,9 @@ def _succeeded(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
 
 
 def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving.
-
-    There is nothing to undo, because the vendor is not modified before the eviction. Raises Conflict while the pool
-    shrinks, because it is then unknown which machines will go, and ProviderError."""
+    """Return whether any target is still there and not leaving. There is nothing to undo, because the vendor is not
+    modified before the eviction. Raises Conflict while the pool shrinks, because it is then unknown which machines will
+    go, and ProviderError."""
     targets = read_targets(operation)
     try:
         pool = context.pool(operation.spec.group)
@@ -306,10 +301,8 @@ def _lower_by(context: ExoscaleContext, operation: Operation, pool: ExoscalePool
 
 
 def _existing_machines(context: ExoscaleContext, pool: ExoscalePool) -> int:
-    """Return the number of existing machines.
-
-    The larger of the pool's list and the machine list is used, because the pool may omit its list. A key that may not
-    list machines has only the pool's list. Raises ProviderError."""
+    """Return the number of existing machines. The larger of the pool's list and the machine list is used, because the
+    pool may omit its list. A key that may not list machines has only the pool's list. Raises ProviderError."""
     try:
         machines = context.api.instances()
     except ProviderError as error:

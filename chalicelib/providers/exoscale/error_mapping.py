@@ -81,9 +81,7 @@ def error_for(response: VendorResponse) -> ProviderError:
 
 def message_in(response: VendorResponse) -> str:
     """Return the text of an error's body in any of the vendor's forms: `message`, `error`, a problem document, plain
-    text.
-
-    "" for a web page, for bytes that are not text and for JSON without a text."""
+    text. "" for a web page, for bytes that are not text and for JSON without a text."""
     try:
         text = response.body.decode()
     except UnicodeDecodeError:
@@ -108,9 +106,8 @@ def _texts(body: Any, depth: int) -> list[str]:
 
 
 def is_forbidden(error: ProviderError) -> bool:
-    """Whether the key lacks the permission for this call; other calls may still be allowed.
-
-    For example, a key with upstream's list of operations cannot read complete lists."""
+    """Whether the key lacks the permission for this call; other calls may still be allowed. For example, a key with
+    upstream's list of operations cannot read complete lists."""
     return isinstance(error, Unauthorized) and error.code == "403"
 
 

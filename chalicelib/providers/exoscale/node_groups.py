@@ -134,10 +134,8 @@ def _size_range(
 
 def _missing_machines(pool: ExoscalePool, zone: Zone) -> int:
     """Return the number of machines that are desired, do not exist and will not be created; 0 while the vendor works on
-    it.
-
-    The larger of the pool's own list and the machine list counts, because the two are not read at one instant. Machines
-    below the vendor's minimum size do not count, because the size cannot be lowered for them."""
+    it. The larger of the pool's own list and the machine list counts, because the two are not read at one instant.
+    Machines below the vendor's minimum size do not count, because the size cannot be lowered for them."""
     if not pool.settled:
         return 0
     listed = sum(not is_leaving(machine.state) for machine in zone.listed.get(pool.id, ()))
@@ -146,9 +144,8 @@ def _missing_machines(pool: ExoscalePool, zone: Zone) -> int:
 
 def _instances(pool: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str) -> tuple[Instance, ...]:
     """Return all machines of the pool by id: those that name the pool, and those that it lists and that are in no
-    other.
-
-    held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as broken."""
+    other. held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as
+    broken."""
     states = {machine.id.lower(): machine.state for machine in zone.listed.get(pool.id, ())}
     for name in pool.members - states.keys():
         machine = zone.instances.get(name)
@@ -161,9 +158,8 @@ def _instances(pool: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: 
 
 
 def _instance(machine: ExoscaleInstance, name: str, state: str, names: ExoscaleGroupNames, held: str) -> Instance:
-    """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created.
-
-    A node has been created, whatever the vendor's state; its readiness is judged by the planner."""
+    """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created. A node has
+    been created, whatever the vendor's state; its readiness is judged by the planner."""
     node = names.node_of(name)
     instance_state = INSTANCE_STATES.get(state, InstanceState.CREATING)
     if node is not None:
@@ -190,10 +186,9 @@ def _instance(machine: ExoscaleInstance, name: str, state: str, names: ExoscaleG
 
 
 def _placeholders(pool: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
-    """Return one placeholder per missing machine. quota: the account has reached its limit.
-
-    A failed scale-up leaves no machine, only a size. With placeholders the planner sees the failure in the same pass,
-    backs the group off, and lowers the target by deleting them."""
+    """Return one placeholder per missing machine. quota: the account has reached its limit. A failed scale-up leaves no
+    machine, only a size. With placeholders the planner sees the failure in the same pass, backs the group off, and
+    lowers the target by deleting them."""
     text = f"{pool.title} has the size {pool.target}, and {count} of its machines are not being made"
     error = (
         InstanceError("QuotaExceeded", "quota", f"{text}: the account's quota of instances is used up")
@@ -314,9 +309,8 @@ class _ExoscaleSelector:
                 self.warnings.append((pool.id, self._left_alone(pool, count)))
 
     def _is_group(self, pool: ExoscalePool, count: int) -> bool:
-        """Whether a pool that no entry names is a group.
-
-        A Nodepool whose cluster could not be read is kept with an error, so that it does not count as deleted."""
+        """Whether a pool that no entry names is a group. A Nodepool whose cluster could not be read is kept with an
+        error, so that it does not count as deleted."""
         if pool.is_sks and pool.cluster is None:
             return count > 0 and (self._discovers or bool(self._settings.sks_cluster))
         home_group = self._is_home(pool) and (count > 0 or self._settings.scale_from_zero)

@@ -70,9 +70,8 @@ def make_template(
     reserve: Mapping[str, int],
     unread: str = "",
 ) -> ExoscaleTemplate:
-    """Return the template of a group.
-
-    types: instance types by id; reserve: subtracted from a node's capacity; unread: why types could not be read."""
+    """Return the template of a group. types: instance types by id; reserve: subtracted from a node's capacity; unread:
+    why types could not be read."""
     name = type_of(pool)
     if not name:
         return ExoscaleTemplate(None, "it says no instance type")

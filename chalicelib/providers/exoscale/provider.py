@@ -25,11 +25,9 @@ from chalicelib.providers.rest_client import RestClient
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
-    """Return the vendor's API for one pass.
-
-    Sends nothing and reads no secret before the first call, so a provider can be built while AWS is unavailable. Every
-    call of the API raises ProviderError, also if the secret cannot be read (Transient) or its contents are unusable
-    (Unauthorized)."""
+    """Return the vendor's API for one pass. Sends nothing and reads no secret before the first call, so a provider can
+    be built while AWS is unavailable. Every call of the API raises ProviderError, also if the secret cannot be read
+    (Transient) or its contents are unusable (Unauthorized)."""
     services, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 

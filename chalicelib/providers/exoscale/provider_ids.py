@@ -40,10 +40,9 @@ def parse(provider_id: str) -> str:
 
 
 def identify(nodes: Iterable[N], ids_by_name: Mapping[str, str] | None = None) -> Identity[str, N]:
-    """Return the nodes by machine. ids_by_name: names of machines -> their ids.
-
-    A node is contradictory if its name is that of a machine other than the one its providerID names, or of a machine
-    that another node names. A kubelet can choose its providerID and cannot change its node's name."""
+    """Return the nodes by machine. ids_by_name: names of machines -> their ids. A node is contradictory if its name is
+    that of a machine other than the one its providerID names, or of a machine that another node names. A kubelet can
+    choose its providerID and cannot change its node's name."""
     nodes = tuple(nodes)
     claimed = {parse(node.provider_id) for node in nodes} - {""}
 
@@ -62,10 +61,8 @@ def identify(nodes: Iterable[N], ids_by_name: Mapping[str, str] | None = None) -
 
 
 class ExoscaleGroupNames:
-    """The cluster's nodes in this cloud, by machine.
-
-    ids_by_name: names of machines -> their ids, according to the vendor; empty before the vendor's list has been read.
-    """
+    """The cluster's nodes in this cloud, by machine. ids_by_name: names of machines -> their ids, according to the
+    vendor; empty before the vendor's list has been read."""
 
     def __init__(self, nodes: Iterable[Node], ids_by_name: Mapping[str, str] | None = None) -> None:
         self._nodes = tuple(nodes)
@@ -89,10 +86,8 @@ class ExoscaleGroupNames:
         return self._identity.claimants(instance)
 
     def may_be(self, name: str) -> bool:
-        """Whether a node without a providerID has the machine's name.
-
-        Without the vendor's cloud controller no node has a providerID, and every machine would seem never to have
-        joined."""
+        """Whether a node without a providerID has the machine's name. Without the vendor's cloud controller no node has
+        a providerID, and every machine would seem never to have joined."""
         return name in self._without_provider_id
 
     def nodepools(self) -> frozenset[str]:

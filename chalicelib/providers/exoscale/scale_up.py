@@ -21,20 +21,32 @@ with the operation's id in the data, and each later poll is one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
-import msgspec
-
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
+from chalicelib.model.outcome import Failed
+from chalicelib.model.outcome import InProgress
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.outcome import Succeeded
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds
+from chalicelib.policy.vendors.exoscale import ExoscaleSettings
+from chalicelib.providers.errors import Conflict
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import NotFound
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import QuotaExceeded
+from chalicelib.providers.errors import Unknown
 from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import Quota
 from chalicelib.providers.exoscale.decoding import Work
 from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.provider_ids import is_id
-from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+from chalicelib.providers.exoscale.zone import ExoscalePool
+from chalicelib.providers.exoscale.zone import make_pools
 from chalicelib.providers.node_identity import Seen
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import msgspec
+
 
 WORK, POLLS, LOOKS = (
     "work",
@@ -55,9 +67,8 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def pool(self, group: str) -> ExoscalePool:
-        """Return the current pool with its Nodepool.
-
-        Raises NotFound also for one that is being deleted, Unknown for one whose numbers cannot be decoded."""
+        """Return the current pool with its Nodepool. Raises NotFound also for one that is being deleted, Unknown for
+        one whose numbers cannot be decoded."""
         described = self.api.pool(group)
         pool = ExoscalePool(described)
         if pool.is_sks:
@@ -69,10 +80,8 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
         return pool
 
     def bounds(self, pool: ExoscalePool) -> ExoscaleBounds | None:
-        """Return the policy's bounds of a pool.
-
-        The pass has verified that a bare name means this pool. If it were another cluster's, no change would have been
-        planned."""
+        """Return the policy's bounds of a pool. The pass has verified that a bare name means this pool. If it were
+        another cluster's, no change would have been planned."""
         exact = (entry for entry in self.settings.groups if entry.name in pool.exact_names)
         return next(exact, None) or next((entry for entry in self.settings.groups if entry.name == pool.name), None)
 
@@ -95,9 +104,8 @@ def _owner(pool: ExoscalePool) -> tuple[str, str]:
 
 
 def check_settled(pool: ExoscalePool) -> None:
-    """Raise Conflict while the vendor is changing the pool.
-
-    The data just read may already be outdated, and the pool accepts no second change (it would refuse it as busy)."""
+    """Raise Conflict while the vendor is changing the pool. The data just read may already be outdated, and the pool
+    accepts no second change (it would refuse it as busy)."""
     if pool.unsettled:
         raise Conflict(pool.unsettled, code="busy")
 
@@ -119,9 +127,7 @@ def counted(operation: Operation, key: str) -> int:
 
 def _waits(operation: Operation) -> list[float]:
     """Return the seconds waited before each poll so far and, last, until the next: 3 s at first, then growing up to a
-    minute, as in the vendor's own clients.
-
-    Polls are counted because clocks of different functions may differ."""
+    minute, as in the vendor's own clients. Polls are counted because clocks of different functions may differ."""
     return [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(counted(operation, POLLS) + 1)]
 
 
@@ -146,9 +152,8 @@ def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
 
 
 def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
-    """Return the state of the change that was started; None if there is none or the vendor no longer knows it.
-
-    Raises ProviderError."""
+    """Return the state of the change that was started; None if there is none or the vendor no longer knows it. Raises
+    ProviderError."""
     name = operation.status.data.get(WORK, "")
     if not is_id(name):
         return None
@@ -208,9 +213,8 @@ def has_requested(context: ExoscaleContext, operation: Operation) -> bool:
 
 
 def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Report the progress of the change; raises ProviderError.
-
-    If the operation is unknown, the scale-up is called again and finds its result."""
+    """Report the progress of the change; raises ProviderError. If the operation is unknown, the scale-up is called
+    again and finds its result."""
     work = known_work(context, operation)
     if is_pending(work):
         return _wait_for_machines(operation, f"operation {operation.status.data[WORK]} is under way")
@@ -223,10 +227,8 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Outcome:
-    """Report the progress from the pool, for a change that is not known to have failed.
-
-    The pool may lag briefly behind an operation that is over, so one read of a pool at rest is not accepted as final.
-    """
+    """Report the progress from the pool, for a change that is not known to have failed. The pool may lag briefly behind
+    an operation that is over, so one read of a pool at rest is not accepted as final."""
     existing, size, to_size = len(pool.members), pool.target, operation.spec.to_size
     if size == to_size and existing >= size and not pool.busy:
         return Succeeded(_facts(operation, pool))
@@ -261,33 +263,32 @@ def _facts(operation: Operation, pool: ExoscalePool) -> dict[str, str | int]:
     }
 
 
+def _quota(context: ExoscaleContext) -> Quota | None:
+    """Return the current quota; None if it cannot be read, which forbids nothing, because the vendor enforces it."""
+    try:
+        return context.api.quota_now()
+    except ProviderError:
+        return None
+
+
 def _quota_error(
     context: ExoscaleContext, operation: Operation, pool: ExoscalePool, error: InvalidRequest
 ) -> ProviderError:
-    """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error.
-
-    The vendor's error for an exhausted quota is not documented."""
-    try:
-        quota = context.api.quota_now()
-    except ProviderError:
+    """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error. The vendor's error for
+    an exhausted quota is not documented."""
+    quota = _quota(context)
+    if quota is None or quota.left is None or operation.spec.to_size - pool.target <= quota.left:
         return error
-    if quota.left is None or operation.spec.to_size - pool.target <= quota.left:
-        return error
-    return QuotaExceeded(
-        f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
-        code=error.code,
-        request_id=error.request_id,
-    )
+    text = f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use"
+    return QuotaExceeded(text, code=error.code, request_id=error.request_id)
 
 
 def _check_quota(context: ExoscaleContext, operation: Operation, pool: ExoscalePool) -> None:
-    """Raise QuotaExceeded if the account's quota is too small.
-
-    An unreadable quota forbids nothing, because the vendor enforces it anyway."""
-    try:
-        quota = context.api.quota_now()
-    except ProviderError:
+    """Raise QuotaExceeded if the account's quota is too small."""
+    quota, to_size = _quota(context), operation.spec.to_size
+    if quota is None:
         return
+<<<<<<< /tmp/tmplqzrythw/o
     more = operation.spec.to_size - pool.target
     if quota.left is None:
         most = max(context.settings.unlimited_max, pool.target)
@@ -297,6 +298,25 @@ def _check_quota(context: ExoscaleContext, operation: Operation, pool: ExoscaleP
                 "has no maximum (providers.exoscale.unlimitedMax)"
             )
     elif more > quota.left:
+||||||| /tmp/tmplqzrythw/b
+    more = operation.spec.to_size - pool.target
+    if quota.left is None:
+        most = max(context.settings.unlimited, pool.target)
+        if operation.spec.to_size > most:
+            raise InvalidRequest(
+                f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
+                "has no maximum (providers.exoscale.unlimitedMax)"
+            )
+    elif more > quota.left:
+=======
+    most, more = max(context.settings.unlimited, pool.target), to_size - pool.target
+    if quota.left is None and to_size > most:
+        raise InvalidRequest(
+            f"{pool.title}: {to_size} is above {most}, the largest size of a group that "
+            "has no maximum (providers.exoscale.unlimitedMax)"
+        )
+    if quota.left is not None and more > quota.left:
+>>>>>>> /tmp/tmplqzrythw/t
         raise QuotaExceeded(
             f"{pool.title}: {more} more are above the account's quota of "
             f"{quota.limit} instances, of which {quota.usage} are in use",

@@ -162,10 +162,8 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being created or deleted, as far as is known.
-
-        In an unknown state the pool is neither busy nor settled: a change may be requested, and missing machines prove
-        nothing."""
+        """Whether nothing is being created or deleted, as far as is known. In an unknown state the pool is neither busy
+        nor settled: a change may be requested, and missing machines prove nothing."""
         return self._states <= _SETTLED
 
     @property
@@ -330,9 +328,8 @@ class _ZoneReader:
         return None
 
     def _read_instances(self) -> bool:
-        """Read the list of instances; return whether machines can be read one by one instead.
-
-        False as well if the list cannot be read now, because single reads would fail too."""
+        """Read the list of instances; return whether machines can be read one by one instead. False as well if the list
+        cannot be read now, because single reads would fail too."""
         try:
             machines = self._api.instances()
         except ProviderError as error:
@@ -356,9 +353,7 @@ class _ZoneReader:
 
     def _needs_clusters(self) -> bool:
         """Whether SKS clusters must be read: for a pool with our nodes, a named pool, or names that no standalone pool
-        has.
-
-        A key for Instance Pools alone may not list clusters, so they are read only if needed."""
+        has. A key for Instance Pools alone may not list clusters, so they are read only if needed."""
         zone = self._zone()
         sks = [pool for pool in zone.pools if pool.is_sks]
         if self._settings.sks_cluster or not sks:

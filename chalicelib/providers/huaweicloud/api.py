@@ -1,4 +1,10 @@
-"""TODO"""
+"""The vendor calls that this provider makes; the decisions behind them are in other modules.
+
+Reads may be repeated. Changes must not be: after a lost response the caller first reads the current state. Each change
+has a form that would delete every node of a pool: a scale request without its total, a change of settings without the
+guard, a deletion that lowers the total not at all or by more than one. None of these forms can be built by scale_call
+and delete_call, and nothing else in this package may build a change (tests verify both).
+"""
 
 from __future__ import annotations
 
@@ -37,11 +43,9 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> VendorRequest:
-    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest.
-
-    total: 1 to MOST, or 0 only with zero=True, which states the intention. Sent once: without a response the caller
-    reads the pool again.
-    """
+    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest. total: 1 to MOST,
+    or 0 only with zero=True, which states the intention. Sent once: without a response the caller reads the pool
+    again."""
     if isinstance(total, bool) or not isinstance(total, int) or not (0 if zero else 1) <= total <= MOST:
         raise InvalidRequest(f"a total of {total!r} nodes is not asked for: it would delete nodes", code="Total")
     if not group or len(group) > _LONGEST_NAME or not group.isprintable():
@@ -51,10 +55,8 @@ def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group:
 
 
 def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
-    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest.
-
-    It has no query: with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent
-    once."""
+    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest. It has no
+    query, as with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
@@ -66,11 +68,9 @@ _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweiclou
 
 
 class CceApi:
-    """One cluster with one credential, for one pass. Every method raises ProviderError.
-
-    cce, ecs: each service's root and client. project: determined at the first call. key: a kind of item -> its row in
-    the shared cache; the row name contains account and region.
-    """
+    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs: each service's root
+    and client. project: determined at the first call. key: a kind of item -> its row in the shared cache; the row name
+    contains account and region."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class CceApi:
         self._cluster, self._project = checked(cluster, "cluster"), project
         self._cce_root, self._cce = cce
         self._ecs_root, self._ecs = ecs
-        self._shelf, self._key, self._now = cache, key, now
-        self._held: dict[str, Mapping[str, Flavor]] = {}
+        self._cache, self._key, self._now = cache, key, now
+        self._flavors: dict[str, Mapping[str, Flavor]] = {}
 
     def expect(self, calls: int) -> None:
         """Announce the number of CCE calls that will follow (rate_limit.py). Sends nothing."""
@@ -96,49 +96,47 @@ class CceApi:
     # -- reads
 
     def pools(self) -> tuple[NodePool, ...]:
-        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`.
-
-        The conditions are those of the whole pool (advanceStatus)."""
+        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`. The
+        conditions are those of the whole pool (advanceStatus)."""
         return decoding.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
 
     def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
         """Return one pool; raises NotFound, and Unknown for one that cannot be decoded."""
-        wanted = checked(id, "node pool")
-        return decoding.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
+        uid = checked(id, "node pool")
+        return decoding.pool_of(self._get(f"{self._base()}/nodepools/{uid}", {"advanceStatus": "true"}), uid)
 
     def nodes(self) -> tuple[CceNode, ...]:
-        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging.
-
-        A node that cannot be decoded has an `error`, and so have two of one page with the same uid."""
-        found: dict[str, CceNode] = {}
-        odd: list[CceNode] = []
-        marker, seen = "", set[str]()
-        for page in count(1):
+        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging. A node
+        that cannot be decoded has an `error`, and so have two of one page with the same uid."""
+        nodes: dict[str, CceNode] = {}
+        undecoded: list[CceNode] = []
+        marker, markers = "", set[str]()
+        for number in count(1):
             params = {"limit": str(NODES)} | ({"marker": marker} if marker else {})
-            nodes, marker = decoding.nodes_of(self._list(f"{self._base()}/nodes", params))
-            times = Counter(node.id for node in nodes)
-            odd += [
-                CceNode("", pool=node.pool, error=node.error or "its uid is another's, too")
-                for node in nodes
-                if node.error or times[node.id] > 1
-            ]
-            found |= {node.id: node for node in nodes if not node.error and times[node.id] == 1}
+            page, marker = decoding.nodes_of(self._list(f"{self._base()}/nodes", params))
+            times = Counter(node.id for node in page)
+            for node in page:
+                if node.error or times[node.id] > 1:
+                    error = node.error or "its uid is another's, too"
+                    undecoded.append(CceNode("", pool=node.pool, error=error))
+                else:
+                    nodes[node.id] = node
             if not marker:
                 break
-            if marker in seen or page == _PAGES:
+            if marker in markers or number == _PAGES:
                 raise Unknown("the list of nodes has no end: a marker came twice", code="Pages")
-            seen.add(marker)
-        return (*found.values(), *odd)
+            markers.add(marker)
+        return (*nodes.values(), *undecoded)
 
     def node(self, id: str) -> CceNode:  # noqa: A002 - the vendor's word
         """Return one node; raises NotFound."""
-        wanted = checked(id, "node")
-        return decoding.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
+        uid = checked(id, "node")
+        return decoding.node_of(self._get(f"{self._base()}/nodes/{uid}"), uid)
 
     def job(self, id: str) -> CceJob:  # noqa: A002 - the vendor's word
         """Return the progress of a job; raises NotFound for one that ended long ago."""
-        wanted = checked(id, "job")
-        return decoding.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
+        uid = checked(id, "job")
+        return decoding.job_of(self._get(f"{self._projects()}/jobs/{uid}"), uid)
 
     def cluster_phase(self) -> str:
         """Return the cluster's phase: Available, ScalingUp, Hibernation …"""
@@ -150,46 +148,43 @@ class CceApi:
 
     def flavors(self, az: str) -> Mapping[str, Flavor]:
         """Return the flavours of an AZ by name (az "": the region), cached for an hour."""
-        if az not in self._held:
-            kept = TtlCache(self._shelf, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
-            found = kept.get([az]).get(az)
-            if found is None:
-                found = self._flavors(az)
-                kept.put({az: found}, known=HOUR, unknown=0.0)
-            self._held[az] = found
-        return self._held[az]
+        if az not in self._flavors:
+            cache = TtlCache(self._cache, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
+            flavors = cache.get([az]).get(az)
+            if flavors is None:
+                flavors = self._read_flavors(az)
+                cache.put({az: flavors}, known=HOUR, unknown=0.0)
+            self._flavors[az] = flavors
+        return self._flavors[az]
 
     # -- changes
 
     def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
-        """Set the pool's total by changing the size of that group (write_requests.py).
-
-        Raises InvalidRequest before anything is sent; Transient if the effect is unknown."""
+        """Set the pool's total by changing the size of that group (scale_call). Raises InvalidRequest before anything
+        is sent; Transient if the effect is unknown."""
         self._cce.send(scale_call(self._base(), self._headers(), pool, total, group, zero=zero))
 
     def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
-        """Delete a node and lower its pool's total by one; returns the job's id, or "".
-
-        A response with status 200 is a success whatever its body. Raises NotFound if the node is gone."""
+        """Delete a node and lower its pool's total by one; returns the job's id, or "". A response with status 200 is a
+        success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
     # -- transport
 
-    def _flavors(self, az: str) -> dict[str, Flavor]:
-        found: dict[str, Flavor] = {}
+    def _read_flavors(self, az: str) -> dict[str, Flavor]:
+        flavors: dict[str, Flavor] = {}
         doubtful: set[str] = set()  # names with two different descriptions
-        marker, seen = "", set[str]()
+        marker, markers = "", set[str]()
         url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
         while True:
             params = {"limit": str(FLAVORS)} | ({"availability_zone": az} if az else {})
-            call = VendorRequest(
-                "GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True
-            )
-            flavors, size, marker = decoding.flavors_of(self._listed(self._ecs, call))
-            doubtful |= {each.name for each in flavors if found.setdefault(each.name, each) != each}
-            if size < FLAVORS or not marker or marker in seen or len(seen) == _PAGES:
-                return {name: each for name, each in found.items() if name not in doubtful}
-            seen.add(marker)
+            params |= {"marker": marker} if marker else {}
+            request = VendorRequest("GET", url, self._headers(), params, safe=True)
+            page, size, marker = decoding.flavors_of(self._listed(self._ecs, request))
+            doubtful |= {flavor.name for flavor in page if flavors.setdefault(flavor.name, flavor) != flavor}
+            if size < FLAVORS or not marker or marker in markers or len(markers) == _PAGES:
+                return {name: flavor for name, flavor in flavors.items() if name not in doubtful}
+            markers.add(marker)
 
     def _projects(self) -> str:
         return f"{self._cce_root}/api/v3/projects/{self._project()}"

@@ -1,4 +1,16 @@
-"""TODO"""
+"""The keys that sign: formats of the secret, SDK-HMAC-SHA256, temporary keys of an agency, and the region's project.
+
+The signed text is what is sent: the query is encoded here once and put into the URL as it was signed, because a library
+might encode it differently. Only the path differs: the signed text has a trailing slash that the URL lacks.
+
+Temporary keys are obtained with the long-lived key and used until ten minutes before their expiry. They are kept in
+this process's memory only, never in a table. They are looked up by what they were made from, so a changed key or agency
+never gets keys of the old one. Keys that the vendor refuses are replaced once in the life of a provider object; a
+second refusal is final.
+
+Every refusal by IAM is Unauthorized: a key, an agency or a project is wrong, and the operator must act. It must not be
+mistaken for a response about a pool, where a 404 would mean that the pool is gone.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +39,6 @@ from chalicelib.providers.huaweicloud.provider_ids import is_project
 from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
 
-ALGORITHM = "SDK-HMAC-SHA256"
-SKEW = 900  # seconds by which our clock may differ from the vendor's
-_UNRESERVED = "-_.~"
-_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
-
 
 class CceCredential(msgspec.Struct, frozen=True):
     """An access key with its secret, and the token of a temporary one. obtained, expires: epoch seconds."""
@@ -46,6 +53,79 @@ class CceCredential(msgspec.Struct, frozen=True):
     def secrets(self) -> tuple[Secret, ...]:
         """The parts that must be hidden."""
         return self.token, self.secret, self.key
+
+    def signs_like(self, other_credential: CceCredential) -> bool:
+        """Whether both sign alike, regardless of when they were obtained."""
+        return self.secrets == other_credential.secrets
+
+
+# -- secrets
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
+# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
+_FIELDS = {
+    "accesskey": "key",
+    "accesskeyid": "key",
+    "ak": "key",
+    "secretkey": "secret",
+    "secretaccesskey": "secret",
+    "sk": "secret",
+    "securitytoken": "token",
+    **dict.fromkeys(
+        ("projectid", "clusterid", "region", "cceendpoint", "ecsendpoint", "asendpoint", "iamendpoint"), None
+    ),
+}
+_WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
+_FORM = 'write {"accessKey": "…", "secretKey": "…"}'
+
+
+def parse_secret(text: str, place: str) -> CceCredential:
+    """Parse JSON, or lines of name=value, optionally under [Global] as in upstream's INI; raises BadInput naming the
+    field, never its value.
+
+    All forms of a field name are equal: `accessKey`, `access-key`, `ACCESS_KEY`. Upstream's file also names project and
+    endpoints, which the policy defines here. A trailing newline would break the signature and is removed."""
+    secrets: dict[str, Secret] = {}
+    in_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    text = text.lstrip("\ufeff")
+    for name, text_value in json_fields(text, place, _FORM) if in_json else _lines(text, place):
+        letters = re.sub(r"[-_ ]", "", name.strip()).lower()
+        # A user may have written the key in place of its name, so only text that looks like a name is shown.
+        shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
+        if letters not in _FIELDS:
+            raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")
+        field, value = _FIELDS[letters], text_value.strip()
+        if field is None or not value:
+            continue
+        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
+            raise BadInput(place, f"{_WRITTEN[field]} contains spaces or special characters", "write it without them")
+        if secrets.setdefault(field, Secret(value)) != Secret(value):
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
+    for field in ("key", "secret"):
+        if field not in secrets:
+            raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
+    return CceCredential(secrets["key"], secrets["secret"], secrets.get("token", Secret("")))
+
+
+def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", ";"))]
+    if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
+        raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")
+    pairs = [line.partition("=") for line in lines if not line.startswith("[")]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
+    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]
+
+
+# -- signature
+
+ALGORITHM = "SDK-HMAC-SHA256"
+_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="-_.~")
 
 
 def timestamp(now: float) -> str:
@@ -65,109 +145,31 @@ def canonical_path(path: str) -> str:
 
 
 def canonical_request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> str:
-    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body.
-
-    headers: those to be signed, names in lower case."""
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body. headers:
+    those to be signed, names in lower case."""
     lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
-    return "\n".join(
-        (
-            method.upper(),
-            canonical_path(path),
-            query,
-            lines,
-            ";".join(sorted(headers)),
-            hashlib.sha256(body).hexdigest(),
-        )
-    )
-
-
-def authorization(credential: CceCredential, request: str, date: str, names: str) -> str:
-    """Return the header's value for a canonical request. date: timestamp; names: of the signed headers, joined by
-    `;`."""
-    digest = hashlib.sha256(request.encode()).hexdigest()
-    text = f"{ALGORITHM}\n{date}\n{digest}"
-    wanted = hmac.new(credential.secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
-    return f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, Signature={wanted}"
+    names, body_hash = ";".join(sorted(headers)), hashlib.sha256(body).hexdigest()
+    return "\n".join((method.upper(), canonical_path(path), query, lines, names, body_hash))
 
 
 def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
-    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters.
-
-    All headers of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
-    parts, query = urlsplit(call.url), canonical_query(call.params)
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters. All headers of
+    the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
+    parts, query, date = urlsplit(call.url), canonical_query(call.params), timestamp(now)
     host = parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
-    date = timestamp(now)
-    headers = {name.lower(): value for name, value in call.headers.items()}
-    headers |= {"host": host, "x-sdk-date": date}
+    headers = {name.lower(): value for name, value in call.headers.items()} | {"host": host, "x-sdk-date": date}
     if credential.token:
         headers["x-security-token"] = credential.token.reveal()
     request = canonical_request(call.method, parts.path or "/", query, headers, call.body or b"")
-    header = authorization(credential, request, date, ";".join(sorted(headers)))
+    text = f"{ALGORITHM}\n{date}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    signature = hmac.new(credential.secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
+    names = ";".join(sorted(headers))
+    header = f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, Signature={signature}"
     url = f"{call.url}?{query}" if query else call.url
     return VendorRequest(call.method, url, headers | {"authorization": header}, {}, call.body, call.safe)
 
 
-def _encoded(text: str) -> str:
-    return quote(text, safe=_UNRESERVED)
-
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
-_FIELDS = {
-    "accesskey": "key",
-    "accesskeyid": "key",
-    "ak": "key",
-    "secretkey": "secret",
-    "secretaccesskey": "secret",
-    "sk": "secret",
-    "securitytoken": "token",
-    "projectid": None,
-    "clusterid": None,
-    "region": None,
-    "cceendpoint": None,
-    "ecsendpoint": None,
-    "asendpoint": None,
-    "iamendpoint": None,
-}
-_WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
-_FORM = 'write {"accessKey": "…", "secretKey": "…"}'
-
-
-def parse_secret(text: str, place: str) -> CceCredential:
-    """Parse JSON, or lines of name=value, optionally under [Global]; raises BadInput naming the field, never its
-    value."""
-    found: dict[str, Secret] = {}
-    in_json = text.lstrip("\ufeff \t\r\n").startswith("{")
-    text = text.lstrip("\ufeff")
-    for name, written in json_fields(text, place, _FORM) if in_json else _lines(text, place):
-        letters = re.sub(r"[-_ ]", "", name.strip()).lower()
-        # A user may have written the key in place of its name, so only text that looks like a name is shown.
-        shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
-        if letters not in _FIELDS:
-            raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")
-        field, value = _FIELDS[letters], written.strip()
-        if field is None or not value:
-            continue
-        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
-            raise BadInput(place, f"{_WRITTEN[field]} contains spaces or special characters", "write it without them")
-        if found.setdefault(field, Secret(value)) != Secret(value):
-            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
-    for field in ("key", "secret"):
-        if field not in found:
-            raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
-    return CceCredential(found["key"], found["secret"], found.get("token", Secret("")))
-
-
-def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
-    lines = [line.strip() for line in text.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(("#", ";"))]
-    if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
-        raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")
-    pairs = [line.partition("=") for line in lines if not line.startswith("[")]
-    if not pairs or not all(equals for _, equals, _ in pairs):
-        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
-    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]
-
+# -- temporary keys of an agency
 
 EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed
 _LEAST = 60.0  # minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
@@ -181,40 +183,37 @@ class Sessions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[CceCredential, float]] = {}
+        self._sessions: dict[str, tuple[CceCredential, float]] = {}
 
     def get(self, name: str, now: float, make: Callable[[], CceCredential]) -> CceCredential:
-        """Return the keys of that name, renewed before they expire.
-
-        While IAM provides none, the old ones are used as long as they are valid, also after a permanent refusal,
-        because an error here must not hide the result of a change that was sent with them. After that the error of
-        `make` is raised.
-        """
+        """Return the keys of that name, renewed before they expire. While IAM provides none, the old ones are used as
+        long as they are valid, also after a permanent refusal, because an error here must not hide the result of a
+        change that was sent with them. After that the error of `make` is raised."""
         with self._lock:
-            old, look = self._kept.get(name, (None, 0.0))
+            old, renewal = self._sessions.get(name, (None, 0.0))
         # a clock that went back does not extend their life
-        if old is not None and old.obtained - _LAST_USE <= now < look:
+        if old is not None and old.obtained - _LAST_USE <= now < renewal:
             return old
         try:
-            made = make()
+            new = make()
         except ProviderError:
             if old is None or not old.obtained - _LAST_USE <= now < old.expires - _LAST_USE:
                 raise
             return self._keep(name, old, now + _AGAIN)
-        return self._keep(name, made, max(made.expires - EARLY, made.obtained + _LEAST))
+        return self._keep(name, new, max(new.expires - EARLY, new.obtained + _LEAST))
 
     def drop(self, name: str, refused_credential: CceCredential) -> None:
         """Remove keys that the vendor refused, unless others have replaced them."""
         with self._lock:
-            kept = self._kept.get(name)
-            if kept is not None and same(kept[0], refused_credential):
-                del self._kept[name]
+            session = self._sessions.get(name)
+            if session is not None and session[0].signs_like(refused_credential):
+                del self._sessions[name]
 
-    def _keep(self, name: str, credential: CceCredential, look: float) -> CceCredential:
+    def _keep(self, name: str, credential: CceCredential, renewal: float) -> CceCredential:
         with self._lock:
-            if name not in self._kept and len(self._kept) >= _MOST:
-                self._kept.clear()
-            self._kept[name] = (credential, look)
+            if name not in self._sessions and len(self._sessions) >= _MOST:
+                self._sessions.clear()
+            self._sessions[name] = (credential, renewal)
         return credential
 
 
@@ -242,68 +241,68 @@ class Assumed(SecretSource[CceCredential]):
 
     def current(self) -> CceCredential:
         """Return the keys to sign with now; raises ProviderError."""
-        name = self._made_from()
-        found = self._sessions.get(name, self._now(), self._grant)
+        name = self._session_name()
+        credential = self._sessions.get(name, self._now(), self._grant)
         # The call of IAM may have replaced the long-lived key; the keys were then made from the new one.
-        later = self._made_from()
-        return found if later == name else self._sessions.get(later, self._now(), lambda: found)
+        later = self._session_name()
+        return credential if later == name else self._sessions.get(later, self._now(), lambda: credential)
 
     def renewed(self, refused_credential: CceCredential) -> bool:
         """Return whether the keys have changed since they were refused; raises as current does. Renews once per
         provider object."""
         with self._guard:
-            if not same(self.current(), refused_credential):
+            if not self.current().signs_like(refused_credential):
                 return True
             if self._again:
                 return False
             self._again = True
-            self._sessions.drop(self._made_from(), refused_credential)
-            return not same(self.current(), refused_credential)
+            self._sessions.drop(self._session_name(), refused_credential)
+            return not self.current().signs_like(refused_credential)
 
-    def _made_from(self) -> str:
+    def _session_name(self) -> str:
         """Return a key for the session that reveals nothing of what it is made from."""
         long, agency = self._keys.current(), self._agency
         parts = (self._url, agency.domain, agency.name, long.key.reveal(), long.secret.reveal(), long.token.reveal())
         return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
-def same(credential: CceCredential, other_credential: CceCredential) -> bool:
-    """Whether both sign alike, regardless of when they were obtained."""
-    return (credential.key, credential.secret, credential.token) == (
-        other_credential.key,
-        other_credential.secret,
-        other_credential.token,
-    )
-
-
-def for_good(error: ProviderError) -> bool:
-    """Whether waiting cannot resolve the error."""
-    return not isinstance(error, Transient | Throttled)
-
+# -- IAM
 
 _JSON = {"Content-Type": "application/json"}
 _DAY = 86400.0
 _SHOWN = 5
 
 
-def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
-    """Return new keys of the agency, requested with the long-lived key that `rest` signs with.
+def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: str) -> dict[str, Any]:
+    """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything that waiting cannot resolve."""
+    try:
+        return body_of(rest.send(request))
+    except ProviderError as error:
+        cls = type(error) if isinstance(error, Transient | Throttled) else Unauthorized
+        raise cls(
+            f"{subject}: {error.message}", code=error.code, request_id=error.request_id, retry_after=error.retry_after
+        ) from None
 
-    Repeating is safe. Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime
-    is assumed; keys that end sooner are replaced when the vendor refuses them."""
+
+def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
+    """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
+    Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
+    that end sooner are replaced when the vendor refuses them."""
     role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
-    body = {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
-    call = VendorRequest(
-        "POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, msgspec.json.encode(body), safe=True
-    )
-    asked = f"agency {agency.name} of {agency.domain}"
-    said = _for_a_person(asked, lambda: body_of(rest.send(call))).get("credential")
-    texts = said if isinstance(said, dict) else {}
-    parts = [texts.get(name) for name in ("access", "secret", "securitytoken")]
+    body = msgspec.json.encode({"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}})
+    request = VendorRequest("POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, body, safe=True)
+    subject = f"agency {agency.name} of {agency.domain}"
+    credential = _answer(rest, request, subject).get("credential")
+    fields = credential if isinstance(credential, dict) else {}
+    parts = [fields.get(name) for name in ("access", "secret", "securitytoken")]
     if not all(isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts):
-        raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
+        raise Unauthorized(f"{subject}: the answer holds no credentials", code="NoCredentials")
     key, secret, token = (Secret(str(part)) for part in parts)
-    return CceCredential(key, secret, token, obtained=now, expires=_end(texts.get("expires_at"), now + agency.seconds))
+    try:
+        expires = parse_time(str(fields.get("expires_at")))
+    except BadInput:
+        expires = now + agency.seconds
+    return CceCredential(key, secret, token, obtained=now, expires=expires)
 
 
 class Projects:
@@ -320,32 +319,31 @@ class Projects:
         now: Callable[[], float],
     ) -> None:
         self._rest, self._root, self._region = rest, root, region
-        self._kept = TtlCache(cache, key, str, now)
-        self._held = ""
+        self._cache = TtlCache(cache, key, str, now)
+        self._project = ""
 
     def id(self) -> str:
-        """Return the project's id, 32 hex digits.
+        """Return the project's id, 32 hex digits. Raises InvalidRequest if there is none, or more than one to choose
+        from; otherwise as granted."""
+        if not self._project:
+            project = self._cache.get([self._region]).get(self._region) or ""
+            if not is_project(project):
+                project = self._requested()
+                self._cache.put({self._region: project}, known=_DAY, unknown=0.0)
+            self._project = project
+        return self._project
 
-        Raises InvalidRequest if there is none, or more than one to choose from; otherwise as granted."""
-        if not self._held:
-            found = self._kept.get([self._region]).get(self._region) or ""
-            if not is_project(found):
-                found = self._asked()
-                self._kept.put({self._region: found}, known=_DAY, unknown=0.0)
-            self._held = found
-        return self._held
-
-    def _asked(self) -> str:
-        call = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
-        said = _for_a_person(f"the project of {self._region}", lambda: body_of(self._rest.send(call))).get("projects")
-        projects = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
+    def _requested(self) -> str:
+        request = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
+        answer = _answer(self._rest, request, f"the project of {self._region}").get("projects")
         usable = [
-            each["id"]
-            for each in projects
-            if each.get("name") in (None, self._region)
-            and each.get("enabled") is not False
-            and isinstance(each.get("id"), str)
-            and is_project(each["id"])
+            project["id"]
+            for project in (answer if isinstance(answer, list) else [])
+            if isinstance(project, dict)
+            and project.get("name") in (None, self._region)
+            and project.get("enabled") is not False
+            and isinstance(project.get("id"), str)
+            and is_project(project["id"])
         ]
         if len(usable) == 1:
             return str(usable[0])
@@ -353,20 +351,3 @@ class Projects:
         raise InvalidRequest(
             f"{PLACE}.projectId: the region {self._region} has {named}; write its id there", code="Project"
         )
-
-
-def _for_a_person(asked: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return ask()
-    except ProviderError as error:
-        cls = Unauthorized if for_good(error) else type(error)
-        raise cls(
-            f"{asked}: {error.message}", code=error.code, request_id=error.request_id, retry_after=error.retry_after
-        ) from None
-
-
-def _end(text: object, otherwise: float) -> float:
-    try:
-        return parse_time(text) if isinstance(text, str) else otherwise
-    except BadInput:
-        return otherwise

@@ -1,10 +1,22 @@
-"""TODO"""
+"""Decodes the vendor's responses: missing values are accepted, but a malformed response must not look like an empty
+one.
+
+Machines that are not in a list count as gone. Therefore a response without its list is an error, and a failed page
+fails the whole list. A node that cannot be decoded, or has no uid, stays in its list with an `error` and, if readable,
+its pool; so does a pool, because a wrong number would delete its nodes or buy new ones. If two descriptions have one
+id, neither is accepted. Less important parts (a condition, a reservation) are left out if malformed; the inputs of
+sizes and templates are never guessed.
+
+The vendor writes some numbers as text and omits empty values. A struct would therefore refuse too much or, with every
+field optional, too little, so single fields are read: a missing value or null has a default, a wrong type is refused.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -31,59 +43,60 @@ from chalicelib.providers.huaweicloud.models import (
 )
 from chalicelib.providers.huaweicloud.provider_ids import is_id
 
-MOST = 2**31 - 1
-"""The largest number that can be one of nodes, minutes or cores."""
+T = TypeVar("T")
+Object = dict[str, Any]
 
+_MOST = 2**31 - 1  # the largest number that can be one of nodes, minutes or cores
+_LONGEST = 300
+_LONGEST_NAME = 128
+_LONGEST_TEXT = 1000  # maximum characters of a node's name, flavour or address
+_POOL_ANNOTATION = "kubernetes.io/node-pool.id"
 _WHOLE = re.compile(r"-?[0-9]{1,10}\Z", re.ASCII)
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? \+0000(?: UTC)?\Z", re.ASCII)
+_AZ_STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
+_ALIAS = re.compile(r"\s*([A-Za-z0-9._-]+):([0-9]{1,3})\s*\Z", re.ASCII)
+
+# -- fields
 
 
 class DecodeError(ValueError):
     """A field with an invalid value; its text names the field."""
 
 
-def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return an object; empty if it is missing. Raises Odd."""
+def _value(thing: Object, name: str, kind: type[T], default: T, problem: str) -> T:
     value = thing.get(name)
     if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise DecodeError(f"{name} is not an object")
-    return value
-
-
-def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return a list of objects; empty if it is missing. Raises Odd."""
-    value = thing.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise DecodeError(f"{name} is not a list of objects")
-    return value
-
-
-def text(thing: dict[str, Any], name: str) -> str:
-    """Return a text; "" if it is missing. Raises Odd."""
-    value = thing.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DecodeError(f"{name} is not a string")
-    return value
-
-
-def number(thing: dict[str, Any], name: str, default: int = 0) -> int:
-    """Return an integer from 0 up; the default if it is missing. Raises Odd."""
-    found = whole(thing, name)
-    if found is None:
         return default
-    if found < 0:
-        raise DecodeError(f"{name} is negative")
-    return found
+    if not isinstance(value, kind):
+        raise DecodeError(f"{name} is {problem}")
+    return value
 
 
-def whole(thing: dict[str, Any], name: str) -> int | None:
-    """Return an integer, which may be text; None if it is missing. Raises Odd."""
+def _part(thing: Object, name: str) -> Object:
+    """Return an object; empty if it is missing. Raises DecodeError, as all readers of fields."""
+    return _value(thing, name, dict, {}, "not an object")
+
+
+def _parts(thing: Object, name: str) -> list[Object]:
+    """Return a list of objects; empty if it is missing."""
+    parts: list[Any] = _value(thing, name, list, [], "not a list of objects")
+    if not all(isinstance(part, dict) for part in parts):
+        raise DecodeError(f"{name} is not a list of objects")
+    return parts
+
+
+def _text(thing: Object, name: str) -> str:
+    """Return a text; "" if it is missing."""
+    return _value(thing, name, str, "", "not a string")
+
+
+def _truth(thing: Object, name: str) -> bool:
+    """Return a boolean; false if it is missing."""
+    return _value(thing, name, bool, False, "neither true nor false")  # noqa: FBT003
+
+
+def _whole(thing: Object, name: str) -> int | None:
+    """Return an integer, which may be text; None if it is missing."""
     value = thing.get(name)
     if value is None or value == "":
         return None
@@ -91,369 +104,219 @@ def whole(thing: dict[str, Any], name: str) -> int | None:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _MOST:
         raise DecodeError(f"{name} is not an integer")
     return value
 
 
-def truth(thing: dict[str, Any], name: str) -> bool:
-    """Return a boolean; false if it is missing. Raises Odd."""
+def _number(thing: Object, name: str, default: int = 0) -> int:
+    """Return an integer from 0 up; the default if it is missing."""
+    number = _whole(thing, name)
+    if number is None:
+        return default
+    if number < 0:
+        raise DecodeError(f"{name} is negative")
+    return number
+
+
+def _bound(thing: Object, name: str) -> int | None:
+    """Return a number, None if it is not set: missing or negative (the vendor's -1)."""
+    number = _whole(thing, name)
+    return number if number is not None and number >= 0 else None
+
+
+def _short_text(thing: Object, name: str) -> str:
+    """Return a text of valid length; "" for anything else."""
     value = thing.get(name)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
-        raise DecodeError(f"{name} is neither true nor false")
-    return value
-
-
-def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
-    """Return an object of texts; empty if it is missing. Raises Odd."""
-    found = part(thing, name)
-    if not all(isinstance(value, str) for value in found.values()):
-        raise DecodeError(f"{name} has a value that is not a string")
-    return found
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 
 
 def instant(value: object) -> float:
-    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else.
-
-    The format is `2020-02-01 08:20:49.944664515 +0000 UTC` or RFC 3339."""
+    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else. The format is `2020-02-01
+    08:20:49.944664515 +0000 UTC` or RFC 3339."""
     if not isinstance(value, str):
         return 0.0
     try:
         if match := _STAMP.match(value):
-            whole_seconds = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
-            return whole_seconds + (float(f"0.{match[2]}") if match[2] else 0.0)
+            seconds = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+            return seconds + (float(f"0.{match[2]}") if match[2] else 0.0)
         return parse_time(value)
     except (ValueError, BadInput):
         return 0.0
 
 
-_LONGEST_NAME = 128
+# -- responses
 
 
-def is_default_pool(said: Any) -> bool:
-    """Whether this is the virtual pool of nodes that belong to no pool."""
-    meta = said.get("metadata") if isinstance(said, dict) else None
-    return isinstance(meta, dict) and DEFAULT_POOL in (meta.get("uid"), meta.get("name"))
-
-
-def read_pool(said: Any) -> NodePool:
-    """Return the pool, or one with an `error` and the readable part of its identity. Never raises."""
-    meta = said.get("metadata") if isinstance(said, dict) else None
-    meta = meta if isinstance(meta, dict) else {}
-    id_, name = (value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name"))
-    if not is_id(id_):
-        return NodePool("", name[:_LONGEST_NAME], error="it has no uid")
+@contextmanager
+def _shape_errors(response: VendorResponse) -> Iterator[None]:
+    """Raise Unknown in place of DecodeError."""
     try:
-        return _pool(said, id_.lower(), name)
-    except DecodeError as odd:
-        return NodePool(id_.lower(), name[:_LONGEST_NAME], error=str(odd))
+        yield
+    except DecodeError as error:
+        raise _shape_error(response, str(error)) from None
 
 
-def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
-    spec, status = part(said, "spec"), part(said, "status")
-    autoscaling, template = _autoscaling(part(spec, "autoscaling")), _template(part(spec, "nodeTemplate"))
-    wanted = None if spec.get("initialNodeCount") is None else number(spec, "initialNodeCount")
-    pool = NodePool(
-        id_,
-        name,
-        text(spec, "type"),
-        autoscaling=autoscaling,
-        template=template,
-        current=number(status, "currentNode"),
-        creating=number(status, "creatingNode"),
-        deleting=number(status, "deletingNode"),
-        active=number(status, "activeNode"),
-        phase=text(status, "phase"),
-        conditions=_conditions(status),
-    )
-    groups = [
-        ScaleGroup(DEFAULT_GROUP, "", template.flavor, template.az, autoscaling.enable),
-        *map(_group, parts(spec, "extensionScaleGroups")),
-    ]
-    if len({each.name for each in groups}) < len(groups):
-        raise DecodeError("two of its scale groups have one name")
-    sized = _sized(groups, parts(status, "scaleGroupStatuses"), wanted, pool)
-    # If the two disagree, both are kept: one of them is outdated, and no total may be computed from it
-    # (size_bounds.py).
-    desired = wanted if wanted is not None else sum(each.desired for each in sized)
-    return msgspec.structs.replace(pool, desired=desired, groups=tuple(sized))
+def _shape_error(response: VendorResponse, problem: str) -> Unknown:
+    return Unknown(f"{response.call}: the answer has another shape than expected: {problem}"[:_LONGEST], code="Shape")
 
 
-def _sized(
-    groups: list[ScaleGroup], said: list[dict[str, Any]], wanted: int | None, pool: NodePool
-) -> list[ScaleGroup]:
-    """Return the groups with their sizes.
-
-    A missing size is 0, unless the pool has more nodes than its groups report. One group without a size then has the
-    difference (a pool with one group may omit it); with several, their sizes are unknown."""
-    statuses = {text(each, "name"): each for each in said}
-    if len(statuses) < len(said):
-        raise DecodeError("two of its scaleGroupStatuses have one name")
-    known = [_with_status(each, statuses[each.name]) if each.name in statuses else each for each in groups]
-    silent = [each.name for each in groups if whole(statuses.get(each.name, {}), "desiredNodeCount") is None]
-    if wanted is None and silent and (pool.current or pool.creating):
-        raise DecodeError("initialNodeCount is missing, and it has nodes")
-    left = (wanted or 0) - sum(each.desired for each in known)
-    existing = pool.current - sum(each.existing for each in known)
-    upcoming = pool.creating - sum(each.upcoming for each in known)
-    if len(silent) == 1:
-        rest = {"desired": max(0, left), "existing": max(0, existing), "upcoming": max(0, upcoming)}
-        rest = {field: value for field, value in rest.items() if value}
-        return [msgspec.structs.replace(each, **rest) if each.name in silent else each for each in known]
-    why = "its size is not said in scaleGroupStatuses" if left > 0 or existing > 0 else ""
-    return [msgspec.structs.replace(each, error=why) if each.name in silent else each for each in known]
-
-
-def _with_status(group: ScaleGroup, said: dict[str, Any]) -> ScaleGroup:
-    return msgspec.structs.replace(
-        group,
-        uid=group.uid or text(said, "uid"),
-        desired=number(said, "desiredNodeCount"),
-        existing=number(part(said, "existingNodeCount"), "total"),
-        upcoming=number(part(said, "upcomingNodeCount"), "total"),
-        held=number(said, "scaleDownDisabledNodeCount"),
-        conditions=_conditions(said),
-    )
-
-
-def _group(said: dict[str, Any]) -> ScaleGroup:
-    meta, spec = part(said, "metadata"), part(said, "spec")
-    scaling, name = part(spec, "autoscaling"), text(meta, "name")
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise DecodeError("one of its extensionScaleGroups has no usable name")
-    return ScaleGroup(
-        name,
-        text(meta, "uid"),
-        text(spec, "flavor"),
-        text(spec, "az"),
-        truth(scaling, "enable"),
-        _bound(scaling, "minNodeCount"),
-        _bound(scaling, "maxNodeCount"),
-        whole(scaling, "extensionPriority") or 0,
-    )
-
-
-def _autoscaling(said: dict[str, Any]) -> Autoscaling:
-    share = said.get("scaleDownUtilizationThreshold")
-    if isinstance(share, bool) or not isinstance(share, int | float | None):
-        raise DecodeError("scaleDownUtilizationThreshold is not a number")
-    return Autoscaling(
-        enable=truth(said, "enable"),
-        min=_bound(said, "minNodeCount"),
-        max=_bound(said, "maxNodeCount"),
-        cooldown_minutes=max(0, whole(said, "scaleDownCooldownTime") or 0),
-        priority=whole(said, "priority") or 0,
-        unneeded_minutes=_bound(said, "scaleDownUnneededTime"),
-        utilization=float(share) if share is not None and 0.0 <= share <= 1.0 else None,
-    )
-
-
-def _template(said: dict[str, Any]) -> NodeTemplate:
-    taints = tuple(
-        CceTaint(text(each, "key"), text(each, "value"), text(each, "effect")) for each in parts(said, "taints")
-    )
-    extend, runtime = said.get("extendParam"), said.get("runtime")
-    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
-    return NodeTemplate(
-        text(said, "flavor"),
-        text(said, "az"),
-        tuple(each for each in taints if each.key),
-        texts(said, "k8sTags"),
-        extend if isinstance(extend, dict) else {},
-        runtime if isinstance(runtime, str) else "",
-        text(said, "os"),
-        whole(said, "billingMode") or 0,
-    )
-
-
-def _bound(said: dict[str, Any], name: str) -> int | None:
-    """Return a number, None if it is not set: missing or negative (the vendor's -1)."""
-    found = whole(said, name)
-    return found if found is not None and found >= 0 else None
-
-
-def _conditions(said: dict[str, Any]) -> tuple[CceCondition, ...]:
-    """Return the readable conditions; malformed ones are ignored."""
-    found = said.get("conditions")
-    texts_of = [
-        {key: value for key in ("type", "status", "reason", "message") if isinstance(value := each.get(key), str)}
-        for each in (found if isinstance(found, list) else [])
-        if isinstance(each, dict)
-    ]
-    return tuple(CceCondition(**each) for each in texts_of if each.get("type"))
-
-
-T = TypeVar("T")
-
-_LONGEST = 300
-_LONGEST_TEXT = 1000  # maximum characters of a node's name, flavour or address
-_POOL_ANNOTATION = "kubernetes.io/node-pool.id"
-_STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
-_ALIAS = re.compile(r"\s*([A-Za-z0-9._-]+):([0-9]{1,3})\s*\Z", re.ASCII)
-_ASCEND = "ascend"
-
-
-def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
-    """Return all pools except the default one; one that cannot be decoded has an `error`. Raises Unknown, Transient."""
-    found = [read_pool(each) for each in _items(response, body_of(response)) if not is_default_pool(each)]
-    times = Counter(each.id for each in found)
-    twice = {
-        each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
-        for each in found
-        if each.id and times[each.id] > 1
-    }
-    return (*(each for each in found if each.id not in twice), *twice.values())
-
-
-def pool_of(response: VendorResponse, wanted: str) -> NodePool:
-    """Return one pool. wanted: the requested id. Raises Unknown for one that cannot be decoded, or a different one."""
-    pool = read_pool(body_of(response))
-    if pool.error:
-        raise _odd(response, pool.error)
-    return _same(response, pool, pool.id, wanted)
-
-
-def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
-    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging).
-
-    Raises Unknown for a page of which nothing can be decoded."""
-    body = body_of(response)
-    try:
-        items = _items(response, body)
-        found = tuple(map(_node_of_many, items))
-        if items and all(each.error for each in found):
-            raise DecodeError(found[0].error)
-        return found, text(part(body, "pageInfo"), "nextMarker")
-    except DecodeError as odd:
-        raise _odd(response, str(odd)) from None
-
-
-def node_of(response: VendorResponse, wanted: str) -> CceNode:
-    """Return one node. Raises as pool_of."""
-    node = _read(response, _node, body_of(response))
-    return _same(response, node, node.id, wanted)
-
-
-def job_of(response: VendorResponse, wanted: str) -> CceJob:
-    """Return one job. Raises as pool_of."""
-    body = body_of(response)
-    return _read(
-        response,
-        lambda said: CceJob(
-            wanted,
-            text(part(said, "status"), "phase"),
-            text(part(said, "status"), "reason"),
-            text(part(said, "spec"), "type"),
-        ),
-        body,
-    )
-
-
-def phase_of(response: VendorResponse) -> str:
-    """Return a cluster's phase. Raises Unknown if there is none."""
-    phase = _read(response, lambda said: text(part(said, "status"), "phase"), body_of(response))
-    if not phase:
-        raise _odd(response, "status.phase is missing")
-    return phase
-
-
-def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
-    """Return the add-ons that have a name."""
-    found = []
-    for each in _items(response, body_of(response)):
-        try:
-            spec = part(each, "spec")
-            custom = part(spec, "values").get("custom")
-            addon = Addon(
-                text(spec, "addonTemplateName"),
-                text(part(each, "status"), "status"),
-                custom if isinstance(custom, dict) else {},
-            )
-        except (DecodeError, AttributeError):
-            continue
-        if addon.template:
-            found.append(addon)
-    return tuple(found)
-
-
-def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
-    """Return a page of flavours, their number on the page, and the last one's id.
-
-    A flavour without cores or memory is left out."""
-    body = body_of(response)
-    said = body.get("flavors")
-    if not isinstance(said, list):
-        raise _odd(response, "it has no list of flavors")
-    last = said[-1].get("id") if said and isinstance(said[-1], dict) else ""
-    return tuple(filter(None, map(_flavor, said))), len(said), last if isinstance(last, str) else ""
-
-
-def job_id_of(response: VendorResponse) -> str:
-    """Return the job of an accepted deletion; "" if the body names none (the body may even be an error's)."""
-    try:
-        found = body_of(response)["status"]["jobID"]
-    except (Transient, Unknown, KeyError, TypeError):
-        return ""
-    return found if isinstance(found, str) and is_id(found) else ""
-
-
-def body_of(response: VendorResponse) -> dict[str, Any]:
+def body_of(response: VendorResponse) -> Object:
     """Return the JSON object of a response. Raises Transient if it is not JSON, Unknown for another JSON type."""
     try:
         body = read_json(response.body)
     except msgspec.DecodeError:
         raise Transient(f"{response.call}: the answer is not complete JSON") from None
     if not isinstance(body, dict):
-        raise _odd(response, "it is not an object")
+        raise _shape_error(response, "it is not an object")
     return body
 
 
-def _items(response: VendorResponse, body: dict[str, Any]) -> list[Any]:
+def _items(response: VendorResponse, body: Object) -> list[Any]:
     """Return the items of a list; an empty list may omit them."""
     items = body.get("items")
     if items is None and str(body.get("kind", "")).lower().endswith("list"):
         return []
     if not isinstance(items, list):
-        raise _odd(response, "it has no list of items")
+        raise _shape_error(response, "it has no list of items")
     return items
 
 
-def _node(said: Any) -> CceNode:
-    if not isinstance(said, dict):
+def pools_of(response: VendorResponse) -> tuple[NodePool, ...]:
+    """Return all pools except the default one; one that cannot be decoded has an `error`. Raises Unknown, Transient."""
+    pools = [read_pool(item) for item in _items(response, body_of(response)) if not _is_default_pool(item)]
+    times = Counter(pool.id for pool in pools)
+    twice = {
+        pool.id: NodePool(pool.id, pool.name, error="the vendor describes its uid more than once")
+        for pool in pools
+        if pool.id and times[pool.id] > 1
+    }
+    return (*(pool for pool in pools if pool.id not in twice), *twice.values())
+
+
+def pool_of(response: VendorResponse, uid: str) -> NodePool:
+    """Return one pool. uid: the requested one. Raises Unknown for one that cannot be decoded, or a different one."""
+    pool = read_pool(body_of(response))
+    if pool.error:
+        raise _shape_error(response, pool.error)
+    _check_uid(response, pool.id, uid)
+    return pool
+
+
+def _check_uid(response: VendorResponse, uid: str, requested: str) -> None:
+    if uid != requested:
+        raise _shape_error(response, "it is about another thing than was asked for")
+
+
+def nodes_of(response: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
+    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging). Raises Unknown
+    for a page of which nothing can be decoded."""
+    body = body_of(response)
+    with _shape_errors(response):
+        nodes = tuple(_node_or_error(item) for item in _items(response, body))
+        if nodes and all(node.error for node in nodes):
+            raise DecodeError(nodes[0].error)
+        return nodes, _text(_part(body, "pageInfo"), "nextMarker")
+
+
+def node_of(response: VendorResponse, uid: str) -> CceNode:
+    """Return one node. Raises as pool_of."""
+    with _shape_errors(response):
+        node = _node(body_of(response))
+    _check_uid(response, node.id, uid)
+    return node
+
+
+def job_of(response: VendorResponse, uid: str) -> CceJob:
+    """Return one job. Raises as pool_of."""
+    body = body_of(response)
+    with _shape_errors(response):
+        status = _part(body, "status")
+        return CceJob(uid, _text(status, "phase"), _text(status, "reason"), _text(_part(body, "spec"), "type"))
+
+
+def phase_of(response: VendorResponse) -> str:
+    """Return a cluster's phase. Raises Unknown if there is none."""
+    with _shape_errors(response):
+        phase = _text(_part(body_of(response), "status"), "phase")
+        if not phase:
+            raise DecodeError("status.phase is missing")
+        return phase
+
+
+def addons_of(response: VendorResponse) -> tuple[Addon, ...]:
+    """Return the add-ons that have a name."""
+    addons = []
+    for item in _items(response, body_of(response)):
+        try:
+            spec = _part(item, "spec")
+            custom = _part(spec, "values").get("custom")
+            status = _text(_part(item, "status"), "status")
+            addon = Addon(_text(spec, "addonTemplateName"), status, custom if isinstance(custom, dict) else {})
+        except (DecodeError, AttributeError):
+            continue
+        if addon.template:
+            addons.append(addon)
+    return tuple(addons)
+
+
+def flavors_of(response: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
+    """Return a page of flavours, their number on the page, and the last one's id. A flavour without cores or memory is
+    left out."""
+    items = body_of(response).get("flavors")
+    if not isinstance(items, list):
+        raise _shape_error(response, "it has no list of flavors")
+    last = items[-1].get("id") if items and isinstance(items[-1], dict) else ""
+    return tuple(filter(None, map(_flavor, items))), len(items), last if isinstance(last, str) else ""
+
+
+def job_id_of(response: VendorResponse) -> str:
+    """Return the job of an accepted deletion; "" if the body names none (the body may even be an error's)."""
+    try:
+        job = body_of(response)["status"]["jobID"]
+    except (Transient, Unknown, KeyError, TypeError):
+        return ""
+    return job if isinstance(job, str) and is_id(job) else ""
+
+
+# -- nodes
+
+
+def _node(item: Any) -> CceNode:
+    if not isinstance(item, dict):
         raise DecodeError("a node in it is not an object")
-    meta, spec, status = part(said, "metadata"), part(said, "spec"), part(said, "status")
-    id_ = text(meta, "uid")
-    if not is_id(id_):
+    meta, spec, status = _part(item, "metadata"), _part(item, "spec"), _part(item, "status")
+    uid = _text(meta, "uid")
+    if not is_id(uid):
         raise DecodeError("a node in it has no uid")
-    owner, annotations = _home(meta)
+    owner, annotations = _owner_and_annotations(meta)
     return CceNode(
-        id_.lower(),
-        _loose(meta, "name"),
+        uid.lower(),
+        _short_text(meta, "name"),
         _pool_of_node(owner, annotations),
-        _loose(owner, "nodepoolName"),
-        _loose(spec, "flavor"),
-        _loose(spec, "az"),
-        _loose(status, "phase"),
-        _loose(status, "serverId"),
-        _loose(status, "privateIP"),
-        whole(spec, "billingMode") or 0,
+        _short_text(owner, "nodepoolName"),
+        _short_text(spec, "flavor"),
+        _short_text(spec, "az"),
+        _short_text(status, "phase"),
+        _short_text(status, "serverId"),
+        _short_text(status, "privateIP"),
+        _whole(spec, "billingMode") or 0,
         annotations,
         instant(meta.get("creationTimestamp")),
     )
 
 
-def _node_of_many(said: Any) -> CceNode:
+def _node_or_error(item: Any) -> CceNode:
     """Return the node, or one without a uid that has an `error` and the pool that it names."""
     try:
-        return _node(said)
-    except DecodeError as odd:
-        meta = said.get("metadata") if isinstance(said, dict) else None
-        return CceNode("", pool=_pool_of_node(*_home(meta)) if isinstance(meta, dict) else "", error=str(odd))
+        return _node(item)
+    except DecodeError as error:
+        meta = item.get("metadata") if isinstance(item, dict) else None
+        pool = _pool_of_node(*_owner_and_annotations(meta)) if isinstance(meta, dict) else ""
+        return CceNode("", pool=pool, error=str(error))
 
 
-def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _owner_and_annotations(meta: Object) -> tuple[Object, dict[str, str]]:
     """Return the owner and the annotations; invalid ones are left out."""
     annotations, owner = meta.get("annotations"), meta.get("ownerReferences")
     owner = owner[0] if isinstance(owner, list) and owner else owner
@@ -464,79 +327,200 @@ def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     )
 
 
-def _pool_of_node(owner: dict[str, Any], annotations: dict[str, str]) -> str:
-    """Return the owner's pool, and the annotation's only if there is no owner.
+def _pool_of_node(owner: Object, annotations: dict[str, str]) -> str:
+    """Return the owner's pool, and the annotation's only if there is no owner. A node that was moved to the default
+    pool keeps its old annotation."""
+    uid = _short_text(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
+    return uid.lower() if is_id(uid) else ""
 
-    A node that was moved to the default pool keeps its old annotation."""
-    said = _loose(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
-    return said.lower() if is_id(said) else ""
+
+# -- flavours
 
 
-def _flavor(said: Any) -> Flavor | None:
+def _flavor(item: Any) -> Flavor | None:
     try:
-        extra = part(said, "os_extra_specs")
-        vcpus, memory, name = number(said, "vcpus"), number(said, "ram"), text(said, "name") or text(said, "id")
+        extra = _part(item, "os_extra_specs")
+        vcpus, memory, name = _number(item, "vcpus"), _number(item, "ram"), _text(item, "name") or _text(item, "id")
     except (DecodeError, AttributeError):
         return None
     if not (name and vcpus and memory):
         return None
     gpu, others = _accelerators(extra)
-    state = _loose(extra, "cond:operation:status").strip().lower()
-    matches = filter(None, map(_STATE.match, _loose(extra, "cond:operation:az").split(",")))
+    state = _short_text(extra, "cond:operation:status").strip().lower()
+    matches = filter(None, map(_AZ_STATE.match, _short_text(extra, "cond:operation:az").split(",")))
     states = {match[1]: match[2].strip().lower() for match in matches}
-    arm = "arm" in _loose(extra, "ecs:instance_architecture").lower()
-    return Flavor(
-        name,
-        vcpus,
-        memory,
-        "arm64" if arm else "amd64",
-        gpu,
-        others,
-        state,
-        {az: each for az, each in states.items() if each != state},
-    )
+    arch = "arm64" if "arm" in _short_text(extra, "ecs:instance_architecture").lower() else "amd64"
+    differing = {az: az_state for az, az_state in states.items() if az_state != state}
+    return Flavor(name, vcpus, memory, arch, gpu, others, state, differing)
 
 
-def _accelerators(extra: dict[str, Any]) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
+def _accelerators(extra: Object) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
     """Return the GPU and the other accelerators, from the JSON description or from the alias `nvidia-p100:1`."""
-    found = _described(extra, "info:gpus") + _described(extra, "info:asic_accelerators")
-    if not found:
-        matches = map(_ALIAS.match, _loose(extra, "pci_passthrough:alias").split(","))
-        found = [(match[1], int(match[2])) for match in matches if match and int(match[2])]
-    gpus = [each for each in found if not each[0].lower().startswith(_ASCEND)]
-    return (gpus[0] if gpus else None), tuple(each for each in found if each not in gpus[:1])
+    devices = _described(extra, "info:gpus") + _described(extra, "info:asic_accelerators")
+    if not devices:
+        matches = map(_ALIAS.match, _short_text(extra, "pci_passthrough:alias").split(","))
+        devices = [(match[1], int(match[2])) for match in matches if match and int(match[2])]
+    gpus = [device for device in devices if not device[0].lower().startswith("ascend")]
+    return (gpus[0] if gpus else None), tuple(device for device in devices if device not in gpus[:1])
 
 
-def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
+def _described(extra: Object, name: str) -> list[tuple[str, int]]:
     try:
-        said = msgspec.json.decode(_loose(extra, name) or "[]")
         return [
-            (each["name"], count)
-            for each in said
-            if isinstance(each["name"], str) and (count := number(each, "count", 1))
+            (item["name"], count)
+            for item in msgspec.json.decode(_short_text(extra, name) or "[]")
+            if isinstance(item["name"], str) and (count := _number(item, "count", 1))
         ]
     except (msgspec.DecodeError, DecodeError, KeyError, TypeError, RecursionError):
         return []
 
 
-def _loose(said: dict[str, Any], name: str) -> str:
-    """Return a text of valid length; "" for anything else."""
-    value = said.get(name)
-    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
+# -- pools
 
 
-def _read(response: VendorResponse, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
+def _is_default_pool(item: Any) -> bool:
+    """Whether this is the virtual pool of nodes that belong to no pool."""
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(meta, dict) and DEFAULT_POOL in (meta.get("uid"), meta.get("name"))
+
+
+def read_pool(item: Any) -> NodePool:
+    """Return the pool, or one with an `error` and the readable part of its identity. Never raises."""
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    uid, name = (value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name"))
+    if not is_id(uid):
+        return NodePool("", name[:_LONGEST_NAME], error="it has no uid")
     try:
-        return read(body)
-    except DecodeError as odd:
-        raise _odd(response, str(odd)) from None
+        return _pool(item, uid.lower(), name)
+    except DecodeError as error:
+        return NodePool(uid.lower(), name[:_LONGEST_NAME], error=str(error))
 
 
-def _same(response: VendorResponse, thing: T, id_: str, wanted: str) -> T:
-    if id_ != wanted:
-        raise _odd(response, "it is about another thing than was asked for")
-    return thing
+def _pool(item: Object, uid: str, name: str) -> NodePool:
+    spec, status = _part(item, "spec"), _part(item, "status")
+    autoscaling, template = _autoscaling(_part(spec, "autoscaling")), _template(_part(spec, "nodeTemplate"))
+    desired = None if spec.get("initialNodeCount") is None else _number(spec, "initialNodeCount")
+    pool = NodePool(
+        uid,
+        name,
+        _text(spec, "type"),
+        autoscaling=autoscaling,
+        template=template,
+        current=_number(status, "currentNode"),
+        creating=_number(status, "creatingNode"),
+        deleting=_number(status, "deletingNode"),
+        active=_number(status, "activeNode"),
+        phase=_text(status, "phase"),
+        conditions=_conditions(status),
+    )
+    groups = [
+        ScaleGroup(DEFAULT_GROUP, "", template.flavor, template.az, autoscaling.enable),
+        *map(_scale_group, _parts(spec, "extensionScaleGroups")),
+    ]
+    if len({group.name for group in groups}) < len(groups):
+        raise DecodeError("two of its scale groups have one name")
+    groups = _with_sizes(groups, _parts(status, "scaleGroupStatuses"), desired, pool)
+    # If the two disagree, both are kept: one of them is outdated, and no total may be computed from it
+    # (node_groups.py, is_settled).
+    total = desired if desired is not None else sum(group.desired for group in groups)
+    return msgspec.structs.replace(pool, desired=total, groups=tuple(groups))
 
 
-def _odd(response: VendorResponse, what: str) -> Unknown:
-    return Unknown(f"{response.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
+def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | None, pool: NodePool) -> list[ScaleGroup]:
+    """Return the groups with their sizes. items: their statuses; desired: the pool's size, if it is given. A missing
+    size is 0, unless the pool has more nodes than its groups report. One group without a size then has the difference
+    (a pool with one group may omit it); with several, their sizes are unknown."""
+    statuses = {_text(item, "name"): item for item in items}
+    if len(statuses) < len(items):
+        raise DecodeError("two of its scaleGroupStatuses have one name")
+    sized = [_with_status(group, statuses[group.name]) if group.name in statuses else group for group in groups]
+    silent = [group.name for group in groups if _whole(statuses.get(group.name, {}), "desiredNodeCount") is None]
+    if desired is None and silent and (pool.current or pool.creating):
+        raise DecodeError("initialNodeCount is missing, and it has nodes")
+    rest = {
+        "desired": (desired or 0) - sum(group.desired for group in sized),
+        "existing": pool.current - sum(group.existing for group in sized),
+        "upcoming": pool.creating - sum(group.upcoming for group in sized),
+    }
+    changes: dict[str, Any] = {field: value for field, value in rest.items() if value > 0}
+    if len(silent) > 1:
+        unknown = rest["desired"] > 0 or rest["existing"] > 0
+        changes = {"error": "its size is not said in scaleGroupStatuses"} if unknown else {}
+    return [msgspec.structs.replace(group, **changes) if group.name in silent else group for group in sized]
+
+
+def _with_status(group: ScaleGroup, item: Object) -> ScaleGroup:
+    return msgspec.structs.replace(
+        group,
+        uid=group.uid or _text(item, "uid"),
+        desired=_number(item, "desiredNodeCount"),
+        existing=_number(_part(item, "existingNodeCount"), "total"),
+        upcoming=_number(_part(item, "upcomingNodeCount"), "total"),
+        held=_number(item, "scaleDownDisabledNodeCount"),
+        conditions=_conditions(item),
+    )
+
+
+def _scale_group(item: Object) -> ScaleGroup:
+    meta, spec = _part(item, "metadata"), _part(item, "spec")
+    scaling, name = _part(spec, "autoscaling"), _text(meta, "name")
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise DecodeError("one of its extensionScaleGroups has no usable name")
+    return ScaleGroup(
+        name,
+        _text(meta, "uid"),
+        _text(spec, "flavor"),
+        _text(spec, "az"),
+        _truth(scaling, "enable"),
+        _bound(scaling, "minNodeCount"),
+        _bound(scaling, "maxNodeCount"),
+        _whole(scaling, "extensionPriority") or 0,
+    )
+
+
+def _autoscaling(item: Object) -> Autoscaling:
+    share = item.get("scaleDownUtilizationThreshold")
+    if isinstance(share, bool) or not isinstance(share, int | float | None):
+        raise DecodeError("scaleDownUtilizationThreshold is not a number")
+    return Autoscaling(
+        enable=_truth(item, "enable"),
+        min=_bound(item, "minNodeCount"),
+        max=_bound(item, "maxNodeCount"),
+        cooldown_minutes=max(0, _whole(item, "scaleDownCooldownTime") or 0),
+        priority=_whole(item, "priority") or 0,
+        unneeded_minutes=_bound(item, "scaleDownUnneededTime"),
+        utilization=float(share) if share is not None and 0.0 <= share <= 1.0 else None,
+    )
+
+
+def _template(item: Object) -> NodeTemplate:
+    taints = [
+        CceTaint(_text(taint, "key"), _text(taint, "value"), _text(taint, "effect")) for taint in _parts(item, "taints")
+    ]
+    tags = _part(item, "k8sTags")
+    if not all(isinstance(value, str) for value in tags.values()):
+        raise DecodeError("k8sTags has a value that is not a string")
+    extend, runtime = item.get("extendParam"), item.get("runtime")
+    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
+    return NodeTemplate(
+        _text(item, "flavor"),
+        _text(item, "az"),
+        tuple(taint for taint in taints if taint.key),
+        tags,
+        extend if isinstance(extend, dict) else {},
+        runtime if isinstance(runtime, str) else "",
+        _text(item, "os"),
+        _whole(item, "billingMode") or 0,
+    )
+
+
+def _conditions(item: Object) -> tuple[CceCondition, ...]:
+    """Return the readable conditions; malformed ones are ignored."""
+    conditions = item.get("conditions")
+    texts = [
+        {key: text for key in ("type", "status", "reason", "message") if isinstance(text := condition.get(key), str)}
+        for condition in (conditions if isinstance(conditions, list) else [])
+        if isinstance(condition, dict)
+    ]
+    return tuple(CceCondition(**fields) for fields in texts if fields.get("type"))

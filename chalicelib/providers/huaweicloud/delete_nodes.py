@@ -1,27 +1,66 @@
-"""TODO"""
+"""Removes nodes by id, and lowers the size by nodes that were requested and never created.
+
+One DELETE each also lowers the sizes of the group and its pool. All requests are sent in one call, which first reads
+and checks all targets, so it may be interrupted and repeated at any point; later calls only poll.
+
+    placeholders among the targets   lower the size, never below what exists
+    absent, or Deleting              removed
+    another group's, or protected    refused, before anything is sent
+    a node, although unregistered instances are to be deleted    refused
+    alive                            DELETE, if the group and its pool stay at or above their minimum
+
+For a lower total CCE chooses which nodes to delete. Therefore the size is never set below the number of existing nodes,
+according to both the counters and the list of nodes, for the group and for the pool. It is not lowered at all while the
+groups' sizes do not add up to the pool's, because one of them is then outdated.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
+from chalicelib.model.operation import Operation
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.operation import RemovalTarget
+from chalicelib.model.outcome import Failed
+from chalicelib.model.outcome import InProgress
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.outcome import Succeeded
+from chalicelib.providers.errors import Conflict
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import NotFound
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.huaweicloud.models import CceNode
+from chalicelib.providers.huaweicloud.models import is_leaving
+from chalicelib.providers.huaweicloud.models import undeletable
+from chalicelib.providers.huaweicloud.node_groups import is_settled
+from chalicelib.providers.huaweicloud.node_groups import total_of
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames
+from chalicelib.providers.huaweicloud.provider_ids import group_id
+from chalicelib.providers.huaweicloud.provider_ids import group_of
+from chalicelib.providers.huaweicloud.provider_ids import handle_of
+from chalicelib.providers.huaweicloud.provider_ids import is_placeholder
+from chalicelib.providers.huaweicloud.provider_ids import placeholder_group
+from chalicelib.providers.huaweicloud.scale_up import CceContext
+from chalicelib.providers.huaweicloud.scale_up import CceGroup
+from chalicelib.providers.huaweicloud.scale_up import FIRST
+from chalicelib.providers.huaweicloud.scale_up import SENT
+from chalicelib.providers.huaweicloud.scale_up import STEP
+from chalicelib.providers.huaweicloud.scale_up import nodes_of_group
+from chalicelib.providers.huaweicloud.scale_up import other_size
+from chalicelib.providers.huaweicloud.scale_up import poll_later
+from chalicelib.providers.huaweicloud.scale_up import read_again
+from chalicelib.providers.node_identity import joined_of
+from chalicelib.providers.node_identity import refuse_changed
+from chalicelib.providers.node_identity import refuse_joined
+from collections.abc import Mapping
+from collections.abc import Sequence
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, why_held
-from chalicelib.providers.huaweicloud.node_groups import total_of
-from chalicelib.providers.huaweicloud.provider_ids import (
-    CceGroupNames,
-    group_of,
-    handle_of,
-    is_placeholder,
-    placeholder_group,
-)
-from chalicelib.providers.huaweicloud.scale_up import FIRST, SENT, STEP, CceContext, Site, doubted, later, take_back
-from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
+JOBS = "jobs"
+_MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
+
+
+# -- targets
 
 
 class CceTargets(msgspec.Struct, frozen=True):
@@ -43,125 +82,118 @@ def read_targets(operation: Operation) -> CceTargets:
             raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
     return CceTargets(
-        tuple(each for each in handles if not is_placeholder(each)),
-        tuple(each for each in handles if is_placeholder(each)),
+        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
     )
 
 
-def living(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
+def _alive(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
     """Return the targets that CCE knows and is not deleting, by uid; raises ProviderError."""
     listed = context.api.nodes() if len(names) > _FEW else ()
-    found = {each.id: each for each in listed if each.id in names}
-    if len(names) <= _FEW or any(each.error for each in listed):
-        for name in (each for each in names if each not in found):
-            try:
-                found[name] = context.api.node(name)
-            except NotFound:
-                continue
-    return {name: each for name, each in found.items() if not is_leaving(each)}
+    nodes = {node.id: node for node in listed if node.id in names}
+    if len(names) <= _FEW or any(node.error for node in listed):
+        for name in names:
+            if name not in nodes:
+                try:
+                    nodes[name] = context.api.node(name)
+                except NotFound:
+                    continue
+    return {name: node for name, node in nodes.items() if not is_leaving(node)}
 
 
-def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
+def _check_membership(nodes: Mapping[str, CceNode], group: CceGroup) -> None:
     """Raise InvalidRequest if one of them belongs to another pool, another group or none."""
-    strangers = {}
-    for each in nodes:
-        if each.pool != site.pool.id:
-            strangers[each.id] = f"pool {each.pool}" if each.pool else "no pool"
-        elif (group := group_of(each, site.pool)) is not None and group.name != site.group.name:
-            strangers[each.id] = f"scale group {group.name}"
-    if strangers:
-        reported = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
-        raise InvalidRequest(f"{reported}, and not in {site.title}")
+    foreign = {}
+    for name, node in nodes.items():
+        if node.pool != group.pool.id:
+            foreign[name] = f"pool {node.pool}" if node.pool else "no pool"
+        elif (own := group_of(node, group.pool)) is not None and own.name != group.scale_group.name:
+            foreign[name] = f"scale group {own.name}"
+    if foreign:
+        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
+        raise InvalidRequest(f"{places}, and not in {group.title}")
 
 
-def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:
-    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
-    checked: the caller has looked by name."""
-    if context.joined is None:
-        return
-    known = {each.id: each for each in machines}
-    identity = CceGroupNames(context.joined(), known.values()).identity
-    refuse_joined(known[each].name or each for each in joined_of(known, identity))
-
-
-def check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
-    """Raises PermanentConflict if one of the instances (by uid) is not, or not for certain, the node that was planned.
-    Without a connection to the cluster nothing is checked."""
+def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
+    """Raise PermanentConflict if one of the machines (by uid) is not, or not for certain, the node that was planned,
+    or, if machines that never joined are deleted, is a node by now. Without a connection to the cluster nothing is
+    checked."""
     if context.joined is None:
         return
     nodes = context.joined()
     identity = CceGroupNames(nodes, machines.values()).identity
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
+        refuse_joined(machines[name].name or name for name in joined_of(machines, identity))
+        return
 
-    def among(target: RemovalTarget) -> str | None:
+    def machine_of(target: RemovalTarget) -> str | None:
         return name if (name := handle_of(target)) in machines else None
 
-    refuse_changed(operation.spec.targets, among, identity, nodes)
+    refuse_changed(operation.spec.targets, machine_of, identity, nodes)
 
 
-JOBS = "jobs"
-_MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
+# -- removal
 
 
 def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Sends nothing if one of them must not be deleted."""
     targets = read_targets(operation)
-    left = living(context, targets.nodes)
+    nodes = _alive(context, targets.nodes)
     if SENT in operation.status.data:
-        return _look(context, operation, targets, left)
+        return _progress(context, operation, targets, nodes)
     try:
-        site = context.site(operation.spec.group)
+        group = context.group(operation.spec.group)
     except NotFound:
-        if left:
+        if nodes:
             raise
-        return _done(operation, targets)  # the pool is gone with its nodes
-    if left:
-        _permitted(context, operation, site, left)
-    if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
+        return _succeeded(operation, targets)  # the pool is gone with its nodes
+    if nodes:
+        _check_permitted(context, operation, group, nodes)
+    if targets.placeholders and (conflict := _lower_by(context, operation, group, len(targets.placeholders))):
         return conflict
-    if left and operation.spec.kind is OperationKind.DELETE_NODES:
-        check_nodes(context, operation, left)
-    return _delete(context, operation, left) if left else _done(operation, targets)
+    if not nodes:
+        return _succeeded(operation, targets)
+    if operation.spec.kind is OperationKind.DELETE_NODES:
+        _check_nodes(context, operation, nodes)
+    return _delete(context, operation, nodes)
 
 
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
-    """Return whether any target is still there and not leaving; raises ProviderError.
-
-    There is nothing to undo, because CCE is not modified before the deletion."""
+    """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
+    CCE is not modified before the deletion."""
     targets = read_targets(operation)
-    if living(context, targets.nodes):
+    if _alive(context, targets.nodes):
         return True
     if not targets.placeholders:
         return False
     try:
-        return context.site(operation.spec.group).size >= operation.spec.from_size
+        return context.group(operation.spec.group).size >= operation.spec.from_size
     except NotFound:
         return False
 
 
-def _permitted(context: CceContext, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
+def _check_permitted(context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
     """Raise if one of the nodes must not be deleted, or if too few would remain."""
-    check_membership(tuple(left.values()), site)
-    discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
-    if discard:
-        spare_the_joined(context, left.values())
-    held = [text for each in left.values() if (text := why_held(each))]
-    free = site.group.existing - site.group.held
+    _check_membership(nodes, group)
+    minimum_applies = operation.spec.kind is not OperationKind.DELETE_INSTANCES
+    if not minimum_applies:
+        _check_nodes(context, operation, nodes)
+    protected = "; ".join(text for node in nodes.values() if (text := undeletable(node)))
+    held, existing = group.scale_group.held, group.scale_group.existing
     # If the pool's size is below the sum of its groups, the whole difference may be a removal from this group that
     # its own size does not show yet.
-    size = site.size - max(0, total_of(site.pool) - site.pool.desired)
+    size = group.size - max(0, total_of(group.pool) - group.pool.desired) - len(nodes)
+    total = group.pool.desired - len(nodes)
+    least, pool_least = group.sizes.min, group.pool_sizes.min
     rows = (
-        (bool(held), "; ".join(held)),
+        (bool(protected), protected),
         (
-            not discard and site.group.held > 0 and len(left) > free,
-            f"{site.title}: {site.group.held} of its {site.group.existing} nodes are protected from scale-in",
+            minimum_applies and held > 0 and len(nodes) > existing - held,
+            f"{group.title}: {held} of its {existing} nodes are protected from scale-in",
         ),
+        (minimum_applies and size < least, f"{group.title}: {size} would be below the minimum {least}"),
         (
-            not discard and size - len(left) < site.within.min,
-            f"{site.title}: {size - len(left)} would be below the minimum {site.within.min}",
-        ),
-        (
-            not discard and site.pool.desired - len(left) < site.whole.min,
-            f"{site.title}: {site.pool.desired - len(left)} would be below the minimum {site.whole.min} of its pool",
+            minimum_applies and total < pool_least,
+            f"{group.title}: {total} would be below the minimum {pool_least} of its pool",
         ),
     )
     for applies, text in rows:
@@ -170,45 +202,38 @@ def _permitted(context: CceContext, operation: Operation, site: Site, left: Mapp
     context.check_cluster()
 
 
-def _delete(context: CceContext, operation: Operation, left: Mapping[str, CceNode]) -> InProgress:
+def _delete(context: CceContext, operation: Operation, nodes: Mapping[str, CceNode]) -> InProgress:
     jobs = []
-    for name in left:
+    for name in nodes:
         try:
             jobs.append(context.api.delete_node(name))
         except NotFound:
-            if living(context, [name]):  # it exists, so NotFound refers to something different
+            if _alive(context, [name]):  # it exists, so NotFound refers to something different
                 raise
-    return InProgress(
-        FIRST,
-        STEP,
-        {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
-        f"{operation.spec.group}: CCE deletes {', '.join(left)}",
-    )
+    data = {SENT: "yes", JOBS: ",".join([job for job in jobs if job][:_MOST_JOBS])}
+    return InProgress(FIRST, STEP, data, f"{operation.spec.group}: CCE deletes {', '.join(nodes)}")
 
 
-def _look(context: CceContext, operation: Operation, targets: CceTargets, left: Mapping[str, CceNode]) -> Outcome:
+def _progress(context: CceContext, operation: Operation, targets: CceTargets, nodes: Mapping[str, CceNode]) -> Outcome:
     """Follow the deletions through the node list, and failed ones through their jobs. A finished job may precede the
     list."""
-    if not left:
-        return _done(operation, targets)
+    if not nodes:
+        return _succeeded(operation, targets)
     working, failed = _jobs(context, operation)
-    reported = f"{operation.spec.group}: {', '.join(left)} still there"
-    facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(left), "left": ",".join(left)}
+    note = f"{operation.spec.group}: {', '.join(nodes)} still there"
+    facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(nodes), "left": ",".join(nodes)}
     if failed:
-        return Failed("Unknown", f"{reported}: {failed}", facts=facts)
+        return Failed("Unknown", f"{note}: {failed}", facts=facts)
     if working:
-        return later(operation, reported)
-    return doubted(operation, reported) or Failed(
-        "Unknown", f"{reported} though CCE has taken the deletion", facts=facts
-    )
+        return poll_later(operation, note)
+    again = read_again(operation, note)
+    return again or Failed("Unknown", f"{note} though CCE has taken the deletion", facts=facts)
 
 
 def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
     """Return whether a job is running, and why one failed. Jobs are short-lived and serve only for progress."""
     working, failed = False, ""
-    for name in operation.status.data.get(JOBS, "").split(","):
-        if not name:
-            continue
+    for name in filter(None, operation.status.data.get(JOBS, "").split(",")):
         try:
             job = context.api.job(name)
         except ProviderError:
@@ -218,5 +243,73 @@ def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
     return working, failed
 
 
-def _done(operation: Operation, targets: CceTargets) -> Succeeded:
+def _succeeded(operation: Operation, targets: CceTargets) -> Succeeded:
     return Succeeded({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.spec.group})
+
+
+# -- lower size
+
+
+class _Existing(msgspec.Struct, frozen=True):
+    """How many nodes of the group and of its whole pool exist. Nodes being created count, although they may fail."""
+
+    group: int
+    pool: int
+
+
+def decrease_target(context: CceContext, operation: Operation) -> Outcome:
+    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError. After
+    the request was accepted, nothing more is sent."""
+    to_size = operation.spec.to_size
+    if to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
+    group = context.group(operation.spec.group)
+    if group.size <= to_size:
+        return Succeeded({"from": operation.spec.from_size, "to": to_size})
+    if SENT in operation.status.data:
+        note = f"{group.title} still has the size {group.size} though CCE has taken {to_size}"
+        return read_again(operation, note) or Failed("Unknown", note)
+    if group.size != operation.spec.from_size:
+        return other_size(operation, group)
+    existing = _existing_nodes(context, group)
+    if to_size < existing.group:
+        raise InvalidRequest(f"{group.title}: {to_size} is below the {existing.group} nodes that exist")
+    _lower(context, group, to_size, existing)
+    return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"})
+
+
+def _lower_by(context: CceContext, operation: Operation, group: CceGroup, count: int) -> Failed | None:
+    """Lower the size by a number of nodes that were never created; None if it is done or nothing is left to lower.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
+    Raises ProviderError."""
+    if group.size > operation.spec.from_size:
+        return other_size(operation, group)
+    existing = _existing_nodes(context, group)
+    size = max(existing.group, operation.spec.from_size - count)
+    if size < group.size:
+        _lower(context, group, size, existing)
+    return None
+
+
+def _existing_nodes(context: CceContext, group: CceGroup) -> _Existing:
+    nodes = context.nodes_of_pool(group)
+    own = nodes_of_group(nodes, group)
+    return _Existing(max(group.scale_group.existing, len(own)), max(group.pool.current, len(nodes)))
+
+
+def _lower(context: CceContext, group: CceGroup, size: int, existing: _Existing) -> None:
+    """Set a lower size of the group. The caller has verified that it is not below the group's nodes. Raises Conflict if
+    the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be deleted, and
+    ProviderError."""
+    pool = group.pool
+    if not is_settled(pool):
+        raise Conflict(f"{group.title}: its pool is at {pool.desired}, and its scale groups do not add up to that")
+    total = pool.desired - (group.size - size)
+    if total < existing.pool:
+        raise InvalidRequest(f"{group.title}: {total} is below the {existing.pool} nodes of its pool that exist")
+    context.check_cluster()
+    if context.has_moved(group_id(pool.id, group.scale_group.name), group):
+        raise Conflict(f"{group.title} was changed meanwhile")
+    context.api.scale(pool.id, total, group.scale_group.name, zero=total == 0)

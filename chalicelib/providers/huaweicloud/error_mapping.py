@@ -33,8 +33,7 @@ _LONGEST = 300
 # A gateway that refuses a signature may quote it, and it stays valid for the same call for a quarter of an hour.
 _SIGNATURE = re.compile(r"(Signature\W{1,4})[0-9a-fA-F]{6,}", re.IGNORECASE)
 
-# The first matching row decides. CCE's own codes identify quota, stock and others; for an unlisted code the status
-# decides.
+# CCE's own codes identify quota, stock and others; for an unlisted code the status decides.
 _TABLE: tuple[tuple[type[ProviderError], str], ...] = (
     (QuotaExceeded, "CCE.01400008 CCE.01400009 CCE.01400010 CCE.01400011 CCE.01400012 CCE.01400013"),
     (QuotaExceeded, f"{CLUSTER_FULL} CCE.01400019 CCE.01400020"),
@@ -50,18 +49,17 @@ _TABLE: tuple[tuple[type[ProviderError], str], ...] = (
 )
 _CLASSES = {code.lower(): cls for cls, codes in _TABLE for code in codes.split()}
 
-# Remedies for codes whose own message names none.
-_ADVICE = {
-    "APIGW.0101": "this address has no such API: look at region and the endpoints",
-    "APIGW.0301": "the signature is refused: look at accessKey and secretKey, and at whether the key is still active",
-    SKEWED: "the time of the signature is refused: the clock here and the vendor's differ by more than 15 "
+# Remedies for codes (in lower case) whose own message names none.
+_REMEDIES = {
+    "apigw.0101": "this address has no such API: look at region and the endpoints",
+    "apigw.0301": "the signature is refused: look at accessKey and secretKey, and at whether the key is still active",
+    SKEWED.lower(): "the time of the signature is refused: the clock here and the vendor's differ by more than 15 "
     "minutes, so set this machine's clock",
-    CLUSTER_FULL: "the cluster's own scale allows no more nodes: enlarge the cluster or lower the maximum",
-    "CCE.01403001": "the key may not do this: give its user the actions of infra/huaweicloud/policy.json",
-    "Ecs.0314": "the key pair of the node pool does not exist",
-    "Ecs.0912": "the KMS key of the node pool's disks cannot be used",
+    CLUSTER_FULL.lower(): "the cluster's own scale allows no more nodes: enlarge the cluster or lower the maximum",
+    "cce.01403001": "the key may not do this: give its user the actions of infra/huaweicloud/policy.json",
+    "ecs.0314": "the key pair of the node pool does not exist",
+    "ecs.0912": "the KMS key of the node pool's disks cannot be used",
 }
-_ADVICE_LOWER = {code.lower(): text for code, text in _ADVICE.items()}
 
 _CODES = ("errorCode", "error_code", "code")
 _MESSAGES = ("errorMessage", "error_msg", "message", "reason")
@@ -91,16 +89,15 @@ def of_status(
     retry_after: float = 0.0,
     longest: int | None = _LONGEST,
 ) -> ProviderError:
-    """Return the error of the tree. call: "GET host/path", which begins the message; longest: maximum characters.
-
-    A pool that is locked by another request must not pause all functions: for a write it is a Conflict, and a read is
+    """Return the error of the tree. call: "GET host/path", which begins the message; longest: maximum characters. A
+    pool that is locked by another request must not pause all functions: for a write it is a Conflict, and a read is
     tried again."""
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
         cls = Throttled
     parts = [
         call,
-        f"{code or f'HTTP {status}'}{f' ({advice})' if (advice := _ADVICE_LOWER.get(code.lower())) else ''}",
+        f"{code or f'HTTP {status}'}{f' ({remedy})' if (remedy := _REMEDIES.get(code.lower())) else ''}",
         _SIGNATURE.sub(r"\1***", " ".join(message.split())),
     ]
     text = ": ".join(part for part in parts if part)
@@ -108,40 +105,36 @@ def of_status(
 
 
 def error_for(response: VendorResponse) -> ProviderError:
-    """Return the error of a response with status 300 or above.
-
-    A 404 that is a web page is from a gateway, and does not mean that a resource is gone."""
+    """Return the error of a response with status 300 or above. A 404 that is a web page is from a gateway, and does not
+    mean that a resource is gone."""
     if response.status == 404 and response.body.lstrip().startswith(b"<"):
         return Transient(f"{response.call}: HTTP 404 and a web page instead of the API's answer", code="404")
-    said = refusal_in(response.body)
-    message, date = said.message, response.headers.get("date", "")
-    if said.code == SKEWED and date:
-        message = f"its clock says {date[:40]}; {message}"
+    refused, date = refusal_in(response.body), response.headers.get("date", "")
+    clock = f"its clock says {date[:40]}; " if refused.code == SKEWED and date else ""
     return of_status(
         response.status,
-        said.code,
-        message,
+        refused.code,
+        clock + refused.message,
         call=response.call,
-        request_id=said.request_id or response.headers.get("x-request-id", ""),
+        request_id=refused.request_id or response.headers.get("x-request-id", ""),
         longest=None,
     )  # http.py shortens later, because part of a truncated key could not be removed
 
 
 def refusal_in(body: bytes) -> CceRefusal:
-    """Return code, message and request id of an error's body in the formats of CCE, the gateway and IAM.
-
-    All are "" for a web page and for anything that is not a JSON object."""
+    """Return code, message and request id of an error's body in the formats of CCE, the gateway and IAM. All are "" for
+    a web page and for anything that is not a JSON object."""
     try:
-        said = msgspec.json.decode(body)
+        fields = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return CceRefusal()
-    if isinstance(said, dict) and isinstance(said.get("error"), dict):
-        said = said["error"]
-    if not isinstance(said, dict):
+    if isinstance(fields, dict) and isinstance(fields.get("error"), dict):
+        fields = fields["error"]
+    if not isinstance(fields, dict):
         return CceRefusal()
-    return CceRefusal(_first(said, _CODES), _first(said, _MESSAGES), _first(said, _REQUESTS))
+    return CceRefusal(_first_text(fields, _CODES), _first_text(fields, _MESSAGES), _first_text(fields, _REQUESTS))
 
 
-def _first(said: dict[str, Any], names: tuple[str, ...]) -> str:
-    found = (said.get(name) for name in names)
-    return next((str(each).strip() for each in found if isinstance(each, str | int) and str(each).strip()), "")
+def _first_text(fields: dict[str, Any], names: tuple[str, ...]) -> str:
+    values = (str(fields[name]).strip() for name in names if isinstance(fields.get(name), str | int))
+    return next((value for value in values if value), "")

@@ -1,4 +1,7 @@
-"""TODO"""
+"""The used types of CCE, ECS and IAM, created by decoding.py; their hosts; and what the vendor's states mean.
+
+An item of a list that cannot be decoded stays in it with an `error`, so it is reported and does not affect the others.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,7 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.vendor_hosts import CCE_REGIONS
-from chalicelib.providers.errors import (
-    InstallFailed,
-    InvalidRequest,
-    OutOfStock,
-    ProviderError,
-    QuotaExceeded,
-    Unknown,
-)
+from chalicelib.providers.errors import InstallFailed, InvalidRequest, OutOfStock, ProviderError, QuotaExceeded, Unknown
 
 DEFAULT_GROUP = "default"
 """The scale group that a pool's own template is."""
@@ -124,14 +120,9 @@ class NodePool(msgspec.Struct, frozen=True):
     conditions: tuple[CceCondition, ...] = ()
     error: str = ""
 
-    @property
-    def billing(self) -> int:
-        """0: pay-per-use; 1: prepaid, not changed."""
-        return self.template.billing
-
     def group(self, name: str) -> ScaleGroup | None:
         """Return the scale group of that name."""
-        return next((each for each in self.groups if each.name == name), None)
+        return next((group for group in self.groups if group.name == name), None)
 
 
 class CceNode(msgspec.Struct, frozen=True):
@@ -186,10 +177,12 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
 
     def sold_out(self, az: str) -> bool:
         """Whether the flavour is unavailable in that AZ now, according to the vendor; the AZ's state overrides the
-        region's.
-
-        This is only a hint."""
+        region's. This is only a hint."""
         return self.states.get(az, self.state).lower().endswith(_GONE)
+
+
+# -- services and their hosts, taken from the vendor's own client. A region that is not in the table uses the common
+# pattern, because the vendor opens new ones; the policy warns about it.
 
 
 class Service(StrEnum):
@@ -200,8 +193,6 @@ class Service(StrEnum):
     IAM = "iam"
 
 
-_DOMAINS = {"eu-west-101": "myhuaweicloud.eu"}
-_DOMAIN = "myhuaweicloud.com"
 # Regions without their own IAM in the vendor's client (3.1.219), which use the global one. eu-west-101 is missing
 # there too, but it is a separate partition with its IAM under its own domain.
 _GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-north-1", "ru-northwest-2"})
@@ -209,11 +200,14 @@ _GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-nort
 
 def url_of(service: Service, region: str) -> str:
     """Return the service's root, such as `https://cce.cn-north-4.myhuaweicloud.com`."""
-    domain = _DOMAINS.get(region, _DOMAIN)
+    domain = "myhuaweicloud.eu" if region == "eu-west-101" else "myhuaweicloud.com"
     if service is Service.IAM and (region in _GLOBAL_IAM or region not in CCE_REGIONS):
         return f"https://iam.{domain}"
     return f"https://{service}.{region}.{domain}"
 
+
+# -- states. All phases of pools are deprecated, so counters and conditions describe a pool. An unknown state blocks
+# nothing.
 
 ERROR, DELETING, SOLD_OUT = "Error", "Deleting", "SoldOut"
 SCALABLE = "Scalable"
@@ -230,6 +224,7 @@ NODE_STATES: Mapping[str, InstanceState] = MappingProxyType(
         ERROR: InstanceState.CREATING,
     }
 )
+# Condition -> error class and text; the first that is true decides.
 _CAUSES: tuple[tuple[str, type[ProviderError], str], ...] = (
     ("QuotaInsufficient", QuotaExceeded, "the account's quota is used up"),
     ("ResourceInsufficient", OutOfStock, "the flavour is sold out"),
@@ -250,43 +245,43 @@ def is_leaving(node: CceNode) -> bool:
 
 def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     """Return why the group's nodes do not come, according to its conditions, or the pool's if it is the only group.
-
     None: no condition reports a failure."""
     sole = len(pool.groups) == 1
-    if found := _cause(group.conditions or (pool.conditions if sole else ())):
-        return found
-    sold_out = sole and pool.phase == SOLD_OUT
-    return OutOfStock("the pool is in the phase SoldOut: sold out, or quota", code=SOLD_OUT) if sold_out else None
+    if error := _condition_error(group.conditions or (pool.conditions if sole else ())):
+        return error
+    if sole and pool.phase == SOLD_OUT:
+        return OutOfStock("the pool is in the phase SoldOut: sold out, or quota", code=SOLD_OUT)
+    return None
 
 
 def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
-    said = [*group.conditions, *pool.conditions]
-    no = next((each for each in said if each.type == SCALABLE and each.false), None)
-    if no is None:
+    conditions = (*group.conditions, *pool.conditions)
+    refused = next((condition for condition in conditions if condition.type == SCALABLE and condition.false), None)
+    if refused is None:
         return None
-    own = failure(pool, group) or _cause(pool.conditions)
-    return own or Unknown(f"it cannot be scaled just now{_words(no)}", code=SCALABLE)
+    unknown = Unknown(f"it cannot be scaled just now{_details(refused)}", code=SCALABLE)
+    return failure(pool, group) or _condition_error(pool.conditions) or unknown
 
 
-def _cause(conditions: Iterable[CceCondition]) -> ProviderError | None:
-    true = {each.type: each for each in conditions if each.true}
+def _condition_error(conditions: Iterable[CceCondition]) -> ProviderError | None:
+    true = {condition.type: condition for condition in conditions if condition.true}
     for kind, cls, text in _CAUSES:
         if kind in true:
-            return cls(f"{text}{_words(true[kind])}", code=kind)
+            return cls(f"{text}{_details(true[kind])}", code=kind)
     return None
 
 
-def _words(condition: CceCondition) -> str:
-    reported = ", ".join(part for part in (condition.reason, condition.message) if part)
-    return f" ({reported})" if reported else ""
+def _details(condition: CceCondition) -> str:
+    text = ", ".join(part for part in (condition.reason, condition.message) if part)
+    return f" ({text})" if text else ""
 
 
-def alone(pool: NodePool) -> str:
+def unchangeable(pool: NodePool) -> str:
     """Return why the pool is not changed; empty if it may be."""
     rows = (
         (DEFAULT_POOL in {pool.id, pool.name}, "is the default pool, which cannot be scaled"),
-        (pool.billing == PREPAID, "is prepaid; only pools that are paid by use can be scaled"),
+        (pool.template.billing == PREPAID, "is prepaid; only pools that are paid by use can be scaled"),
         (pool.phase == DELETING, "is being deleted"),
     )
     return next((text for applies, text in rows if applies), "")
@@ -294,45 +289,47 @@ def alone(pool: NodePool) -> str:
 
 def cluster_off(phase: str) -> tuple[str, bool]:
     """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("", True) if it accepts
-    them.
-
-    Only Available, ScalingUp and ScalingDown do."""
+    them. Only Available, ScalingUp and ScalingDown do."""
     if not phase or phase in _READY:
         return "", True
     return f"the cluster is in the phase {phase}", phase not in _OVER
 
 
-_WORDS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlocked"})
+# -- scale-in protection. CCE documents only the number of protected nodes per scale group. Annotations may identify
+# them: CCE's own, or that of Kubernetes, which the planner honours anyway. If fewer are identified than exist, each
+# node of the group may be protected, and none is removed until a user identifies them.
+
+_PROTECTIONS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlocked"})
 
 
-def is_marked(annotations: Mapping[str, str]) -> bool:
+def is_protected(annotations: Mapping[str, str]) -> bool:
     """Whether an annotation protects the node: that of Kubernetes, or one of CCE's with the same words."""
     return any(
-        value.strip().lower() == "true" and (key == SCALE_DOWN_DISABLED or _word(key) in _WORDS)
+        value.strip().lower() == "true"
+        and (
+            key == SCALE_DOWN_DISABLED
+            or key.rpartition("/")[2].replace("-", "").replace("_", "").lower() in _PROTECTIONS
+        )
         for key, value in annotations.items()
     )
 
 
-def _word(key: str) -> str:
-    return key.rpartition("/")[2].replace("-", "").replace("_", "").lower()
-
-
-def why_held(node: CceNode) -> str:
+def undeletable(node: CceNode) -> str:
     """Return why this node must not be deleted according to CCE; empty if it may be."""
     name = node.name or node.id
-    rows = (
-        (node.billing == PREPAID, f"{name} is prepaid; delete it manually"),
-        (is_marked(node.annotations), f"{name} is protected from scale-in at CCE; unlock it so that it can be removed"),
-    )
-    return next((text for applies, text in rows if applies), "")
+    if node.billing == PREPAID:
+        return f"{name} is prepaid; delete it manually"
+    if is_protected(node.annotations):
+        return f"{name} is protected from scale-in at CCE; unlock it so that it can be removed"
+    return ""
 
 
-def why_all_held(title: str, held: int, known: Iterable[bool]) -> str:
-    """Return why no node of the group may be removed: not all protected ones are identified. Empty if they are."""
-    marked = sum(known)
-    if held <= marked:
+def unidentified_protection(pool: NodePool, group: ScaleGroup, identified: int) -> str:
+    """Return why no node of the group may be removed: only that many of its protected ones are identified. Empty if all
+    are."""
+    if group.held <= identified:
         return ""
     return (
-        f"{held} nodes of {title} are protected from scale-in at CCE, which does not say which; annotate them with "
-        f"{SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them"
+        f"{group.held} nodes of {pool.name}/{group.name} are protected from scale-in at CCE, which does not say which; "
+        f"annotate them with {SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them"
     )

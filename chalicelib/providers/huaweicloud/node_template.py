@@ -1,4 +1,10 @@
-"""TODO"""
+"""Builds the template of the node that a scale group would add, so that an empty group can be scaled up.
+
+The planner prefers a real node of the group. Labels that a pool does not choose (subnet, operating system) are not
+promised, and neither is a disk, because CCE does not document how much of it pods can use. What CCE reserves on a node
+is computed from its cores, memory and pods, by the vendor's rule since 2023: a template that promised more than a node
+has would be bought repeatedly for a pod that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -12,69 +18,6 @@ from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.provider_ids import group_id, is_zone
 
-_MIB = 2**20
-_EVICTION = 100  # MiB
-_SYSTEM, _SYSTEM_PER_GIB = 400, 25  # MiB
-_KUBE, _KUBE_PER_POD = 500, {"docker": 20}  # MiB
-_KUBE_PER_POD_ELSE = 5
-_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))  # cores, millicores reserved of each
-_CORES_ELSE = 2.5
-_PODS = ((64, 110), (32, 80), (16, 60), (8, 40))  # GiB, pods; largest first
-_PODS_ELSE = 20
-_MOST_PODS = 1000
-
-
-def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
-    """Return the maximum number of pods of a node: extendParam.maxPods, otherwise by its memory."""
-    own = _number(extend, "maxPods")
-    if own is not None and 0 < own <= _MOST_PODS:
-        return own
-    gib = flavor.memory_mib / 1024
-    return next((pods for least, pods in _PODS if gib >= least), _PODS_ELSE)
-
-
-def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict[str, int]:
-    """Return cpu in millicores, memory in bytes, and pods.
-
-    extend: the pool's extendParam, whose reservations take precedence (in millicores and MiB). If only one of the two
-    parts of a resource is given, the other has its default."""
-    pods = max_pods(flavor, extend)
-    cpu = 1000 * flavor.vcpus - _cpu(flavor, extend)
-    memory = flavor.memory_mib - _memory(flavor, extend, pods, runtime) - _EVICTION
-    return {CPU: max(0, cpu), MEMORY: max(0, memory) * _MIB, PODS: pods}
-
-
-def _cpu(flavor: Flavor, extend: Mapping[str, Any]) -> int:
-    """Return the reserved cpu. The rule covers system and Kubernetes together, so with one part given the larger sum
-    counts."""
-    said = [_number(extend, name) for name in ("kubeReservedCpu", "systemReservedCpu")]
-    given = sum(each for each in said if each is not None)
-    if None not in said:
-        return given
-    left, kept = flavor.vcpus, 0.0
-    for cores, each in _CORES:
-        kept += min(left, cores) * each
-        left = max(0, left - cores)
-    return max(given, -int(-(kept + left * _CORES_ELSE) // 1))
-
-
-def _memory(flavor: Flavor, extend: Mapping[str, Any], pods: int, runtime: str) -> int:
-    system, kube = _number(extend, "systemReservedMem"), _number(extend, "kubeReservedMem")
-    if system is None:
-        system = _SYSTEM + -(-_SYSTEM_PER_GIB * flavor.memory_mib // 1024)
-    if kube is None:
-        kube = _KUBE + _KUBE_PER_POD.get(runtime.lower(), _KUBE_PER_POD_ELSE) * pods
-    return system + kube
-
-
-def _number(extend: Mapping[str, Any], name: str) -> int | None:
-    """Return an integer of extendParam, which may be text; None for anything else."""
-    value = extend.get(name)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
 UNPROMISED = ("node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version")
 """Labels that are left out of node templates, so that pods cannot select new nodes by them."""
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
@@ -85,6 +28,7 @@ _BETA_REGION, _BETA_ZONE = "failure-domain.beta.kubernetes.io/region", "failure-
 _ENGINE, _BARE = "node.kubernetes.io/container-engine", "node.kubernetes.io/baremetal"
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _PASSING = "node.cloudprovider.kubernetes.io/uninitialized"
+_MIB = 2**20
 
 
 class CceTemplate(msgspec.Struct, frozen=True):
@@ -95,21 +39,13 @@ class CceTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(
-    pool: NodePool,
-    group: ScaleGroup,
-    flavor: Flavor | None,
-    region: str,
-    reserve: Mapping[str, int],
+    pool: NodePool, group: ScaleGroup, flavor: Flavor | None, region: str, reserve: Mapping[str, int]
 ) -> CceTemplate:
-    """Return the template of a group.
-
-    flavor: its flavour as ECS describes it, None if ECS has none of that name. reserve: the policy's reservation on a
-    node, which replaces the vendor's rule."""
+    """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none of that name.
+    reserve: the policy's reservation on a node, which replaces the vendor's rule."""
     if flavor is None:
-        return CceTemplate(
-            None,
-            f"ECS knows no flavour {group.flavor} in {group.az or region}" if group.flavor else "it says no flavour",
-        )
+        unknown = f"ECS knows no flavour {group.flavor} in {group.az or region}"
+        return CceTemplate(None, unknown if group.flavor else "it says no flavour")
     if flavor.vcpus <= 0 or flavor.memory_mib <= 0:
         return CceTemplate(None, f"flavour {flavor.name} is described without its cores or memory")
     own = pool.template
@@ -120,26 +56,26 @@ def make_template(
         PODS: max_pods(flavor, own.extend),
         **devices,
     }
-    left = {**allocatable(flavor, own.extend, own.runtime), **devices}
-    left |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
+    remaining = {**allocatable(flavor, own.extend, own.runtime), **devices}
+    remaining |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
     host = f"template-node-for-{group_id(pool.id, group.name)}".replace("/", "-")
     taints = tuple(
-        Taint(each.key, each.effect, each.value)
-        for each in own.taints
-        if each.key and each.key != _PASSING and each.effect in _EFFECTS
+        Taint(taint.key, taint.effect, taint.value)
+        for taint in own.taints
+        if taint.key and taint.key != _PASSING and taint.effect in _EFFECTS
     )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
-    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=left))
+    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining))
 
 
 def _devices(flavor: Flavor) -> dict[str, int]:
     """Return GPUs and Ascend processors, by the resource name that kubelets report."""
-    found = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
-    for name, count in flavor.accelerators:
-        if name.lower().startswith("ascend"):
-            found[f"huawei.com/{name.lower()}"] = count
-    return {name: count for name, count in found.items() if count > 0}
+    devices = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
+    devices |= {
+        f"huawei.com/{name.lower()}": count for name, count in flavor.accelerators if name.lower().startswith("ascend")
+    }
+    return {name: count for name, count in devices.items() if count > 0}
 
 
 def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> dict[str, str]:
@@ -158,3 +94,63 @@ def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> d
         GPU_LABEL: flavor.gpu[0] if flavor.gpu is not None else "",
     }
     return {key: value for key, value in labels.items() if value}
+
+
+# -- reservations
+
+_EVICTION = 100  # MiB
+_SYSTEM, _SYSTEM_PER_GIB = 400, 25  # MiB
+_KUBE, _KUBE_PER_POD, _KUBE_PER_DOCKER_POD = 500, 5, 20  # MiB
+_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))  # cores, millicores reserved of each
+_FURTHER_CORES = 2.5
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40))  # GiB, pods; largest first
+_FEWEST_PODS, _MOST_PODS = 20, 1000
+
+
+def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
+    """Return the maximum number of pods of a node: extendParam.maxPods, otherwise by its memory."""
+    own = _number(extend, "maxPods")
+    if own is not None and 0 < own <= _MOST_PODS:
+        return own
+    return next((pods for gib, pods in _PODS if flavor.memory_mib / 1024 >= gib), _FEWEST_PODS)
+
+
+def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict[str, int]:
+    """Return cpu in millicores, memory in bytes, and pods. extend: the pool's extendParam, whose reservations take
+    precedence (in millicores and MiB). If only one of the two parts of a resource is given, the other has its
+    default."""
+    pods = max_pods(flavor, extend)
+    cpu = 1000 * flavor.vcpus - _reserved_cpu(flavor, extend)
+    memory = flavor.memory_mib - _reserved_memory(flavor, extend, pods, runtime) - _EVICTION
+    return {CPU: max(0, cpu), MEMORY: max(0, memory) * _MIB, PODS: pods}
+
+
+def _reserved_cpu(flavor: Flavor, extend: Mapping[str, Any]) -> int:
+    """Return the reserved cpu. The rule covers system and Kubernetes together, so with one part given the larger sum
+    counts."""
+    parts = [_number(extend, name) for name in ("kubeReservedCpu", "systemReservedCpu")]
+    own = sum(part for part in parts if part is not None)
+    if None not in parts:
+        return own
+    further, by_rule = flavor.vcpus, 0.0
+    for cores, millicores in _CORES:
+        by_rule += min(further, cores) * millicores
+        further = max(0, further - cores)
+    return max(own, -int(-(by_rule + further * _FURTHER_CORES) // 1))
+
+
+def _reserved_memory(flavor: Flavor, extend: Mapping[str, Any], pods: int, runtime: str) -> int:
+    system, kube = _number(extend, "systemReservedMem"), _number(extend, "kubeReservedMem")
+    if system is None:
+        system = _SYSTEM + -(-_SYSTEM_PER_GIB * flavor.memory_mib // 1024)
+    if kube is None:
+        kube = _KUBE + (_KUBE_PER_DOCKER_POD if runtime.lower() == "docker" else _KUBE_PER_POD) * pods
+    return system + kube
+
+
+def _number(extend: Mapping[str, Any], name: str) -> int | None:
+    """Return an integer of extendParam, which may be text; None for anything else."""
+    value = extend.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

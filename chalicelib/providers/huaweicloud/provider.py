@@ -1,46 +1,59 @@
-"""TODO"""
+"""Huawei Cloud CCE as a provider: connects the modules of this package.
+
+A cluster that is busy with another change does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
 from chalicelib.model.node import Node
-from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.policy.vendors.huaweicloud import CceSettings
+from chalicelib.policy.vendors.huaweicloud import PROVIDER
+from chalicelib.policy.vendors.huaweicloud import read_settings
+from chalicelib.providers.base import BaseProvider
+from chalicelib.providers.base import Connection
+from chalicelib.providers.base import Observation
+from chalicelib.providers.base import ProviderActions
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.credential_source import SecretSource
+from chalicelib.providers.credential_source import digest
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.credentials import (
-    Assumed,
-    CceCredential,
-    Projects,
-    Sessions,
-    granted,
-    of_this_process,
-    parse_secret,
-    signed,
-)
-from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.huaweicloud.credentials import Assumed
+from chalicelib.providers.huaweicloud.credentials import CceCredential
+from chalicelib.providers.huaweicloud.credentials import Projects
+from chalicelib.providers.huaweicloud.credentials import Sessions
+from chalicelib.providers.huaweicloud.credentials import granted
+from chalicelib.providers.huaweicloud.credentials import of_this_process
+from chalicelib.providers.huaweicloud.credentials import parse_secret
+from chalicelib.providers.huaweicloud.credentials import signed
+from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete
+from chalicelib.providers.huaweicloud.delete_nodes import decrease_target
+from chalicelib.providers.huaweicloud.delete_nodes import delete_nodes
 from chalicelib.providers.huaweicloud.error_mapping import error_for
-from chalicelib.providers.huaweicloud.models import Service, url_of
+from chalicelib.providers.huaweicloud.models import Service
+from chalicelib.providers.huaweicloud.models import url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
-from chalicelib.providers.huaweicloud.scale_up import CceContext, decrease_target, has_requested, poll_growth, scale_up
+from chalicelib.providers.huaweicloud.scale_up import CceContext
+from chalicelib.providers.huaweicloud.scale_up import has_requested
+from chalicelib.providers.huaweicloud.scale_up import poll_growth
+from chalicelib.providers.huaweicloud.scale_up import scale_up
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.rate_limit import WaitLimit
 from chalicelib.providers.rest_client import RestClient
+from collections.abc import Sequence
+from typing import cast
 
 
 def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
     """Return the vendor's API for one pass. sessions: store of temporary keys, by default that of this process.
 
-    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient), if its
-    contents are unusable, or if IAM refuses a request (Unauthorized).
+    Sends nothing and reads no secret before the first call, so a provider can be built while AWS or IAM is unavailable.
+    Every call of the API raises ProviderError, also if the secret cannot be read (Transient), if its contents are
+    unusable, or if IAM refuses a request (Unauthorized).
     """
-    means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
+    services, now, limit, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
 
     def root(service: Service) -> str:
@@ -48,53 +61,76 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
 
     iam_root = root(Service.IAM)
 
-    def key(of: str) -> str:
-        """Return whose limits and projects apply: an agency's account, otherwise the key's."""
-        whose = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
-        return f"{PROVIDER}/{digest(whose)}/{settings.region}/{of}"
+    def cache_key(kind: str) -> str:
+        """Return a row of the account whose limits and projects apply: an agency's, otherwise the key's."""
+        owner = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
+        return f"{PROVIDER}/{digest(owner)}/{settings.region}/{kind}"
 
-    def rest(source: SecretSource[CceCredential], of: str) -> RestClient[CceCredential]:
+    def client(source: SecretSource[CceCredential], kind: str) -> RestClient[CceCredential]:
         return RestClient(
             PROVIDER,
             source,
             sign=lambda call, credential: signed(call, credential, now()),
             secrets=lambda credential: credential.secrets,
             explain=error_for,
-            budget=CallBudget(means, lambda: key(of), settings.calls_per_second, patience),
-            services=means,
+            budget=CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit),
+            services=services,
             now=now,
         )
 
     source: SecretSource[CceCredential] = keys
     if agency:
-        by_key = rest(keys, "agencies")
-        source = Assumed(
-            keys,
-            agency,
-            iam_root,
-            lambda: granted(by_key, iam_root, agency, now()),
-            of_this_process() if sessions is None else sessions,
-            now,
-        )
+        by_key = client(keys, "agencies")
+        store = of_this_process() if sessions is None else sessions
+        source = Assumed(keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()), store, now)
     projects = Projects(
-        rest(source, "iam"), iam_root, settings.region, cache=means.cache, key=lambda: key("project"), now=now
+        client(source, "iam"),
+        iam_root,
+        settings.region,
+        cache=services.cache,
+        key=lambda: cache_key("project"),
+        now=now,
     )
+<<<<<<< /tmp/tmpn5uhctz5/o
 
     def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
         return root(service), rest(source, service)
 
+||||||| /tmp/tmpn5uhctz5/b
+
+    def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
+        return settings.url(service), rest(source, service)
+
+=======
+>>>>>>> /tmp/tmpn5uhctz5/t
     return CceApi(
+<<<<<<< /tmp/tmpn5uhctz5/o
         settings.cluster_id,
         way(Service.CCE),
         way(Service.ECS),
         project=(lambda: settings.project_id) if settings.project_id else projects.id,
         cache=means.cache,
         key=key,
+||||||| /tmp/tmpn5uhctz5/b
+        settings.cluster,
+        way(Service.CCE),
+        way(Service.ECS),
+        project=(lambda: settings.project) if settings.project else projects.id,
+        cache=means.cache,
+        key=key,
+=======
+        settings.cluster,
+        (settings.url(Service.CCE), client(source, Service.CCE)),
+        (settings.url(Service.ECS), client(source, Service.ECS)),
+        project=(lambda: settings.project) if settings.project else projects.id,
+        cache=services.cache,
+        key=cache_key,
+>>>>>>> /tmp/tmpn5uhctz5/t
         now=now,
     )
 
 
-_STEPS = ProviderActions(
+_ACTIONS = ProviderActions(
     scale_up=scale_up,
     has_requested=has_requested,
     poll=poll_growth,
@@ -106,28 +142,34 @@ _STEPS = ProviderActions(
 
 
 class HuaweiCloud(BaseProvider[CceContext]):
-    """The scale groups of one CCE cluster's node pools, for one pass."""
+    """The scale groups of one CCE cluster's node pools, for one pass. cache: of the vendor's own autoscaler's state."""
 
     def __init__(
-        self,
-        api: CceApi,
-        settings: CceSettings,
-        kube: KubeLists | None = None,
-        kept: TtlCache[Switches] | None = None,
+        self, api: CceApi, settings: CceSettings, kube: KubeLists | None = None, cache: TtlCache[Switches] | None = None
     ) -> None:
-        self._kept = kept
+        self._cache = cache
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, CceContext(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, CceContext(api, settings, joined), _ACTIONS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one list of pools, one of nodes, and whatever is not cached."""
-        return node_groups.observe(self._context.api, self._context.settings, nodes, self._kept)
+        return node_groups.observe(self._context.api, self._context.settings, nodes, self._cache)
 
 
 def build(connection: Connection) -> HuaweiCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
+<<<<<<< /tmp/tmpn5uhctz5/o
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster_id}"
     kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, kept)
+||||||| /tmp/tmpn5uhctz5/b
+    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
+    kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
+    return HuaweiCloud(open_api(connection, settings), settings, kube, kept)
+=======
+    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
+    cache = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
+    return HuaweiCloud(open_api(connection, settings), settings, kube, cache)
+>>>>>>> /tmp/tmpn5uhctz5/t

@@ -15,7 +15,7 @@ from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup, is_leaving
-from chalicelib.providers.node_identity import Identity, Known, N
+from chalicelib.providers.node_identity import Identity, N
 
 _PLACEHOLDER = "placeholder-"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII | re.IGNORECASE)
@@ -40,77 +40,51 @@ def checked(text: str, what: str) -> str:
 
 
 class CceGroupNames(Generic[N]):
-    """The cluster's nodes by CCE node.
-
-    An id decides; if it is not one of CCE's, addresses and names do. A node that matches two CCE nodes is matched to
-    neither, and a CCE node that two nodes claim has no known node (providers/node_identity.py): a kubelet can write any
-    providerID and cannot choose its node's name.
-    """
+    """The cluster's nodes by CCE node. An id decides; if it is not one of CCE's, addresses and names do. A node that
+    matches two CCE nodes is matched to neither, and a CCE node that two nodes claim has no known node
+    (providers/node_identity.py): a kubelet can write any providerID and cannot choose its node's name."""
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:
         nodes, machines = tuple(nodes), tuple(machines)
-        ordered = sorted(machines, key=is_leaving)
-        ids = {each.id: each.id for each in machines}
-        ids |= {each.server.lower(): each.id for each in machines if each.server}
-        addresses = _first((each.private_ip, each.id) for each in ordered)
-        called = _first((each.name, each.id) for each in ordered)
-        own = {node.name: ids.get(_tail(node), "") for node in nodes}
-        claimed_by_id = {machine for machine in own.values() if machine}
-        proven = {machine for name, machine in own.items() if machine and addresses.get(name) == machine}
+        ids = {machine.id: machine.id for machine in machines}
+        ids |= {machine.server.lower(): machine.id for machine in machines if machine.server}
+        by_address: dict[str, str] = {}
+        by_name: dict[str, str] = {}
+        for machine in sorted(machines, key=is_leaving):
+            by_address.setdefault(machine.private_ip, machine.id)
+            by_name.setdefault(machine.name, machine.id)
+        by_address.pop("", None)
+        by_name.pop("", None)
+        by_id = {node.name: ids.get(node.provider_id.rpartition("/")[2].lower(), "") for node in nodes}
+        claimed_by_id = set(by_id.values()) - {""}
+        proven = {machine for name, machine in by_id.items() if machine and by_address.get(name) == machine}
 
         def claimed(node: N) -> frozenset[str]:
-            """Return the machines that a node claims.
+            """Return the machines that a node claims. An id and a name that agree outweigh a name alone. A name counts
+            in addition to an id unless another node has that machine's id."""
+            addresses = {by_address.get(node.labels.get(HOSTNAME_LABEL, ""), ""), by_address.get(node.name, "")} - {""}
+            if machine := by_id[node.name]:
+                return frozenset({machine} | (addresses - claimed_by_id))
+            return frozenset((addresses or {by_name.get(node.name, "")} - {""}) - proven)
 
-            An id and a name that agree outweigh a name alone. A name counts in addition to an id unless another node
-            has that machine's id."""
-            said = {addresses.get(_address(node), ""), addresses.get(node.name, "")} - {""}
-            if machine := own[node.name]:
-                return frozenset({machine} | (said - claimed_by_id))
-            return frozenset((said or {called.get(node.name, "")} - {""}) - proven)
-
-        self._identity = Identity(nodes, claimed)
+        self.identity = Identity(nodes, claimed)
 
     def node_of(self, machine: str) -> N | None:
         """Return the node of a CCE node; None if it has not joined or its node is ambiguous."""
-        return self._identity.node_of(machine)
+        return self.identity.node_of(machine)
 
     def claimants(self, machine: str) -> tuple[str, ...]:
         """Return the nodes that claim a CCE node whose node is ambiguous."""
-        return self._identity.claimants(machine)
-
-    @property
-    def identity(self) -> Identity[str, N]:
-        """The complete matching."""
-        return self._identity
-
-
-def _first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return text -> the first item that has it, without empty texts."""
-    found: dict[str, str] = {}
-    for word, machine in pairs:
-        if word:
-            found.setdefault(word, machine)
-    return found
-
-
-def _tail(node: Known) -> str:
-    """Return the providerID without scheme and path."""
-    return node.provider_id.rpartition("/")[2].lower()
-
-
-def _address(node: Known) -> str:
-    return node.labels.get(HOSTNAME_LABEL, "")
+        return self.identity.claimants(machine)
 
 
 def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
-    """Return the scale group of one of the pool's nodes, derived because no field contains it.
-
-    By flavour and AZ; by the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes
-    first."""
-    alike = [each for each in pool.groups if each.flavor == node.flavor]
-    exact = [each for each in alike if each.az == node.az]
-    loose = [each for each in alike if not is_zone(each.az)]
-    return next(iter((*exact, *loose, *pool.groups)), None)
+    """Return the scale group of one of the pool's nodes, derived because no field contains it. By flavour and AZ; by
+    the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes first."""
+    same_flavor = [group for group in pool.groups if group.flavor == node.flavor]
+    same_az = [group for group in same_flavor if group.az == node.az]
+    any_az = [group for group in same_flavor if not is_zone(group.az)]
+    return next(iter((*same_az, *any_az, *pool.groups)), None)
 
 
 def is_zone(az: str) -> bool:

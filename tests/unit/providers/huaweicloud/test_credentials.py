@@ -314,7 +314,7 @@ def test_huawei_sessions_are_separate_by_agency_and_key_and_bounded() -> None:
         assert len(asked) == {1: 1, 2: 1, 3: 2, 4: 3, 5: 3}[number]
     for number in range(600):
         source(number, agency=f"a{number}").current()
-    assert len(sessions._kept) <= 256
+    assert len(sessions._sessions) <= 256
 
 
 def test_huawei_concurrent_threads_replace_refused_keys_once() -> None:

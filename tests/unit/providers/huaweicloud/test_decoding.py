@@ -96,7 +96,14 @@ def test_huawei_api_pools_are_read_in_one_list_without_the_default_pool() -> Non
 
 def test_huawei_api_pool_is_read_with_its_groups() -> None:
     pool = read_pool(NODE_POOL)
-    assert (pool.id, pool.name, pool.type, pool.desired, pool.billing, pool.error) == (POOL, "pool-a", "vm", 5, 0, "")
+    assert (pool.id, pool.name, pool.type, pool.desired, pool.template.billing, pool.error) == (
+        POOL,
+        "pool-a",
+        "vm",
+        5,
+        0,
+        "",
+    )
     assert (pool.current, pool.creating, pool.deleting, pool.active, pool.phase) == (4, 1, 0, 4, "")
     assert pool.autoscaling == Autoscaling(True, 0, 10, 15, 10)
     assert pool.template.taints == (CceTaint("status", "x", "NoSchedule"),)

@@ -66,7 +66,7 @@ def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> N
         for definition in ast.parse(path.read_text()).body
         if isinstance(definition, ast.FunctionDef | ast.ClassDef) and "api.scale(" in ast.unparse(definition)
     ]
-    assert users == ["scale_up.lower", "scale_up._ask"]
+    assert users == ["delete_nodes._lower", "scale_up._send_total"]
 
 
 def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:
