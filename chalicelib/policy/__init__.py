@@ -2,6 +2,6 @@
 
     text -> nodes with lines (net) -> values (document, options, providers) -> validation -> Policy
 
-Here: tables of fields and options, parsers, validation, the compiled form. A document is refused whole, with every
+Here: tables of fields and options, parsers, validation, the compiled form; vendors/ declares their settings. A document is refused whole, with every
 mistake, its line, its path and a remedy. Not here: the page docs/policy.md, which infra/tools makes from the tables.
 """

@@ -29,7 +29,7 @@ from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.settings import Setting, VendorSettings, keys_of, settings_of
+from chalicelib.policy.vendors.settings import VendorSetting, VendorSettings, keys_of, settings_of
 
 SPEC: Path = ("spec",)
 _GROUPS: Path = (*SPEC, "nodeGroups")
@@ -72,7 +72,7 @@ def section_of(settings: type[VendorSettings]) -> Section:
     )
 
 
-def _default_text(setting: Setting) -> str:
+def _default_text(setting: VendorSetting) -> str:
     if not setting.default and setting.default is not False:
         return ""
     shown = setting.kind.show(setting.default)

@@ -57,7 +57,7 @@ class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return {resource: value for resource, value in amounts.items() if value is not None}
 
 
-class Setting(msgspec.Struct, frozen=True):
+class VendorSetting(msgspec.Struct, frozen=True):
     """One key. example: of a value, shown where a required key is missing. default: None where there is none."""
 
     key: str
@@ -75,7 +75,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 @cache
-def settings_of(struct: type[VendorSettings]) -> tuple[Setting, ...]:
+def settings_of(struct: type[VendorSettings]) -> tuple[VendorSetting, ...]:
     """Return the keys of a vendor, in the order of its page."""
     settings = []
     for field in msgspec.structs.fields(struct):
@@ -84,7 +84,7 @@ def settings_of(struct: type[VendorSettings]) -> tuple[Setting, ...]:
         kind, meaning = field.type.__metadata__
         example = kind.example or (f"outscaler/prod/{struct.vendor}" if kind is SECRET else "")
         default = None if field.required else field.default
-        settings.append(Setting(field.encode_name, field.name, kind, meaning, field.required, default, example))
+        settings.append(VendorSetting(field.encode_name, field.name, kind, meaning, field.required, default, example))
     return tuple(settings)
 
 
