@@ -36,45 +36,42 @@ class Admission(msgspec.Struct, frozen=True):
     cluster: str = ""
 
 
-def check_admission(draft_policy: PartialPolicy, name: str, admission: Admission, diagnostics: Diagnostics) -> None:
+def check_admission(partial: PartialPolicy, name: str, admission: Admission, diagnostics: Diagnostics) -> None:
     """Report what the deployment does not permit. name: the cluster's, as in the document."""
     for check in _CHECKS:
-        check(draft_policy, admission.cluster or name, admission, diagnostics)
+        check(partial, admission.cluster or name, admission, diagnostics)
 
 
-def _files(draft_policy: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
-    if "kubeconfig_file" in (draft_policy.kubernetes or {}):
-        _file((*SPEC, "kubernetes", "kubeconfigFile"), admission, diagnostics)
-    for provider, settings in (draft_policy.providers or {}).items():
-        for key in sorted(settings):
-            if key.endswith("File"):
-                _file((*SPEC, "providers", provider, key), admission, diagnostics)
+def _files(partial: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
+    paths: list[Path] = []
+    if "kubeconfig_file" in (partial.kubernetes or {}):
+        paths.append((*SPEC, "kubernetes", "kubeconfigFile"))
+    for provider, settings in (partial.providers or {}).items():
+        paths += [(*SPEC, "providers", provider, key) for key in sorted(settings) if key.endswith("File")]
+    for path in paths:
+        if admission.purpose is Purpose.STORED:
+            diagnostics.problem(path, FILE_PROBLEM, FILE_REMEDY)
+        elif admission.purpose is Purpose.VALIDATED:
+            diagnostics.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
 
 
-def _file(path: Path, admission: Admission, diagnostics: Diagnostics) -> None:
-    if admission.purpose is Purpose.STORED:
-        diagnostics.problem(path, FILE_PROBLEM, FILE_REMEDY)
-    elif admission.purpose is Purpose.VALIDATED:
-        diagnostics.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
-
-
-def _hosts(draft_policy: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
+def _hosts(partial: PartialPolicy, _: str, admission: Admission, diagnostics: Diagnostics) -> None:
     deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are reported above
-    for provider, settings in (draft_policy.providers or {}).items():
+    for provider, settings in (partial.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
             diagnostics.problem((*SPEC, "providers", provider, key), what, instead)
 
 
-def _secrets(draft_policy: PartialPolicy, cluster: str, admission: Admission, diagnostics: Diagnostics) -> None:
+def _secrets(partial: PartialPolicy, cluster: str, admission: Admission, diagnostics: Diagnostics) -> None:
     if admission.purpose is Purpose.PLANNED:
         return  # a command reads files instead of secrets
     deployment = admission.deployment
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
-    notice = (draft_policy.spec.get("notifications") or {}).get("webhook") or {}
+    notice = (partial.spec.get("notifications") or {}).get("webhook") or {}
     named = named_in(
-        draft_policy.kubernetes or {},
-        draft_policy.providers or {},
-        draft_policy.spec.get("webhook") or {},
+        partial.kubernetes or {},
+        partial.providers or {},
+        partial.spec.get("webhook") or {},
         notice.get("secret", ""),
     )
     for below, name, use in named:

@@ -1,7 +1,6 @@
 """The compiled form of a policy: what a function reads instead of the YAML text.
 
-To parse YAML and to import the policy reader costs every cold start. `outscaler apply` has done both already, so it
-stores the Policy that it has got, encoded, with the text:
+To parse YAML and to import the policy reader would cost every cold start, so `outscaler apply` stores its Policy, too:
 
     20 characters: the version of the form   32 bytes: SHA-256 of the text   zlib of the Policy as MessagePack
 
@@ -120,11 +119,10 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
         for field in value.__struct_fields__:
             yield from _numbers(getattr(value, field), field)
     elif isinstance(value, tuple):
-        for one in value:
-            yield from _numbers(one, name)
+        for item in value:
+            yield from _numbers(item, name)
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _numbers(one, name)
+        yield from _numbers(tuple(value.values()), name)
 
 
 def _no_clock(policy: Policy) -> str:
@@ -135,17 +133,17 @@ def _no_clock(policy: Policy) -> str:
         *policy.schedules,
         *(policy.notifications.quiet_hours if policy.notifications is not None else ()),
     )
-    zones = {one.time_zone for one in (*timed, *policy.rules)} | {policy.scale_up.cron_time_zone}
+    zones = {entry.time_zone for entry in (*timed, *policy.rules)} | {policy.scale_up.cron_time_zone}
     if not timed and zones <= {"UTC"}:
         return ""
     from chalicelib.model.errors import BadInput
-    from chalicelib.schedules.maintenance_windows import check_cron, check_zone  # as policy/clock.py has it
+    from chalicelib.schedules.maintenance_windows import check_cron, check_zone  # as in policy/sections.py
 
     try:
         for zone in zones:
             check_zone(zone)
-        for one in timed:
-            check_cron(one.cron)
+        for entry in timed:
+            check_cron(entry.cron)
     except BadInput as error:
         return str(error).splitlines()[0]
     return ""
@@ -155,8 +153,8 @@ def _permitted(policy: Policy, cluster: str, deployment: Deployment) -> bool:
     """Whether policy/admission.py would let this deployment's functions use it."""
     if policy.kubernetes.kubeconfig_file:
         return False
-    on_the_way = msgspec.structs.replace(deployment, files=True)  # files are refused here
     for provider, settings in policy.providers.items():
-        if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, on_the_way)):
+        with_files = msgspec.structs.replace(deployment, files=True)  # files are refused here
+        if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, with_files)):
             return False
     return not any(problem(name, cluster, (use,), deployment) for _, name, use in named_by(policy))

@@ -116,15 +116,48 @@ def warn_if_without_effect(option: OptionDefinition, value: Any, path: Path, dia
 
 def check_options(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
     """Validate combinations of options (docs/reference/options.md "Related options")."""
-    for check in _CHECKS:
-        check(option_values, path, diagnostics)
+    in_force, defaults = option_values.in_force, Options()
+    if "expander" in in_force:
+        _check_expanders(in_force["expander"], (*path, "expander"), diagnostics)
+    allowed = in_force.get("allowed_scheduler_names", ())
+    for name in in_force.get("bypassed_scheduler_names", ()):
+        if allowed and name not in allowed:
+            problem = f"{name} is not among allowedSchedulerNames"
+            diagnostics.problem((*path, "bypassedSchedulerNames"), problem, "add it there too, or take it out here")
+    first, longest = (
+        in_force.get(name, getattr(defaults, name))
+        for name in ("initial_node_group_backoff_duration", "max_node_group_backoff_duration")
+    )
+    if first > longest:
+        # Upstream accepts this and the next one, and an existing command line may contain them.
+        name = "initial" if "initial_node_group_backoff_duration" in in_force else "max"
+        diagnostics.warn(
+            (*path, f"{name}NodeGroupBackoffDuration"),
+            f"the first back-off, {format_duration(first)}, is longer than the longest, {format_duration(longest)}",
+        )
+    if in_force.get("balancing_label") and in_force.get("balancing_ignore_label"):
+        diagnostics.warn(
+            (*path, "balancingIgnoreLabel"),
+            "has no effect together with balancingLabel, which alone decides similarity",
+        )
+    types = [name for name, _, _ in in_force.get("gpu_total", ())]
+    for name in dict.fromkeys(types):
+        if types.count(name) > 1:
+            diagnostics.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
+    grace = in_force.get("max_graceful_termination_sec", defaults.max_graceful_termination_sec)
+    if in_force.get("drain_priority_config") and grace != defaults.max_graceful_termination_sec:
+        diagnostics.problem(
+            (*path, "drainPriorityConfig"),
+            "cannot be combined with a changed maxGracefulTerminationSec",
+            "give the times in drainPriorityConfig alone",
+        )
+    if option_values.others.get("enableDynamicResourceAllocation") is False:
+        diagnostics.problem(
+            (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
+        )
 
 
-def _expander_chain(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    chain: tuple[str, ...] | None = option_values.in_force.get("expander")
-    if chain is None:
-        return
-    path = (*path, "expander")
+def _check_expanders(chain: Sequence[str], path: Path, diagnostics: Diagnostics) -> None:
     available = f"available: {', '.join(AVAILABLE_EXPANDERS)}"
     if not chain:
         diagnostics.problem(path, "names no expander", available)
@@ -135,63 +168,6 @@ def _expander_chain(option_values: OptionValues, path: Path, diagnostics: Diagno
         diagnostics.problem(path, "grpc asks a server of yours, which this version cannot", available)
     if "random" in chain[:-1]:
         diagnostics.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
-
-
-def _scheduler_names(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    allowed = option_values.in_force.get("allowed_scheduler_names", ())
-    for name in option_values.in_force.get("bypassed_scheduler_names", ()):
-        if allowed and name not in allowed:
-            diagnostics.problem(
-                (*path, "bypassedSchedulerNames"),
-                f"{name} is not among allowedSchedulerNames",
-                "add it there too, or take it out here",
-            )
-
-
-def _backoff_bounds(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    merged = Options(**option_values.in_force)
-    if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
-        name = "initial" if "initial_node_group_backoff_duration" in option_values.in_force else "max"
-        # Upstream accepts this, and an existing command line may contain it.
-        first = format_duration(merged.initial_node_group_backoff_duration)
-        longest = format_duration(merged.max_node_group_backoff_duration)
-        diagnostics.warn(
-            (*path, f"{name}NodeGroupBackoffDuration"),
-            f"the first back-off, {first}, is longer than the longest, {longest}",
-        )
-
-
-def _balancing_labels(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    if option_values.in_force.get("balancing_label") and option_values.in_force.get("balancing_ignore_label"):
-        # Upstream's help forbids it but its code accepts it, so an existing command line may contain it.
-        diagnostics.warn(
-            (*path, "balancingIgnoreLabel"),
-            "has no effect together with balancingLabel, which alone decides similarity",
-        )
-
-
-def _gpu_types(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    types = [name for name, _, _ in option_values.in_force.get("gpu_total", ())]
-    for name in dict.fromkeys(types):
-        if types.count(name) > 1:
-            diagnostics.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
-
-
-def _drain_priority(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    changed = option_values.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
-    if option_values.in_force.get("drain_priority_config") and changed:
-        diagnostics.problem(
-            (*path, "drainPriorityConfig"),
-            "cannot be combined with a changed maxGracefulTerminationSec",
-            "give the times in drainPriorityConfig alone",
-        )
-
-
-def _dynamic_resources(option_values: OptionValues, path: Path, diagnostics: Diagnostics) -> None:
-    if option_values.others.get("enableDynamicResourceAllocation") is False:
-        diagnostics.problem(
-            (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
-        )
 
 
 def check_prices(
@@ -215,14 +191,3 @@ def check_prices(
             f"the groups of {', '.join(unpriced)} have no price and are not chosen by "
             f"{wanting}; add spec.prices for them",
         )
-
-
-_CHECKS = (
-    _expander_chain,
-    _scheduler_names,
-    _backoff_bounds,
-    _balancing_labels,
-    _gpu_types,
-    _drain_priority,
-    _dynamic_resources,
-)

@@ -58,16 +58,12 @@ def parse(text: str) -> Rules:
             instructions += size
             if instructions > MOST_INSTRUCTIONS:
                 raise BadInput(KEY, "its patterns repeat too much taken together")
-        rules[_priority(key)] = tuple(patterns)
+        if not key.plain or not _WHOLE.match(key.text):
+            raise _bad(key, f"the priority {quote(key.text)} is not a whole number")
+        rules[int(key.text)] = tuple(patterns)
         if sum(map(len, rules.values())) > MOST_RULES:
             raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
     return tuple(sorted(rules.items(), reverse=True))
-
-
-def _priority(key: Scalar) -> int:
-    if not key.plain or not _WHOLE.match(key.text):
-        raise _bad(key, f"the priority {quote(key.text)} is not a whole number")
-    return int(key.text)
 
 
 def _items(node: Node) -> tuple[Node, ...]:

@@ -29,7 +29,7 @@ from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.exoscale import ExoscaleSettings
 from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.settings import Setting, VendorSettings, keys_of, settings_of
+from chalicelib.policy.vendors.settings import VendorSetting, VendorSettings, keys_of, settings_of
 
 SPEC: Path = ("spec",)
 _GROUPS: Path = (*SPEC, "nodeGroups")
@@ -72,7 +72,7 @@ def section_of(settings: type[VendorSettings]) -> Section:
     )
 
 
-def _default_text(setting: Setting) -> str:
+def _default_text(setting: VendorSetting) -> str:
     if not setting.default and setting.default is not False:
         return ""
     shown = setting.kind.show(setting.default)
@@ -137,29 +137,27 @@ def without_prices(names: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def provider_mistakes(
-    draft_policy: PartialPolicy, root_node: Node, name: str, ask: Ask, diagnostics: Diagnostics
+    partial: PartialPolicy, root_node: Node, name: str, ask: Ask, diagnostics: Diagnostics
 ) -> tuple[BadInput, ...]:
     """Return what the providers refuse of the readable settings.
 
     name: the cluster's, empty where it could not be read. Call it before the deployment's restrictions are reported: a
     setting that is not permitted is readable, and its provider must see it.
     """
-    unreadable = [
-        group for at, group in enumerate(draft_policy.groups) if diagnostics.has_problem_under((*_GROUPS, at))
-    ]
-    no_groups = not draft_policy.groups and diagnostics.has_problem_under(_GROUPS)
+    unreadable = [group for at, group in enumerate(partial.groups) if diagnostics.has_problem_under((*_GROUPS, at))]
+    no_groups = not partial.groups and diagnostics.has_problem_under(_GROUPS)
     settings = {
         provider: _as_written(provider, readable, root_node, diagnostics)
-        for provider, readable in (draft_policy.providers or {}).items()
+        for provider, readable in (partial.providers or {}).items()
         # A provider is not asked where an unreadable entry of nodeGroups may be its own.
         if not no_groups and all(group.get("provider", provider) != provider for group in unreadable)
     }
     groups = tuple(
         GroupPolicy(**group)
-        for at, group in enumerate(draft_policy.groups)
+        for at, group in enumerate(partial.groups)
         if not diagnostics.has_problem_under((*_GROUPS, at))
     )
-    access = KubernetesAccess(**draft_policy.kubernetes or {})
+    access = KubernetesAccess(**partial.kubernetes or {})
     return tuple(ask(Policy(name=name, kubernetes=access, providers=settings, node_groups=groups)))
 
 

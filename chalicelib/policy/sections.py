@@ -8,7 +8,6 @@ look up a policy without them must not pay for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -315,16 +314,13 @@ def _size(resource: str, example: str, most: str) -> ValueType:
             raise BadInput("", f"{quote(value)} is out of range", f"write {span}")
         return amount
 
-    show: Callable[[int], str] = _show_cpu if resource == "cpu" else _show_bytes
-    return scalar("quantity", parse, span, show)
+    return scalar("quantity", parse, span, lambda amount: _show_amount(resource, amount))
 
 
-def _show_cpu(millicores: int) -> str:
-    return f"{millicores}m" if millicores % 1000 else str(millicores // 1000)
-
-
-def _show_bytes(amount: int) -> str:
-    """Return the amount in the largest unit that represents it exactly."""
+def _show_amount(resource: str, amount: int) -> str:
+    """Return millicores or bytes in the largest unit that represents them exactly."""
+    if resource == "cpu":
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
     units = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10), ("", 1))
     unit, size = next((unit, size) for unit, size in units if amount % size == 0)
     return f"{amount // size}{unit}"

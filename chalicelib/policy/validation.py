@@ -21,11 +21,7 @@ from chalicelib.policy.sections import SCHEDULED
 if TYPE_CHECKING:
     from chalicelib.schedules.overlap import Span
 
-_ACCESS = {
-    "kubeconfig_secret": "kubeconfigSecret",
-    "kubeconfig_file": "kubeconfigFile",
-    "eks_cluster": "eksCluster",
-}
+_ACCESS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile", "eks_cluster": "eksCluster"}
 _MOST_RULES_PER_GROUP = 10
 _CLUSTER = "the cluster"
 
@@ -176,11 +172,8 @@ def _mode_given(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
         diagnostics.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
 
 
-def _options(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
+def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     check_options(partial.options, (*SPEC, "options"), diagnostics)
-
-
-def _prices(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
     path = (*SPEC, "prices")
     prices: dict[str, Any] | None = partial.spec.get("prices")
     if diagnostics.has_problem_under(path):
@@ -442,8 +435,7 @@ CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _one_way_to_discover,
     _management,
     _mode_given,
-    _options,
-    _prices,
+    _options_and_prices,
     _few_rules_per_group,
     _above_the_scale_down_threshold,
     _exceedable,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-
+from tests.source_trees import ROOT
+from tests.source_trees import sources
+from tests.source_trees import trees
+import ast
 import pytest
 
-from tests.source_trees import ROOT, sources, trees
 
 # -- classes
 
@@ -112,7 +113,14 @@ DRAWERS = (
     "node_template",
     "provider",
     "scale_up",
+<<<<<<< /tmp/tmplnqic1jm/o
     "settings",
+||||||| /tmp/tmplnqic1jm/b
+    "settings",
+    "signing",
+=======
+    "signing",
+>>>>>>> /tmp/tmplnqic1jm/t
 )
 #: (vendor, module that it does not have) -> why.
 WITHOUT_DRAWER = {
@@ -127,3 +135,5 @@ def test_five_vendors_have_the_same_modules() -> None:
     assert len(vendors) == 5
     missing = {(folder.name, name) for folder in vendors for name in DRAWERS if not (folder / f"{name}.py").is_file()}
     assert missing == set(WITHOUT_DRAWER)
+    declared = {path.stem for path in sources("chalicelib/policy/vendors")} - {"__init__", "settings"}
+    assert declared == {folder.name for folder in vendors}

@@ -10,8 +10,7 @@ about several settings at once are functions beside the struct, because only the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_origin
 
@@ -58,7 +57,7 @@ class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return {resource: value for resource, value in amounts.items() if value is not None}
 
 
-class Setting(msgspec.Struct, frozen=True):
+class VendorSetting(msgspec.Struct, frozen=True):
     """One key. example: of a value, shown where a required key is missing. default: None where there is none."""
 
     key: str
@@ -76,7 +75,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 @cache
-def settings_of(struct: type[VendorSettings]) -> tuple[Setting, ...]:
+def settings_of(struct: type[VendorSettings]) -> tuple[VendorSetting, ...]:
     """Return the keys of a vendor, in the order of its page."""
     settings = []
     for field in msgspec.structs.fields(struct):
@@ -85,7 +84,7 @@ def settings_of(struct: type[VendorSettings]) -> tuple[Setting, ...]:
         kind, meaning = field.type.__metadata__
         example = kind.example or (f"outscaler/prod/{struct.vendor}" if kind is SECRET else "")
         default = None if field.required else field.default
-        settings.append(Setting(field.encode_name, field.name, kind, meaning, field.required, default, example))
+        settings.append(VendorSetting(field.encode_name, field.name, kind, meaning, field.required, default, example))
     return tuple(settings)
 
 
@@ -119,9 +118,8 @@ def typed(
     """Return a vendor's settings from the texts of a policy (key -> text; blanks around a value are ignored).
 
     rules: each gets attribute -> value of the settings that are given (its text, if it could not be read), and raises
-    BadInput. groups: how `groups` is
-    made of `nodes` and of the policy's entries; each group is named in one of the two. Raises BadInput, or InputErrors
-    for several mistakes, with places such as `providers.exoscale.zone`.
+    BadInput. groups: how `groups` is made of `nodes` and of the policy's entries; each group is named in one of the
+    two. Raises BadInput, or InputErrors for several mistakes, with places such as `providers.exoscale.zone`.
     """
     place = f"providers.{struct.vendor}"
     mistakes: list[BadInput] = []
@@ -133,13 +131,11 @@ def typed(
                 mistakes.append(BadInput(f"{place}.{setting.key}", *setting.missing))
             continue
         # Text of several lines stays as it is, because mistakes in it are reported by line.
-        parse, value = setting.kind.parse, text if "\n" in text.strip() else text.strip()
-        values[setting.attribute] = value
-        with _collected(mistakes, f"{place}.{setting.key}"):
-            values[setting.attribute] = parse(value) if parse is not None else value
+        text = text if "\n" in text.strip() else text.strip()
+        value = _collect(mistakes, f"{place}.{setting.key}", setting.kind.parse or str, text)
+        values[setting.attribute] = text if value is None else value
     for rule in rules:
-        with _collected(mistakes):
-            rule(values)
+        _collect(mistakes, "", rule, values)
     if groups is not None:
         values["groups"] = _named_groups(struct.vendor, values.get("nodes", ()), entries, groups, mistakes)
     keys = keys_of(struct)
@@ -152,14 +148,15 @@ def typed(
     return struct(**values)
 
 
-@contextmanager
-def _collected(mistakes: list[BadInput], place: str = "") -> Iterator[None]:
-    """Collect the BadInput that the block raises. place: of all of them, unless each has its own."""
+def _collect(mistakes: list[BadInput], place: str, call: Callable[..., B], *arguments: Any) -> B | None:
+    """Return what the call returns, or None and collect the BadInput that it raises. place: of its mistakes; empty if
+    they have their own."""
     try:
-        yield
+        return call(*arguments)
     except BadInput as error:
         problems = error.problems if isinstance(error, InputErrors) else (error,)
         mistakes += [BadInput(place or mistake.place, mistake.problem, mistake.remedy) for mistake in problems]
+        return None
 
 
 def _named_groups(
@@ -169,22 +166,22 @@ def _named_groups(
     form: GroupForm[B],
     mistakes: list[BadInput],
 ) -> tuple[B, ...]:
+    """Return the bounds of each group. specs: the text of `nodes`, if it could not be read."""
     nodes = f"providers.{vendor}.nodes"
+    rows: list[tuple[str, B | None]] = [(nodes, form.of_spec(*spec)) for spec in specs if isinstance(spec, tuple)]
+    rows += [
+        (f"nodeGroups: {entry.id}", _collect(mistakes, "", form.of_entry, entry))
+        for entry in entries
+        if entry.provider == vendor
+    ]
     named: dict[str, B] = {}
-
-    def add(place: str, bounds: B) -> None:
-        if form.name(bounds) in named:
-            raise BadInput(place, f"{form.name(bounds)} is given twice", f"name {form.noun} once")
-        named[form.name(bounds)] = bounds
-
-    for least, most, name in specs if isinstance(specs, tuple) else ():
-        with _collected(mistakes):
-            add(nodes, form.of_spec(least, most, name))
-    own = [entry for entry in entries if entry.provider == vendor]
-    for entry in own:
-        with _collected(mistakes):
-            add(f"nodeGroups: {entry.id}", form.of_entry(entry))
-    if not named and not own and form.none is not None and not any(mistake.place == nodes for mistake in mistakes):
+    for place, bounds in rows:
+        if bounds is not None and form.name(bounds) in named:
+            problem = f"{form.name(bounds)} is given twice"
+            mistakes.append(BadInput(place, problem, f"name {form.noun} once"))
+        elif bounds is not None:
+            named[form.name(bounds)] = bounds
+    if not rows and form.none is not None and not any(mistake.place == nodes for mistake in mistakes):
         mistakes.append(BadInput(nodes, *form.none))
     return tuple(named.values())
 

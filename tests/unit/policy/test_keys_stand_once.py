@@ -1,0 +1,112 @@
+"""A key of the policy stands in exactly one module: where it is declared, with its type, check and text.
+
+Looked at are the packages that read a policy (policy, providers), for keys that are no everyday word (with a capital
+letter inside). Commands write documents as a person does, so they name keys, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from chalicelib.policy.document import json_schema
+from chalicelib.policy.options import ROWS
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.vendors.settings import keys_of
+
+ROOT = Path(__file__).resolve().parents[3] / "chalicelib"
+
+# Module -> keys that it names although another module declares them. The list may only shrink.
+EXCEPTIONS: Mapping[str, set[str]] = {
+    # Rules across keys name the place of a mistake.
+    "policy/admission.py": {"kubeconfigFile"},
+    "policy/options.py": {
+        "balancingIgnoreLabel",
+        "bypassedSchedulerNames",
+        "drainPriorityConfig",
+        "enableDynamicResourceAllocation",
+        "gpuTotal",
+    },
+    "policy/providers.py": {"nodeGroups"},
+    "policy/validation.py": {
+        "allowInsecureTls",
+        "autoDiscovery",
+        "cloudConfigAuthoritative",
+        "clusterName",
+        "eksCluster",
+        "kubeconfigFile",
+        "kubeconfigSecret",
+        "maintenanceWindows",
+        "nodeGroups",
+        "scaleDownUtilizationThreshold",
+        "scaleUp",
+    },
+    "policy/vendors/huaweicloud.py": {"agencyDomain", "agencyDuration", "agencyName"},
+    "providers/alicloud/credential_mode.py": {"oidcProviderArn", "roleArn"},
+    "providers/clusterapi/settings.py": {
+        "autoDiscovery",
+        "cloudConfigAuthoritative",
+        "clusterName",
+        "kubeconfigFile",
+        "kubeconfigSecret",
+    },
+    # Which keys name secrets, and which credentials a pass reads with: functions ask without loading the vendors.
+    "policy/secret_names.py": {
+        "agencyDomain",
+        "agencyDuration",
+        "agencyName",
+        "credentialsSecret",
+        "inClusterKubeconfigSecret",
+        "kubeconfigSecret",
+        "metadataEndpoint",
+        "observeSecret",
+        "oidcProviderArn",
+        "oidcTokenFile",
+        "oidcTokenSecret",
+        "ramRole",
+        "roleArn",
+        "watcherSecret",
+    },
+    # The same words of other documents: pool definitions, discovery specs, objects and answers of vendors.
+    "policy/horizontal_node_autoscaler.py": {"apiVersion"},
+    "policy/vendors/cherryservers.py": {"clusterName", "projectId"},
+    "providers/cherryservers/config_sections.py": {"clusterName", "projectId"},
+    "providers/cherryservers/managed_tokens.py": {"apiVersion"},
+    "providers/clusterapi/discovery.py": {"clusterName"},
+    "providers/huaweicloud/autoscaler_addon.py": {"scaleDownEnabled"},
+    "providers/huaweicloud/decoding_pools.py": {"scaleDownUnneededTime", "scaleDownUtilizationThreshold"},
+}
+
+
+def _keys(form: Mapping[str, Any]) -> Iterator[str]:
+    for part in (form, *form.get("anyOf", ())):
+        for key, inner in part.get("properties", {}).items():
+            yield key
+            yield from _keys(inner)
+        if isinstance(part.get("items"), dict):
+            yield from _keys(part["items"])
+
+
+def _literals(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+KEYS = {key for key in _keys(json_schema()) if key != key.lower()}
+# Declared by a field or a flag, which has the words of the key but not its spelling.
+SPELT_NOWHERE = {key for settings in PROVIDERS.values() for key in keys_of(settings)} | set(ROWS)
+
+
+def test_a_key_of_the_policy_stands_in_one_module() -> None:
+    named: dict[str, set[str]] = {}
+    for package in ("policy", "providers"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if found := _literals(path) & KEYS:
+                named[path.relative_to(ROOT).as_posix()] = found
+    declared = {"policy/document.py", "policy/sections.py"}
+    assert len(KEYS) > 200
+    assert SPELT_NOWHERE | set().union(*(named[module] for module in declared)) >= KEYS
+    assert not named["policy/document.py"] & named["policy/sections.py"]
+    assert {module: keys for module, keys in named.items() if module not in declared} == EXCEPTIONS
