@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
-from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
+from chalicelib.handlers.views import circuit_breaker, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
@@ -73,7 +73,7 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
                 "groups": [group(key, memory.groups[key], runtime.clock()) for key in sorted(memory.groups)],
                 "operations": [operation(one) for one in memory.operations],
                 "cooldowns": cooldowns(memory, policy.options, runtime.clock()) if policy else {},
-                "brake": brake(memory, runtime.clock()),
+                "brake": circuit_breaker(memory, runtime.clock()),
                 "timers": timers(memory),
             },
             stored.text,

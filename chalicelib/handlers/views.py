@@ -98,7 +98,7 @@ def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | N
     }
 
 
-def brake(memory: Memory, now: float) -> dict[str, Any]:
+def circuit_breaker(memory: Memory, now: float) -> dict[str, Any]:
     """Return the circuit breaker (spec.maxDisruption): since when it is tripped and for how many nodes, until when an
     operator overrides it, and the removals of the last hour."""
     # Imported here because it loads numpy, which the webhook must not pay for.
