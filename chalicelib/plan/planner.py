@@ -32,7 +32,7 @@ from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.scale_up.preconditions import apply_preconditions
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget, no_check
@@ -67,7 +67,9 @@ def plan_cluster(
 
     pending = apply_preconditions(state, collect_pending_pods(state))
 
-    simulated = build(state, pending.nominated, _columns(state))
+    templates = [group.template.node for group in state.groups.values() if group.template]
+    columns = ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)
+    simulated = build(state, pending.nominated, columns)
     simulated.late, simulated.check = budget.late, budget.check_growth
     try:
         scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
@@ -91,9 +93,3 @@ def plan_cluster(
 
     plan = build_plan(state, pending, scale_up, scale_down, repairs, seed)
     return plan, next_memory(state, scale_up, scale_down)
-
-
-def _columns(state: ClusterState) -> ResourceColumns:
-    """The resources of the cluster's nodes and of the groups' templates."""
-    templates = [group.template.node for group in state.groups.values() if group.template]
-    return ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)

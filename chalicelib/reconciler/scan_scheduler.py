@@ -93,18 +93,14 @@ def run(runtime: Runtime) -> Report:
     logger.info(
         "tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed, expected=expected
     )
-    with _contained("", "notifications", set()):
-        _notify(policies, runtime)
-    return report
-
-
-def _notify(policies: Sequence[Policy], runtime: Runtime) -> None:
-    """Send notifications, after the messages that passes wait for. The code is loaded where a policy has some."""
     if any(policy.notifications is not None for policy in policies):
-        from chalicelib.notify.channels import channels_of
-        from chalicelib.notify.run import notify
+        # Sent after the messages that passes wait for. The code is loaded where a policy has notifications.
+        with _contained("", "notifications", set()):
+            from chalicelib.notify.channels import channels_of
+            from chalicelib.notify.run import notify
 
-        notify(policies, runtime.store, channels_of(runtime), runtime.clock)
+            notify(policies, runtime.store, channels_of(runtime), runtime.clock)
+    return report
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:
