@@ -11,10 +11,10 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress
-from chalicelib.operations.step_context import OWN
 from chalicelib.operations.waiting import PollBackoff
 
-KEY = f"{OWN}removal"
+KEY = "own.removal"
+"""The key in the operation's data."""
 REQUESTED = frozenset({"delete", "poll"})
 """Steps that may have sent a delete request to the vendor, even if the attempt left no other trace."""
 

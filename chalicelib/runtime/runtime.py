@@ -303,17 +303,19 @@ def _new_trace_id() -> str:
     return uuid.uuid4().hex[:16]
 
 
-_installed: list[Runtime] = []
-"""The runtime of this process, once there is one."""
+class _Cell:
+    """Holds the process-wide runtime (see the module)."""
+
+    runtime: Runtime | None = None
 
 
 def runtime() -> Runtime:
     """Return the runtime of this process."""
-    if not _installed:
-        _installed.append(from_environment(os.environ))
-    return _installed[0]
+    if _Cell.runtime is None:
+        _Cell.runtime = from_environment(os.environ)
+    return _Cell.runtime
 
 
 def install(runtime: Runtime | None) -> None:
     """Replace this process's runtime; None: build it from the environment when it is next needed."""
-    _installed[:] = [] if runtime is None else [runtime]
+    _Cell.runtime = runtime

@@ -22,7 +22,6 @@ from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.candidates import DrainabilityChecker, PodsToMove, Usage, ineligibility_reason
 from chalicelib.plan.scale_down.drain_rules import PdbTracker
-from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
 from chalicelib.plan.scale_down.removal_simulation.search import Search, TrialResult
 from chalicelib.plan.scale_down.selection import select_removals
 from chalicelib.plan.scale_down.taint_updates import taint_updates
@@ -96,7 +95,10 @@ def plan_scale_down(
     unneeded = {candidate.node.name for candidate in result.candidates}
     removed = {candidate.node.name for candidate in selection.chosen}
     return ScaleDownPlan(
-        removals=tuple(_removal(candidate) for candidate in selection.chosen),
+        removals=tuple(
+            Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
+            for node in selection.chosen
+        ),
         unneeded=tuple(sorted(unneeded)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
         memory=memory,
@@ -191,8 +193,3 @@ def _tainted_since(node: Node, state: ClusterState) -> float:
         return state.now
     since = float(soft.value[:12])
     return since if state.now - ttl <= since <= state.now else state.now
-
-
-def _removal(unneeded: UnneededNode) -> Removal:
-    kind = "drain" if unneeded.evict else "empty"
-    return Removal(unneeded.node.name, unneeded.group, kind, unneeded.evict, unneeded.destinations)

@@ -30,8 +30,9 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
     busy = frozenset(
         target.node for operation in state.memory.operations if operation.is_open for target in operation.spec.targets
     )
+    readable = frozenset(group.id for group in state.groups.values() if not group.group.error)
     nodes = sorted(
-        (node for node in state.snapshot.nodes if node.name not in busy and _is_autoscaled(node, state)),
+        (node for node in state.snapshot.nodes if node.name not in busy and state.group_of.get(node.name) in readable),
         key=lambda node: node.name,
     )
     to_mark = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
@@ -43,12 +44,6 @@ def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[Taint
         *(TaintUpdate(node.name, REMOVE_SOFT_TAINT) for node in removed),
         *(TaintUpdate(node.name, ADD_SOFT_TAINT) for node in added),
     )
-
-
-def _is_autoscaled(node: Node, state: ClusterState) -> bool:
-    """Return whether the node belongs to a group that was read without an error."""
-    group = state.groups.get(state.group_of.get(node.name, ""))
-    return group is not None and not group.group.error
 
 
 def _stale_taints(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
