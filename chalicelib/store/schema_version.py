@@ -97,14 +97,11 @@ class Schemas:
             row = self._table.get(SchemaRow, SCHEMA_PARTITION, SCHEMA_ITEM, consistent=consistent)
             if row is None:
                 return Written()
-            return Written(int(row.schema), _shown(row.release or ""))
+            # One short word of version characters from any stored value.
+            release = _NO_VERSION.sub("?", (row.release or "")[:_LONGEST_RELEASE]) or "unknown"
+            return Written(int(row.schema), release)
         except (AttributeDeserializationError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(
                 "the row that says which release wrote the table cannot be read; deploy the release that "
                 f"wrote it ({type(error).__name__})"
             ) from None
-
-
-def _shown(release: str) -> str:
-    """Return one short word of version characters from any stored value."""
-    return _NO_VERSION.sub("?", release[:_LONGEST_RELEASE]) or "unknown"
