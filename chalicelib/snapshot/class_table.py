@@ -58,6 +58,9 @@ Malformed = Callable[[int, Exception], None]
 """(index in the list, why it cannot be used)"""
 
 
+_PLACES = ("node_at", "node_slots", "token_at", "token_slots")
+
+
 class Sibling:
     """The pattern by which siblings of a pod are recognised.
 
@@ -65,19 +68,7 @@ class Sibling:
     of the suffix, 0 without one; both are before any part of variable length, or the spec has no pattern.
     """
 
-    __slots__ = (
-        "annotations",
-        "cls",
-        "fixed",
-        "labels",
-        "namespace",
-        "node_at",
-        "node_slots",
-        "owners",
-        "parts",
-        "token_at",
-        "token_slots",
-    )
+    __slots__ = ("annotations", "cls", "fixed", "labels", "namespace", "owners", "parts", *_PLACES)
 
     def __init__(self) -> None:
         self.cls = -1
