@@ -1,14 +1,12 @@
 """One authenticated connection to one cluster's API: bytes in, bytes out.
 
-Responses stay bytes because the caller decodes them: a page of 500 pods is decoded once, into the few fields that are
-used (snapshot/api_types.py), and never into full objects. The `kubernetes` package is not used, because importing it
-alone takes longer than the rest of a cold start.
+Responses stay bytes because the caller decodes them into the few fields that are used, and never into full objects. The
+`kubernetes` package is not used, because importing it alone takes longer than the rest of a cold start.
 
-Only reads are retried, and only here. A read that met a network error, a 5xx, a 429 or a truncated body is tried again
-a few times. A write is sent once. It may have succeeded although its response got lost, so the caller checks before it
-repeats. The exceptions are 401 and 403: the server has done nothing, so any call may be repeated with a renewed
-credential. For 403 the credential is read again once in the life of the object, because the credential may only lack a
-permission.
+Only reads are retried, and only here: after a network error, a 5xx, a 429 or a truncated body. A write is sent once. It
+may have succeeded although its response got lost, so the caller checks before it repeats. After 401 and 403 the server
+has done nothing, so any call may be repeated with a renewed credential; for 403 only once in the life of the object,
+because the credential may only lack a permission.
 """
 
 from __future__ import annotations
@@ -35,15 +33,7 @@ from chalicelib.kube.list_page import (
     decoded,
     typed_page,
 )
-from chalicelib.kube.transport import (
-    JSON,
-    Dial,
-    KubeConnection,
-    KubeRequest,
-    exchange,
-    open_connection,
-    server_date,
-)
+from chalicelib.kube.transport import JSON, Dial, KubeConnection, KubeRequest, exchange, open_connection, server_date
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.addresses import are_private

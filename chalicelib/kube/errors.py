@@ -126,12 +126,7 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 
 
 def from_answer(
-    status: int,
-    body: bytes,
-    headers: Mapping[str, str],
-    secrets: tuple[Secret, ...] = (),
-    *,
-    described: str = "",
+    status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = (), *, described: str = ""
 ) -> ClusterError:
     """Return the error for an HTTP response of 300 and more.
 

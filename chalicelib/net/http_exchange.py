@@ -167,10 +167,7 @@ def _allowed(bounds: ExchangeBounds) -> ExchangeBounds:
     if min(seconds, time_left()) <= 0.0:
         raise NoReply("Task", sent=False)
     return msgspec.structs.replace(
-        bounds,
-        connect=min(bounds.connect, seconds),
-        read=min(bounds.read, seconds),
-        total=min(bounds.total, seconds),
+        bounds, connect=min(bounds.connect, seconds), read=min(bounds.read, seconds), total=min(bounds.total, seconds)
     )
 
 

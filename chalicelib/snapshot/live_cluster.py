@@ -91,12 +91,7 @@ class KeptLists:
     """
 
     def __init__(
-        self,
-        most: int,
-        monotonic: Callable[[], float],
-        *,
-        quiet: float = QUIET,
-        archive: ListArchive | None = None,
+        self, most: int, monotonic: Callable[[], float], *, quiet: float = QUIET, archive: ListArchive | None = None
     ) -> None:
         self._most, self.now, self._quiet, self.archive = most, monotonic, quiet, archive
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()

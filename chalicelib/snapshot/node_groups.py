@@ -30,36 +30,26 @@ def read_node_groups(
     gaps: list[MissingData] = []
     for provider in providers:
         try:
-            seen = provider.observe(nodes)
+            observed = provider.observe(nodes)
         except ProviderError as error:
-            gaps.append(
-                MissingData(
-                    kind=f"provider/{provider.name}",
-                    detail=f"{error.error_class}: {error.message}",
-                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
-                )
-            )
-            continue
+            problem = f"{error.error_class}: {error.message}"
         except MALFORMED as error:
             # Each provider isolates its objects; an error that escapes must not cost the other providers their pass.
-            gaps.append(
-                MissingData(
-                    kind=f"provider/{provider.name}",
-                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
-                    detail=f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}",
-                )
-            )
+            problem = f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}"
+        else:
+            groups += observed.groups
+            gaps += observed.gaps
             continue
-        groups += seen.groups
-        gaps += seen.gaps
+        kind = f"provider/{provider.name}"
+        gaps.append(MissingData(kind=kind, detail=problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,)))
     return tuple(groups), (*gaps, *islice(_contested(groups, nodes), MOST))
 
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """Yield one gap for each instance whose Node cannot be determined."""
-    found = contested(groups, nodes)
-    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
-    for instance, names in sorted(found.items()):
+    claimants = contested(groups, nodes)
+    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in claimants}
+    for instance, names in sorted(claimants.items()):
         group = owners[instance]
         says = (
             f"the nodes {some(names)} say that they are the machine {instance}"
@@ -70,10 +60,7 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[M
             kind="Node",
             name=names[0],
             place=f"nodeGroups[provider={group.provider}, id={group.id}]",
-            detail=(
-                f"{says}; the machine and the nodes are left alone until one node names "
-                f"it: delete the Node object that is "
-                "wrong, and look at its kubelet"
-            ),
+            detail=f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object "
+            "that is wrong, and look at its kubelet",
             affected_decisions=("removals of these nodes", "repairs of their node group"),
         )

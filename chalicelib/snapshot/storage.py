@@ -15,14 +15,7 @@ from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.model.storage import (
-    Claim,
-    CSINode,
-    PersistentVolume,
-    Storage,
-    StorageCapacity,
-    StorageClass,
-)
+from chalicelib.model.storage import Claim, CSINode, PersistentVolume, Storage, StorageCapacity, StorageClass
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy import priority_configmap
 from chalicelib.snapshot import api_types as wire

@@ -2,14 +2,11 @@
 endlessly.
 
 All claims are in one partition, so that they are unique over all clusters of a deployment. A claim is made with the
-first operation on a group, and read with each operation after it. It is not renewed: the owning cluster writes its
-lease in every pass, and that shows whether the cluster is active.
+first operation on a group. It is not renewed: the owning cluster writes its lease in every pass. It ends
 
-    a claim ends                                                      because
-    its cluster has made no pass for EXPIRES                          the group is not scaled (cluster off or gone)
-    its cluster has no policy, and has made no pass for NO_POLICY     the same, known sooner
-    another cluster names the group, and its own only discovered it   a policy takes precedence over discovered Nodes
-    an operator releases it (`outscaler release --claim`)
+- where its cluster has made no pass for EXPIRES, or for NO_POLICY without a policy: the group is not scaled;
+- where another cluster names the group, and its own only discovered it: a policy takes precedence;
+- where an operator releases it (`outscaler release --claim`).
 
 Two clusters must never act on one group. A claim therefore changes hands only while its cluster makes no pass and has
 no operation open on the group, and the change raises the token of that cluster's lease: a pass that was suspended since

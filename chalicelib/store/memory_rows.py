@@ -49,10 +49,7 @@ ANY = "*"  # any version; only for further pieces of a value whose first piece i
 KEPT = 14 * 86400.0  # seconds that an ended operation is kept
 
 # Prefix of the rows, field of Memory, type of the value. One row for each key:
-_BY_KEY: tuple[tuple[str, str, Any], ...] = (
-    (GROUPS, "groups", GroupMemory),
-    (TEMPLATES, "templates", LearntTemplate),
-)
+_BY_KEY: tuple[tuple[str, str, Any], ...] = ((GROUPS, "groups", GroupMemory), (TEMPLATES, "templates", LearntTemplate))
 # One compressed value, in pieces:
 _COMPRESSED: tuple[tuple[str, str, Any], ...] = (
     (NODES, "nodes", dict[str, NodeMemory]),
