@@ -142,16 +142,10 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
     """Return the CSI driver that attaches a volume, and the volume's name in it; empty if nothing is attached."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    in_tree = {
-        "awsElasticBlockStore": spec.aws_elastic_block_store,
-        "gcePersistentDisk": spec.gce_persistent_disk,
-        "azureDisk": spec.azure_disk,
-        "cinder": spec.cinder,
-        "vsphereVolume": spec.vsphere_volume,
-        "portworxVolume": spec.portworx_volume,
-    }
-    disks = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
-    return next(disks, ("", ""))
+    cloud_disks = (spec.aws_elastic_block_store, spec.gce_persistent_disk, spec.azure_disk)
+    sources = (*cloud_disks, spec.cinder, spec.vsphere_volume, spec.portworx_volume)  # in the order of _REPLACED
+    drivers = zip(_DRIVER_OF_KIND.values(), sources, strict=True)
+    return next(((driver, source.name) for driver, source in drivers if source is not None), ("", ""))
 
 
 def _class(item: wire.ApiStorageClass) -> StorageClass:

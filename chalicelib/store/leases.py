@@ -335,15 +335,12 @@ class ScanStates:
             if (cluster, LEASE) in raws
         }
 
-    def last(self, cluster: str) -> LastPass | None:
-        """Return the last pass of one cluster, None where there is none. Raises StoreError."""
-        raws = self._table.get_many([(cluster, item) for item in (LEASE, CARRY_OVER)])
+    def last(self, cluster: str, *, points: bool = False) -> LastPass | None:
+        """Return the last pass of one cluster, None where there is none; one read. points: with those of its charts.
+        Raises StoreError."""
+        items = (LEASE, CARRY_OVER, GAUGES) if points else (LEASE, CARRY_OVER)
+        raws = self._table.get_many([(cluster, item) for item in items])
         return _last_pass(raws, cluster) if (cluster, LEASE) in raws else None
-
-    def shown(self, cluster: str) -> LastPass:
-        """Return the last pass of one cluster with the points of its charts, in one read."""
-        raws = self._table.get_many([(cluster, LEASE), (cluster, CARRY_OVER), (cluster, GAUGES)])
-        return _last_pass(raws, cluster) if (cluster, LEASE) in raws else LastPass()
 
     def mark_queued(self, cluster: str, until: float) -> bool:
         """Announce a message. True: send it. False: one is under way already, until its own marker expires."""
