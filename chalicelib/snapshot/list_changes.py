@@ -169,7 +169,7 @@ class _Positions:
 
     def all(self) -> dict[str, ListMeta]:
         """Return all answers by kind. Raises ClusterError."""
-        return {kind: asked.result() for kind, asked in self._asked.items()}
+        return {kind: answer.result() for kind, answer in self._asked.items()}
 
 
 def _list_watch(
@@ -419,7 +419,7 @@ def _contents(kind: str, objects: FoldedObjects) -> dict[str, Any]:
     """Return what is known of each object by its key, without numbers of classes: they depend on the order in which
     pods were read."""
     classes = objects.table.classes
-    contents: dict[str, Any] = dict(objects.held(kind))
+    contents: dict[str, Any] = dict(objects.by_kind[kind])
     if kind == "Pod":
         contents = {key: (msgspec.structs.replace(pod, cls=0), classes[pod.cls]) for key, pod in objects.pods.items()}
     elif kind == "DaemonSet":

@@ -39,11 +39,11 @@ _DRIVER_OF_KIND = dict(_REPLACED.values())
 _DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()}
 
 
-def storage_of(objects: Callable[[str], Mapping[str, Any]]) -> Storage:
-    """Return all storage objects, sorted by name. objects: kind -> what is kept of its objects, by key."""
+def storage_of(objects: Mapping[str, Mapping[str, Any]]) -> Storage:
+    """Return all storage objects, sorted by name. objects: what is kept of them, by kind and key."""
 
     def of(kind: str) -> tuple[Any, ...]:
-        return tuple(value for _, value in sorted(objects(kind).items()))
+        return tuple(value for _, value in sorted(objects[kind].items()))
 
     return Storage(
         claims=of(CLAIMS),

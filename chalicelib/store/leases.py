@@ -161,8 +161,8 @@ class Leases:
         """Release the lease; return False, with nothing written, if it was taken over in the meantime.
 
         passed_at: the instant of the pass that was completed under it. decision, carry_over: for the next pass; None:
-        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details;
-        neither: keep the stored state. memory: the memory use of passes as known now; None: keep the stored values.
+        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details; the
+        stored state stays without either. memory: the memory use of passes as known now; None: keep the stored values.
         ended: False where another function is to make the pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]

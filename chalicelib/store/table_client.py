@@ -171,10 +171,10 @@ class Table:
             page, todo = todo[:ITEMS_PER_READ], todo[ITEMS_PER_READ:]
             request = {self.name: {"Keys": page, "ConsistentRead": True}}
             answer = self._send("batch_get_item", {"RequestItems": request})
-            found = answer.get("Responses", {}).get(self.name, [])
-            rows |= {(raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]): raw for raw in found}
+            page_rows = answer.get("Responses", {}).get(self.name, [])
+            rows |= {(raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]): raw for raw in page_rows}
             unprocessed = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
-            empty_answers = empty_answers + 1 if unprocessed and not found else 0
+            empty_answers = empty_answers + 1 if unprocessed and not page_rows else 0
             if empty_answers:
                 self._wait(empty_answers, "reading rows")
             todo += unprocessed
