@@ -116,8 +116,7 @@ def from_kubeconfig(
         raise BadInput(named_at, "names no context", f"name one of the contexts: {names}")
     at, chosen = _entry(document, "contexts", "context", context_name, named_at, place)
     cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
-    user_name = _text(chosen, "user", at, required=False)
-    user_at = f"{at}.user"
+    user_name, user_at = _text(chosen, "user", at, required=False), f"{at}.user"
     user: Mapping[str, Any] = {}
     if user_name:
         user_at, user = _entry(document, "users", "user", user_name, f"{at}.user", place)
@@ -126,18 +125,12 @@ def from_kubeconfig(
     ca = _blob(cluster, "certificate-authority", cluster_at, base_dir)
     obtained = None
     if plugin is not None and any(user.get(name) for name in _PLUGINS):
-        name = context or _text(document, "current-context", place)
-        obtained = plugin(PluginUser(document, name, user, cluster, base_dir, user_at))
+        obtained = plugin(PluginUser(document, context_name, user, cluster, base_dir, user_at))
         user = {"extensions": user.get("extensions")}
-    certificate = obtained.certificate if obtained else _blob(user, "client-certificate", user_at, base_dir)
-    key = obtained.key.reveal().encode() if obtained else _blob(user, "client-key", user_at, base_dir)
-    if bool(certificate) != bool(key):
-        missing = "client-key-data" if certificate else "client-certificate-data"
-        raise BadInput(f"{user_at}.{missing}", "is missing", "a client certificate and its key come together")
-    token_file = _path(user, "tokenFile", user_at, base_dir)
-    token = obtained.token.reveal() if obtained else _text(user, "token", user_at, required=False)
-    if user_name and not (token or token_file or certificate):
+    secrets, token_file = _user_secrets(user, user_at, base_dir, obtained)
+    if user_name and not (secrets.token or token_file or secrets.certificate):
         raise BadInput(user_at, "has no credential", _SERVICE_ACCOUNT)
+    bearer = "" if token_file else secrets.token.reveal()
     credential = KubeCredential(
         server=server,
         ca=ca,
@@ -145,17 +138,31 @@ def from_kubeconfig(
         insecure=_insecure(cluster, cluster_at, ca, allow=allow_insecure_tls),
         proxy=_proxy(cluster, cluster_at, hosted=hosted),
         hosted=hosted,
-        certificate=certificate,
-        key=Secret(key.decode("utf-8", "replace")),
-        token=usable_token(token, f"{user_at}.token") if token and not token_file else Secret(""),
+        certificate=secrets.certificate,
+        key=secrets.key,
+        token=usable_token(bearer, f"{user_at}.token") if bearer else Secret(""),
         token_file=token_file,
         token_header=_token_header(user, user_at),
         cluster_place=cluster_at,
         user_place=user_at,
     )
-    if server.startswith("https:") and (ca or certificate):
+    if server.startswith("https:") and (ca or secrets.certificate):
         client_context(credential)  # reports an invalid certificate here, not at the first call
     return credential
+
+
+def _user_secrets(
+    user: Mapping[str, Any], place: str, base_dir: Path | None, obtained: PluginCredential | None
+) -> tuple[PluginCredential, str]:
+    """Return the certificate, key and token of a user, and its token file. obtained: what its program returned."""
+    certificate = obtained.certificate if obtained else _blob(user, "client-certificate", place, base_dir)
+    key = obtained.key.reveal().encode() if obtained else _blob(user, "client-key", place, base_dir)
+    if bool(certificate) != bool(key):
+        missing = "client-key-data" if certificate else "client-certificate-data"
+        raise BadInput(f"{place}.{missing}", "is missing", "a client certificate and its key come together")
+    token_file = _path(user, "tokenFile", place, base_dir)
+    token = obtained.token.reveal() if obtained else _text(user, "token", place, required=False)
+    return PluginCredential(Secret(token), certificate, Secret(key.decode("utf-8", "replace"))), token_file
 
 
 def _document(text: str, place: str) -> Mapping[str, Any]:
