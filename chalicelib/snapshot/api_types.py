@@ -257,7 +257,7 @@ class _ApiTaint(msgspec.Struct, gc=False, frozen=True):  # spec.taints[]
     value: str = ""
 
 
-class _NodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a node
+class _ApiNodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a node
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: list[_ApiTaint] | None = None
     unschedulable: bool = False
@@ -282,7 +282,7 @@ class ApiNode(ApiObject, kw_only=True, gc=False, frozen=True):
     """A Node of the API."""
 
     metadata: _ApiMeta
-    spec: _NodeSpec = _NodeSpec()
+    spec: _ApiNodeSpec = _ApiNodeSpec()
     status: NodeStatus | None = None
 
 
