@@ -32,7 +32,7 @@ class ObjectBucket:
     def __init__(
         self, bucket: str, prefix: str = "", client: Any = None, *, seconds: float = 5.0, attempts: int = 1
     ) -> None:
-        self._bucket, self._prefix, self._made = bucket, prefix, client
+        self._bucket, self._prefix, self._client = bucket, prefix, client
         self._seconds, self._attempts = seconds, attempts
 
     def put(self, path: str, data: bytes) -> None:
@@ -41,9 +41,9 @@ class ObjectBucket:
 
     def get(self, path: str, largest: int) -> bytes:
         """Return an object. largest: bytes. Raises ObjectMissing, BucketFailure."""
-        found = self._call("get_object", Key=f"{self._prefix}{path}")
+        answer = self._call("get_object", Key=f"{self._prefix}{path}")
         try:
-            data: bytes = found["Body"].read(largest + 1)
+            data: bytes = answer["Body"].read(largest + 1)
         except Exception as error:  # a connection that ends early has an error of urllib3
             raise BucketFailure(f"{path}: {type(error).__name__}") from error
         if len(data) > largest:
@@ -55,8 +55,8 @@ class ObjectBucket:
         more: dict[str, str] = {}
         for _ in range(_MOST_PAGES):
             page = self._call("list_objects_v2", Prefix=f"{self._prefix}{prefix}", **more)
-            for each in page.get("Contents", ()):
-                yield str(each["Key"]).removeprefix(self._prefix)
+            for entry in page.get("Contents", ()):
+                yield str(entry["Key"]).removeprefix(self._prefix)
             if not page.get("IsTruncated"):
                 return
             more = {"ContinuationToken": page["NextContinuationToken"]}
@@ -65,7 +65,13 @@ class ObjectBucket:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            return getattr(self._client(), method)(Bucket=self._bucket, **arguments)
+            self._client = self._client or session.client(
+                "s3",
+                connect_timeout=min(2.0, self._seconds),
+                read_timeout=self._seconds,
+                retries={"mode": "standard", "total_max_attempts": self._attempts},
+            )
+            return getattr(self._client, method)(Bucket=self._bucket, **arguments)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "ClientError")
             kind = ObjectMissing if code in _ABSENT else BucketFailure
@@ -73,23 +79,13 @@ class ObjectBucket:
         except BotoCoreError as error:
             raise BucketFailure(f"s3://{self._bucket}: {type(error).__name__}") from error
 
-    def _client(self) -> Any:
-        if self._made is None:
-            self._made = session.client(
-                "s3",
-                connect_timeout=min(2.0, self._seconds),
-                read_timeout=self._seconds,
-                retries={"mode": "standard", "total_max_attempts": self._attempts},
-            )
-        return self._made
-
 
 def bucket_of(place: str) -> tuple[str, str] | None:
     """Return the bucket and the prefix of `s3://BUCKET/PREFIX`; None for the path of a folder. Raises BadInput."""
     if not place.startswith("s3:"):
         return None
-    found = _ADDRESS.match(place)
-    if found is None:
+    address = _ADDRESS.match(place)
+    if address is None:
         raise BadInput(place, "is not the address of a bucket", "write s3://BUCKET, or s3://BUCKET/PREFIX")
-    prefix = (found["prefix"] or "").strip("/")
-    return found["bucket"], f"{prefix}/" if prefix else ""
+    prefix = (address["prefix"] or "").strip("/")
+    return address["bucket"], f"{prefix}/" if prefix else ""

@@ -1,7 +1,6 @@
 """AWS calls for connecting to a cluster: secrets, an EKS cluster's address, and a token for it.
 
-The only module of this kind that uses botocore. botocore is loaded by the first call, not by the import: a cluster
-whose kubeconfig is available needs no AWS SDK, whose import takes as long as all other imports together.
+botocore is loaded by the first call, not by the import: its import takes as long as all other imports together.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 from chalicelib.aws import session
 from chalicelib.model.errors import BadInput
@@ -23,7 +22,7 @@ _RETRIES = {"total_max_attempts": 3, "mode": "standard"}
 _CALLS: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": _RETRIES}
 
 # AWS error code -> problem, remedy.
-_MENDABLE = {
+_CORRECTABLE = {
     "ResourceNotFoundException": ("does not exist", "create it, or correct its name in the policy"),
     "InvalidRequestException": ("is marked for deletion", "restore it, or name another in the policy"),
     "AccessDeniedException": ("may not be read by this function", "allow it in the function's IAM policy"),
@@ -47,37 +46,35 @@ class SecretsManagerReader:
 
     def __init__(self, client: Any = None, parameters: Any = None) -> None:
         self._client, self._parameters = client, parameters
-        self._known: dict[str, Secret] = {}
+        self._secrets: dict[str, Secret] = {}
         self._lock = threading.Lock()
 
     def __call__(self, name: str) -> str:
         """Return the secret's text, from memory if it was read before."""
-        known = self._known.get(name)
-        return known.reveal() if known is not None else self.fresh(name)
+        secret = self._secrets.get(name)
+        return secret.reveal() if secret is not None else self.fresh(name)
 
     def fresh(self, name: str) -> str:
         """Return the secret's current text."""
-        text = self._parameter(name) if name.startswith(PARAMETER) else self._secret(name)
-        self._known[name] = Secret(text)
+        text = self._read_parameter(name) if name.startswith(PARAMETER) else self._read_secret(name)
+        self._secrets[name] = Secret(text)
         return text
 
-    def _secret(self, name: str) -> str:
+    def _read_secret(self, name: str) -> str:
         with self._lock:
-            if self._client is None:
-                self._client = _client("secretsmanager", "")
+            self._client = self._client or _client("secretsmanager", "")
         text = _ask(place_of(name), self._client.get_secret_value, SecretId=name).get("SecretString")
         if not isinstance(text, str):
             raise BadInput(place_of(name), "is binary", "store it as text (SecretString)")
         return text
 
-    def _parameter(self, name: str) -> str:
+    def _read_parameter(self, name: str) -> str:
         with self._lock:
-            if self._parameters is None:
-                self._parameters = _client("ssm", "")
+            self._parameters = self._parameters or _client("ssm", "")
         answer = _ask(place_of(name), self._parameters.get_parameter, Name=parameter_name(name), WithDecryption=True)
-        found = answer.get("Parameter", {})
-        text = found.get("Value")
-        if found.get("Type") != _ENCRYPTED or not isinstance(text, str):
+        parameter = answer.get("Parameter", {})
+        text = parameter.get("Value")
+        if parameter.get("Type") != _ENCRYPTED or not isinstance(text, str):
             raise BadInput(place_of(name), "is not encrypted", f"store it again with the type {_ENCRYPTED}")
         return text
 
@@ -136,15 +133,12 @@ def _ask(place: str, call: Any, **arguments: Any) -> Any:
     try:
         return call(**arguments)
     except NoCredentialsError:
-        _mend(place, "cannot be read without AWS credentials", "give the environment a role or a profile")
+        problem = "cannot be read without AWS credentials"
+        raise BadInput(place, problem, "give the environment a role or a profile") from None
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
-        if code in _MENDABLE:
-            _mend(place, *_MENDABLE[code])
+        if code in _CORRECTABLE:
+            raise BadInput(place, *_CORRECTABLE[code]) from None
         raise SecretUnavailable(f"{place}: AWS answered {code or 'an error'}") from None
     except BotoCoreError as error:
         raise SecretUnavailable(f"{place}: no answer from AWS ({type(error).__name__})") from None
-
-
-def _mend(place: str, problem: str, remedy: str) -> NoReturn:
-    raise BadInput(place, problem, remedy) from None

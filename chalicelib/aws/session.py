@@ -28,28 +28,30 @@ def client(service: str, *, region: str | None = None, endpoint: str | None = No
     """
     from botocore.config import Config
 
-    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     with _ONE_AT_A_TIME:
-        return _session(found_from).create_client(
+        return _session().create_client(
             service, region_name=region or None, endpoint_url=endpoint, config=Config(**config)
         )
 
 
 def credentials() -> Any:
     """Return botocore's credentials, None where there are none."""
-    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
-    return _session(found_from).get_credentials()
+    return _session().get_credentials()
 
 
 def configured_region() -> str:
     """Return the region of the environment or of the profile, "" where there is none."""
-    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     # botocore itself reads AWS_DEFAULT_REGION only.
-    return os.environ.get("AWS_REGION", "") or str(_session(found_from).get_config_variable("region") or "")
+    return os.environ.get("AWS_REGION", "") or str(_session().get_config_variable("region") or "")
+
+
+def _session() -> Session:
+    variables = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    return _session_of(variables)
 
 
 @lru_cache(maxsize=1)
-def _session(found_from: tuple[tuple[str, str], ...]) -> Session:  # noqa: ARG001 - other variables, another session
+def _session_of(variables: tuple[tuple[str, str], ...]) -> Session:  # noqa: ARG001 - other variables, another session
     from botocore.session import get_session
 
     return get_session()

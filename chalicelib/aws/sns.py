@@ -33,20 +33,15 @@ class TopicPublisher:
 
         values = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
         try:
-            client = self._client or self._of_region(topic.split(":")[3])
+            region = topic.split(":")[3]
+            if self._client is None and region not in self._by_region:
+                retries = {"mode": "standard", "total_max_attempts": 2}
+                self._by_region[region] = session.client(
+                    "sns", region=region, connect_timeout=2, read_timeout=5, retries=retries
+                )
+            client = self._client or self._by_region[region]
             client.publish(TopicArn=topic, Message=text, MessageAttributes=values)
         except ClientError as error:
             raise NotPublished(str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
         except BotoCoreError as error:
             raise NotPublished(type(error).__name__) from error
-
-    def _of_region(self, region: str) -> Any:
-        if region not in self._by_region:
-            self._by_region[region] = session.client(
-                "sns",
-                region=region,
-                connect_timeout=2,
-                read_timeout=5,
-                retries={"mode": "standard", "total_max_attempts": 2},
-            )
-        return self._by_region[region]

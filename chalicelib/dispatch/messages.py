@@ -1,8 +1,7 @@
 """Messages of the queues: names, never state.
 
 Standard SQS delivers at least once and in any order. A message therefore carries only what is needed to find the
-current state in the table: the cluster to reconcile, or the operation to continue. A message contains nothing that a
-decision could be based on.
+current state in the table, and nothing that a decision could be based on.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
 """One authenticated connection to one cluster's API: bytes in, bytes out.
 
-Responses stay bytes because the caller decodes them: a page of 500 pods is decoded once, into the few fields that are
-used (snapshot/api_types.py), and never into full objects. The `kubernetes` package is not used, because importing it
-alone takes longer than the rest of a cold start.
+Responses stay bytes because the caller decodes them into the few fields that are used, and never into full objects. The
+`kubernetes` package is not used, because importing it alone takes longer than the rest of a cold start.
 
-Only reads are retried, and only here. A read that met a network error, a 5xx, a 429 or a truncated body is tried again
-a few times. A write is sent once. It may have succeeded although its response got lost, so the caller checks before it
-repeats. The exceptions are 401 and 403: the server has done nothing, so any call may be repeated with a renewed
-credential. For 403 the credential is read again once in the life of the object, because the credential may only lack a
-permission.
+Only reads are retried, and only here: after a network error, a 5xx, a 429 or a truncated body. A write is sent once. It
+may have succeeded although its response got lost, so the caller checks before it repeats. After 401 and 403 the server
+has done nothing, so any call may be repeated with a renewed credential; for 403 only once in the life of the object,
+because the credential may only lack a permission.
 """
 
 from __future__ import annotations
@@ -35,15 +33,7 @@ from chalicelib.kube.list_page import (
     decoded,
     typed_page,
 )
-from chalicelib.kube.transport import (
-    JSON,
-    Dial,
-    KubeConnection,
-    KubeRequest,
-    exchange,
-    open_connection,
-    server_date,
-)
+from chalicelib.kube.transport import JSON, Dial, KubeConnection, KubeRequest, exchange, open_connection, server_date
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.addresses import are_private
@@ -107,25 +97,17 @@ class KubeClient:
         together; attempts: of a read, 1 for optional data."""
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         total = math.inf if timeout == _TIMEOUT else sum(timeout)
-        call = KubeRequest(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
-        return self._persist(call, bytes, attempts)
+        request = KubeRequest(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
+        return self._persist(request, bytes, attempts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
         """Return one object, or one List that is known to be short; complete JSON, read again if it was truncated."""
-
-        def whole(body: bytes) -> bytes:
-            _, kept = decoded(body, msgspec.Raw)  # validates without creating objects
-            return kept
-
-        return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
+        # msgspec.Raw validates without creating objects.
+        return self._persist(_get(path, query), lambda body: decoded(body, msgspec.Raw)[1])
 
     def read(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
         """Return one object, decoded into a msgspec.Struct that names the fields wanted."""
-
-        def decode(body: bytes) -> T:
-            return decoded(body, kind)[0]
-
-        return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
+        return self._persist(_get(path, query), lambda body: decoded(body, kind)[0])
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None, limit: int = 500) -> Iterator[Page]:
         """Read a List, `limit` items at a time. If a continue token expires in between (410), the list starts over:
@@ -134,26 +116,30 @@ class KubeClient:
         Raises Expired if that happens more than a few times: the list takes longer to read than the server keeps a
         token. Raises Unavailable for a list of more pages, bytes or seconds than the limits allow.
         """
-        start = {**(query or {}), "limit": str(limit)}
-        ask, restarts, pages, size = start, 0, 0, 0
+        first_query = {**(query or {}), "limit": str(limit)}
+        page_query, restarts, pages, size = first_query, 0, 0, 0
         while True:
+            request = structs.replace(_get(path, page_query), gzip=True)
             try:
-                body, next_page = self._page(path, ask)
+                head, body = self._persist(
+                    request, lambda body: decoded(body, ListHead), within=self._list_seconds(path)
+                )
             except Expired:
-                if ask is start or restarts == _RESTARTS:
+                if page_query is first_query or restarts == _RESTARTS:
                     raise
-                ask, restarts = start, restarts + 1
+                page_query, restarts = first_query, restarts + 1
                 continue
+            next_page = head.metadata.next_page
             pages, size = pages + 1, size + len(body)
             if pages > self._bounds.pages or size > self._bounds.volume:
                 raise Unavailable(f"{path}: the list does not end: {pages} pages, {size} bytes", lasting=True)
-            yield Page(body, first=ask is start)
+            yield Page(body, first=page_query is first_query)
             if not next_page:
                 return
-            if next_page == ask.get("continue"):
+            if next_page == page_query.get("continue"):
                 raise Unavailable(f"{path}: the server gives the same page again and again", lasting=True)
-            ask = {key: value for key, value in start.items() if key not in _OF_FIRST_PAGE_ONLY}
-            ask["continue"] = next_page
+            page_query = {key: value for key, value in first_query.items() if key not in _OF_FIRST_PAGE_ONLY}
+            page_query["continue"] = next_page
 
     def list_page(
         self,
@@ -168,8 +154,8 @@ class KubeClient:
         """Read one page of a List. on_piece: called with the pieces of its body as they arrive, and with b"" before the
         first one of each attempt. gzip: whether it may be compressed. Raises Expired for a continue token that is too
         old."""
-        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=gzip, accept=accept, on_piece=on_piece)
-        return self._persist(call, lambda body: typed_page(body, decode), within=self._left(path))
+        request = structs.replace(_get(path, query), gzip=gzip, accept=accept, on_piece=on_piece)
+        return self._persist(request, lambda body: typed_page(body, decode), within=self._list_seconds(path))
 
     def watch(
         self,
@@ -188,10 +174,8 @@ class KubeClient:
         on_piece: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
         """
         total = float(query.get("timeoutSeconds", "1")) + _FROZEN
-        call = KubeRequest(
-            "GET", path, dict(query), None, "", _TIMEOUT, total, longest, accept=accept, on_piece=on_piece
-        )
-        self._named(structs.replace(call, keep_body=False))
+        request = structs.replace(_get(path, query), accept=accept, on_piece=on_piece, keep_body=False)
+        self._named(structs.replace(request, total=total, longest=longest))
 
     def begin_lists(self) -> None:
         """Start the time for all lists anew: a client that is kept serves several passes."""
@@ -238,23 +222,14 @@ class KubeClient:
         """Close the connections."""
         self._line.session.close()
 
-    def _page(self, path: str, query: dict[str, str]) -> tuple[bytes, str | None]:
-        def read_head(body: bytes) -> tuple[bytes, str | None]:
-            head, kept = decoded(body, ListHead)
-            return kept, head.metadata.next_page
-
-        return self._persist(
-            KubeRequest("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=self._left(path)
-        )
-
-    def _left(self, path: str) -> float:
-        """Return the seconds that are left for all lists. Raises Unavailable."""
+    def _list_seconds(self, path: str) -> float:
+        """Return the seconds that remain for all lists. Raises Unavailable."""
         if self._lists_began is None:
             self._lists_began = self._monotonic()
-        left = self._lists_began + self._bounds.lists - self._monotonic()
-        if left <= 0:
+        seconds = self._lists_began + self._bounds.lists - self._monotonic()
+        if seconds <= 0:
             raise Unavailable(f"{path}: the cluster's lists took longer than {self._bounds.lists:g} s", lasting=True)
-        return left
+        return seconds
 
     def _persist(
         self, request: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
@@ -275,9 +250,8 @@ class KubeClient:
                     problem = Unavailable(
                         f"{request.path}: the answer is cut short or not what was asked for", status=200
                     )
-            lasting = isinstance(problem, Unavailable) and problem.lasting
             late = self._monotonic() >= until or time_left() <= max(problem.retry_after, _FIRST_PAUSE)
-            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER or late
+            hopeless = problem.lasting or problem.retry_after > _LONGEST_RETRY_AFTER or late
             if request.method not in _SAFE or hopeless or attempt == attempts:
                 raise problem
             if problem.retry_after:
@@ -358,6 +332,10 @@ class KubeClient:
             except OutscalerError as error:
                 return clean(str(error))
         return ""
+
+
+def _get(path: str, query: Mapping[str, str] | None) -> KubeRequest:
+    return KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT)
 
 
 class LazyKubeClient:

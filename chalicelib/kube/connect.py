@@ -80,38 +80,27 @@ def _login(
     *,
     hosted: bool,
 ) -> CredentialProvider:
-    given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
+    ways = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
     # Upstream's rule: the named kubeconfig, otherwise in-cluster.
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
-    if len(given) > 1 or not (given or secret):
-        problem = (
-            "does not say how to reach the cluster" if not given else "gives more than one way to reach the cluster"
-        )
-        raise BadInput(
-            _PLACE,
-            problem,
-            "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or inClusterKubeconfigSecret alone",
-        )
+    if len(ways) > 1 or not (ways or secret):
+        problem = "gives more than one way to reach the cluster" if ways else "does not say how to reach the cluster"
+        remedy = "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or inClusterKubeconfigSecret alone"
+        raise BadInput(_PLACE, problem, remedy)
     if access.eks_cluster:
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
         if plugins is not None:
             return plugins(lambda plugin: _from_file(access, context_place, plugin, read_file, hosted=hosted))
         return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, None, read_file, hosted=hosted))
-    return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
+    def from_secret(fresh: bool) -> KubeCredential:  # noqa: FBT001 - a callable type cannot name its parameter
+        reader = read_secret.fresh if fresh and isinstance(read_secret, FreshReader) else read_secret
+        text = reader(secret)
+        place, insecure = f"kubeconfig {place_of(secret)}", access.allow_insecure_tls
+        return from_kubeconfig(text, context=access.context, place=place, allow_insecure_tls=insecure, hosted=hosted)
 
-def _from_secret(
-    name: str, access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool, hosted: bool
-) -> KubeCredential:
-    text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
-    return from_kubeconfig(
-        text,
-        context=access.context,
-        place=f"kubeconfig {place_of(name)}",
-        allow_insecure_tls=access.allow_insecure_tls,
-        hosted=hosted,
-    )
+    return KubeconfigLogin(from_secret)
 
 
 def _from_file(

@@ -1,8 +1,7 @@
 """Credentials for a cluster, and how to renew them when the cluster responds with 401.
 
-A credential is data (`KubeCredential`); its source is a `CredentialProvider`, which returns the current one and reads
-its source again on demand. Rotated secrets, projected token files and ten-minute EKS tokens differ only in this source,
-so the client has one rule: on 401 renew once and try once more.
+Rotated secrets, projected token files and ten-minute EKS tokens differ only in the `CredentialProvider`, so the client
+has one rule: on 401 renew once and try once more.
 """
 
 from __future__ import annotations
@@ -105,15 +104,13 @@ class KubeconfigLogin:
         self._lock = threading.Lock()
         self._credential = load(False)  # noqa: FBT003 - a callable type cannot name its parameter
         self._file_state: tuple[int, int] = (0, 0)
-        if self._credential.token_file:
-            self._follow_token_file()
+        self._follow_token_file()
 
     def current(self) -> KubeCredential:
         """Return the credential; its token file is read again when it has changed (kubelet replaces projected
         tokens)."""
         with self._lock:
-            if self._credential.token_file:
-                self._follow_token_file()
+            self._follow_token_file()
             return self._credential
 
     def renew(self) -> None:
@@ -121,11 +118,12 @@ class KubeconfigLogin:
         with self._lock:
             self._credential = self._load(True)  # noqa: FBT003 - as above
             self._file_state = (0, 0)
-            if self._credential.token_file:
-                self._follow_token_file()
+            self._follow_token_file()
 
     def _follow_token_file(self) -> None:
         credential = self._credential
+        if not credential.token_file:
+            return
         path, place = Path(credential.token_file), f"{credential.user_place}.tokenFile"
         try:
             stat = path.stat()

@@ -1,15 +1,5 @@
 """Errors of the cluster's API.
 
-    ClusterError
-    ├── Unauthorized     401        the credential is refused, also after it was read again
-    ├── Forbidden        403        authenticated, but RBAC or admission refuses the request
-    ├── NotFound         404        no such object, or no such resource in this cluster
-    ├── Conflict         409        it exists already, or it changed since it was read
-    ├── Expired          410        a continue token or resourceVersion is too old: list again
-    ├── Invalid          400 4xx    the server cannot process the request
-    ├── TooManyRequests  429        too many requests, or a disruption budget; retry_after says when
-    └── Unavailable      5xx, none  no usable response. Whether a change has happened is unknown
-
 Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message, which is for
 people. The message is that of a metav1.Status, truncated, without control characters and without anything that looks
 like a bearer token. Any other body is of unknown origin and is never shown: only its status, length and type are.
@@ -28,7 +18,7 @@ from chalicelib.model.secret import Secret, one_line
 # A Status may quote a whole rejected object; a longer text is useless in a journal line.
 _LONGEST_MESSAGE = 300
 _MOST_CAUSES = 10
-_LONGEST_ASKED = 3600  # seconds; upper bound for an excessive Retry-After
+_LONGEST_RETRY_AFTER = 3600  # seconds; upper bound for an excessive Retry-After
 _BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
 _REASON = re.compile(r"[A-Za-z]{0,64}")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
@@ -63,7 +53,7 @@ class _ErrorStatus(msgspec.Struct, frozen=True):
 
 class ClusterError(OutscalerError):
     """message is safe to show. status: the HTTP status, 0 where there was no response. reason: metav1.StatusReason, or
-    empty.
+    empty. lasting: repeating the call at once cannot help.
 
     asked: the request and the place of the credential, `GET /api/v1/nodes with PLACE`; server: its host. They are
     separate attributes because the message goes into events, whose readers know both.
@@ -80,22 +70,23 @@ class ClusterError(OutscalerError):
         reason: str = "",
         details: Details | None = None,
         retry_after: float = 0.0,
+        lasting: bool = False,
     ) -> None:
         super().__init__(message)
         self.message, self.status, self.reason, self.retry_after = message, status, reason, retry_after
-        self.details = details or Details()
+        self.details, self.lasting = details or Details(), lasting
 
 
 class Unauthorized(ClusterError):
-    """401: the credential is refused."""
+    """401: the credential is refused, also after it was read again."""
 
 
 class Forbidden(ClusterError):
-    """403: this user lacks the permission."""
+    """403: authenticated, but RBAC or admission refuses the request."""
 
 
 class NotFound(ClusterError):
-    """404: the object or the resource does not exist."""
+    """404: no such object, or no such resource in this cluster."""
 
     published_name = "Missing"
 
@@ -105,7 +96,7 @@ class Conflict(ClusterError):
 
 
 class Expired(ClusterError):
-    """410: what the request refers to is too old."""
+    """410: a continue token or resourceVersion is too old; list again."""
 
 
 class Invalid(ClusterError):
@@ -113,26 +104,14 @@ class Invalid(ClusterError):
 
 
 class TooManyRequests(ClusterError):
-    """429: retry after retry_after seconds, 0.0 where the server named none."""
+    """429: too many requests, or a disruption budget. Retry after retry_after seconds, 0.0 where the server named
+    none."""
 
     published_name = "TooMany"
 
 
 class Unavailable(ClusterError):
-    """No usable response: 5xx, network, TLS, truncated. lasting: repeating the call at once cannot help."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 0,
-        reason: str = "",
-        details: Details | None = None,
-        retry_after: float = 0.0,
-        lasting: bool = False,
-    ) -> None:
-        super().__init__(message, status=status, reason=reason, details=details, retry_after=retry_after)
-        self.lasting = lasting
+    """No usable response: 5xx, network, TLS, truncated. Whether a change has happened is unknown."""
 
 
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
@@ -147,12 +126,7 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 
 
 def from_answer(
-    status: int,
-    body: bytes,
-    headers: Mapping[str, str],
-    secrets: tuple[Secret, ...] = (),
-    *,
-    described: str = "",
+    status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = (), *, described: str = ""
 ) -> ClusterError:
     """Return the error for an HTTP response of 300 and more.
 
@@ -160,11 +134,19 @@ def from_answer(
     format. secrets: texts that must not appear in the message. described: the response without its body
     (net/http_exchange.Reply), for the message where the body is not a Status.
     """
-    parsed = _parse(body)
+    try:
+        parsed = msgspec.json.decode(body, type=_ErrorStatus)
+    except msgspec.MsgspecError:
+        parsed = _ErrorStatus()
+    if parsed.kind != "Status":
+        parsed = _ErrorStatus()
     foreign = f"{described or f'HTTP {status}'}, which is not a Status of the Kubernetes API"
     message = clean(parsed.message, secrets) or foreign
     details = _bounded(parsed.details or Details(), secrets)
-    retry_after = max(_seconds(headers.get("Retry-After", "")), float(min(_LONGEST_ASKED, details.retry_after_seconds)))
+    header = headers.get("Retry-After", "")
+    # API servers do not send the form of the header that is a date; it counts as none.
+    seconds = float(header) if header.isascii() and header.isdigit() else 0.0
+    retry_after = min(float(_LONGEST_RETRY_AFTER), max(seconds, float(details.retry_after_seconds)))
     if 300 <= status < 400:
         where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
         return Unavailable(where, status=status, lasting=True)
@@ -186,22 +168,8 @@ def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
 def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
     """Return the details, cleaned like the message and with a few causes only."""
     causes = tuple(
-        Cause(*(clean(text, secrets) for text in (each.reason, each.message, each.field)))
-        for each in details.causes[:_MOST_CAUSES]
+        Cause(clean(cause.reason, secrets), clean(cause.message, secrets), clean(cause.field, secrets))
+        for cause in details.causes[:_MOST_CAUSES]
     )
     named = {key: clean(getattr(details, key), secrets) for key in ("name", "group", "kind")}
     return Details(**named, causes=causes, retry_after_seconds=max(0, details.retry_after_seconds))
-
-
-def _parse(body: bytes) -> _ErrorStatus:
-    """Return the Status, or an empty one for any other body."""
-    try:
-        status = msgspec.json.decode(body, type=_ErrorStatus)
-    except msgspec.MsgspecError:
-        return _ErrorStatus()
-    return status if status.kind == "Status" else _ErrorStatus()
-
-
-def _seconds(text: str) -> float:
-    """Return Retry-After in seconds; the date form, which API servers do not send, counts as none."""
-    return min(float(_LONGEST_ASKED), float(text)) if text.isascii() and text.isdigit() else 0.0

@@ -32,6 +32,7 @@ _SERVICE_ACCOUNT = (
     "infra/kubernetes/token-secret.yaml` and `kubectl -n kube-system get secret outscaler-token "
     "-o jsonpath='{.data.token}' | base64 -d`"
 )
+_LOOPBACK = "is a loopback address, which is the Lambda function itself"
 _EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
 
 
@@ -60,6 +61,8 @@ class PluginCredential(msgspec.Struct, frozen=True):
 
 Plugin = Callable[[PluginUser], PluginCredential]
 
+# The document is read only. A warm process connects for every message, and the text rarely changes.
+_parsed = lru_cache(maxsize=16)(parsed)
 # Keys that a user entry may not have, in the order of checking, with the reason.
 _REFUSED = (
     ("exec", "uses an exec plugin, which a Lambda function cannot run"),
@@ -106,30 +109,28 @@ def from_kubeconfig(
     that may be secret.
     """
     document = _document(text, place)
-    at, chosen = _context(document, context, place, context_place)
+    context_name = context or _text(document, "current-context", place, required=False)
+    named_at = context_place if context else f"{place}: current-context"
+    if not context_name:
+        names = ", ".join(_names(document, "contexts")) or "none"
+        raise BadInput(named_at, "names no context", f"name one of the contexts: {names}")
+    at, chosen = _entry(document, "contexts", "context", context_name, named_at, place)
     cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
-    user_name = _text(chosen, "user", at, required=False)
-    user_at = f"{at}.user"
+    user_name, user_at = _text(chosen, "user", at, required=False), f"{at}.user"
     user: Mapping[str, Any] = {}
     if user_name:
         user_at, user = _entry(document, "users", "user", user_name, f"{at}.user", place)
         _refuse(user, user_at, plugins=plugin is not None)
     server = _server(cluster, cluster_at, allow_insecure_tls=allow_insecure_tls, hosted=hosted)
     ca = _blob(cluster, "certificate-authority", cluster_at, base_dir)
-    made = None
-    if plugin is not None and any(user.get(each) for each in _PLUGINS):
-        name = context or _text(document, "current-context", place)
-        made = plugin(PluginUser(document, name, user, cluster, base_dir, user_at))
+    obtained = None
+    if plugin is not None and any(user.get(name) for name in _PLUGINS):
+        obtained = plugin(PluginUser(document, context_name, user, cluster, base_dir, user_at))
         user = {"extensions": user.get("extensions")}
-    certificate = made.certificate if made else _blob(user, "client-certificate", user_at, base_dir)
-    key = made.key.reveal().encode() if made else _blob(user, "client-key", user_at, base_dir)
-    if bool(certificate) != bool(key):
-        missing = "client-key-data" if certificate else "client-certificate-data"
-        raise BadInput(f"{user_at}.{missing}", "is missing", "a client certificate and its key come together")
-    token_file = _path(user, "tokenFile", user_at, base_dir)
-    token = made.token.reveal() if made else _text(user, "token", user_at, required=False)
-    if user_name and not (token or token_file or certificate):
+    secrets, token_file = _user_secrets(user, user_at, base_dir, obtained)
+    if user_name and not (secrets.token or token_file or secrets.certificate):
         raise BadInput(user_at, "has no credential", _SERVICE_ACCOUNT)
+    bearer = "" if token_file else secrets.token.reveal()
     credential = KubeCredential(
         server=server,
         ca=ca,
@@ -137,65 +138,66 @@ def from_kubeconfig(
         insecure=_insecure(cluster, cluster_at, ca, allow=allow_insecure_tls),
         proxy=_proxy(cluster, cluster_at, hosted=hosted),
         hosted=hosted,
-        certificate=certificate,
-        key=Secret(key.decode("utf-8", "replace")),
-        token=usable_token(token, f"{user_at}.token") if token and not token_file else Secret(""),
+        certificate=secrets.certificate,
+        key=secrets.key,
+        token=usable_token(bearer, f"{user_at}.token") if bearer else Secret(""),
         token_file=token_file,
         token_header=_token_header(user, user_at),
         cluster_place=cluster_at,
         user_place=user_at,
     )
-    if server.startswith("https:") and (ca or certificate):
+    if server.startswith("https:") and (ca or secrets.certificate):
         client_context(credential)  # reports an invalid certificate here, not at the first call
     return credential
+
+
+def _user_secrets(
+    user: Mapping[str, Any], place: str, base_dir: Path | None, obtained: PluginCredential | None
+) -> tuple[PluginCredential, str]:
+    """Return the certificate, key and token of a user, and its token file. obtained: what its program returned."""
+    certificate = obtained.certificate if obtained else _blob(user, "client-certificate", place, base_dir)
+    key = obtained.key.reveal().encode() if obtained else _blob(user, "client-key", place, base_dir)
+    if bool(certificate) != bool(key):
+        missing = "client-key-data" if certificate else "client-certificate-data"
+        raise BadInput(f"{place}.{missing}", "is missing", "a client certificate and its key come together")
+    token_file = _path(user, "tokenFile", place, base_dir)
+    token = obtained.token.reveal() if obtained else _text(user, "token", place, required=False)
+    return PluginCredential(Secret(token), certificate, Secret(key.decode("utf-8", "replace"))), token_file
 
 
 def _document(text: str, place: str) -> Mapping[str, Any]:
     remedy = "write a kubeconfig as `kubectl config view --raw --flatten` prints it"
     if not text.strip():
         raise BadInput(place, "is empty", remedy)
-    where = ""
+    where, document = "", None
     try:
         document = _parsed(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
-        document = None
     except MALFORMED:  # an invalid date, or a huge number
-        document = None
+        pass
     if not isinstance(document, dict):  # the parser's message may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)
     return document
 
 
-@lru_cache(maxsize=16)  # a warm process connects for every message, and the text rarely changes
-def _parsed(text: str) -> object:
-    """Return the document (READ ONLY). Raises yaml.YAMLError, and ValueError for an invalid date or number."""
-    return parsed(text)
-
-
-def _context(document: Mapping[str, Any], wanted: str, place: str, wanted_at: str) -> tuple[str, Mapping[str, Any]]:
-    name = wanted or _text(document, "current-context", place, required=False)
-    asked_at = wanted_at if wanted else f"{place}: current-context"
-    if not name:
-        known = ", ".join(_names(document, "contexts")) or "none"
-        raise BadInput(asked_at, "names no context", f"name one of the contexts: {known}")
-    return _entry(document, "contexts", "context", name, asked_at, place)
-
-
 def _entry(
-    document: Mapping[str, Any], section: str, key: str, name: str, asked_at: str, place: str
+    document: Mapping[str, Any], section: str, key: str, name: str, named_at: str, place: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the one entry of that name in contexts, clusters or users, and its place."""
-    found = [at for at, known in enumerate(_names(document, section)) if known == name]
-    if not found:
-        known = ", ".join(_names(document, section)) or "none"
-        raise BadInput(asked_at, f"{name!r} is not among {section}", f"{section} of {place}: {known}")
-    if len(found) > 1:
-        twice = f"{place}: {section}[{found[1]}].name"
-        raise BadInput(twice, f"{name!r} is given twice", "give each a name of its own")
-    at = f"{place}: {section}[{found[0]}].{key}"
-    body = document[section][found[0]].get(key)
+    """Return the one entry of that name in contexts, clusters or users, and its place. named_at: what gives the
+    name."""
+    names = _names(document, section)
+    numbers = [number for number, entry_name in enumerate(names) if entry_name == name]
+    if not numbers:
+        raise BadInput(
+            named_at, f"{name!r} is not among {section}", f"{section} of {place}: {', '.join(names) or 'none'}"
+        )
+    if len(numbers) > 1:
+        second = f"{place}: {section}[{numbers[1]}].name"
+        raise BadInput(second, f"{name!r} is given twice", "give each a name of its own")
+    at = f"{place}: {section}[{numbers[0]}].{key}"
+    body = document[section][numbers[0]].get(key)
     if not isinstance(body, dict):
         raise BadInput(at, "is not a mapping", "write a kubeconfig as kubectl does")
     return at, body
@@ -223,16 +225,11 @@ def _text(mapping: Mapping[str, Any], key: str, place: str, *, required: bool = 
 def _refuse(user: Mapping[str, Any], place: str, *, plugins: bool) -> None:
     for key, why in _REFUSED:
         if user.get(key) and not (plugins and key in _PLUGINS):
-            raise BadInput(f"{place}.{key}", why, _instead_of_exec(user) + _SERVICE_ACCOUNT)
-
-
-def _instead_of_exec(user: Mapping[str, Any]) -> str:
-    plugin = user.get("exec")
-    command = plugin.get("command") if isinstance(plugin, dict) else ""
-    command = command if isinstance(command, str) else ""
-    if Path(command).name in {"aws", "aws-iam-authenticator"}:
-        return "for an EKS cluster set kubernetes.eksCluster to its name instead; or "
-    return ""
+            plugin = user.get("exec")
+            command = plugin.get("command") if isinstance(plugin, dict) else ""
+            is_eks = isinstance(command, str) and Path(command).name in {"aws", "aws-iam-authenticator"}
+            remedy = "for an EKS cluster set kubernetes.eksCluster to its name instead; or " if is_eks else ""
+            raise BadInput(f"{place}.{key}", why, remedy + _SERVICE_ACCOUNT)
 
 
 def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> bytes:
@@ -267,35 +264,29 @@ def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
 
 def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool, hosted: bool) -> str:
     server, at = _text(cluster, "server", place), f"{place}.server"
-    scheme, host = _address(
-        server, at, "is not the URL of an API server", "write https://HOST:PORT without a user or a query", path=True
-    )
+    remedy = "write https://HOST:PORT without a user or a query"
+    scheme, host = _address(server, at, "is not the URL of an API server", remedy, path=True)
     if hosted and is_loopback(host):
-        raise BadInput(
-            at, "is a loopback address, which is the Lambda function itself", "write the address of the API server"
-        )
+        raise BadInput(at, _LOOPBACK, "write the address of the API server")
     if scheme == "http" and not is_loopback(host) and not allow_insecure_tls:
-        raise BadInput(
-            at,
-            "is plain http, which would send the credential in the clear",
-            "write https://, or set kubernetes.allowInsecureTls: true in the policy",
-        )
+        remedy = "write https://, or set kubernetes.allowInsecureTls: true in the policy"
+        raise BadInput(at, "is plain http, which would send the credential in the clear", remedy)
     return f"{scheme}{server[len(scheme) :].rstrip('/')}"
 
 
 def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) -> tuple[str, str]:
     """Return scheme and host of a URL that every program parses the same way. path: whether it may have one. Raises
     BadInput, which does not quote it, because it may contain a password."""
-    found = (_SERVER if path else _PROXY).fullmatch(text)
-    host = found["host"].strip("[]") if found else ""
-    port = int(found["port"] or 1) if found else 0
-    if found is None or not 0 < port < 65536 or any(part in (".", "..") for part in (found["path"] or "").split("/")):
+    url = (_SERVER if path else _PROXY).fullmatch(text)
+    host = url["host"].strip("[]") if url else ""
+    port = int(url["port"] or 1) if url else 0
+    if url is None or not 0 < port < 65536 or any(part in (".", "..") for part in (url["path"] or "").split("/")):
         raise BadInput(place, problem, remedy)
-    if found["host"].startswith("[") and (":" not in host or address_of(host) is None):
+    if url["host"].startswith("[") and (":" not in host or address_of(host) is None):
         raise BadInput(place, problem, remedy)
     if never(host):
         raise BadInput(place, "is a link-local address or a metadata service", remedy)
-    return found["scheme"].lower(), host
+    return url["scheme"].lower(), host
 
 
 def _server_name(cluster: Mapping[str, Any], place: str) -> str:
@@ -303,11 +294,8 @@ def _server_name(cluster: Mapping[str, Any], place: str) -> str:
     address = ":" in name and address_of(name) is not None
     labels = name.removesuffix(".").split(".")
     if name and not address and not (len(name) <= 253 and all(map(_LABEL.fullmatch, labels))):
-        raise BadInput(
-            f"{place}.tls-server-name",
-            "is not the name of a host",
-            "write a name that is in the server's certificate, or leave it out",
-        )
+        remedy = "write a name that is in the server's certificate, or leave it out"
+        raise BadInput(f"{place}.tls-server-name", "is not the name of a host", remedy)
     return name
 
 
@@ -315,11 +303,11 @@ def _token_header(user: Mapping[str, Any], place: str) -> str:
     """Return the token header from Outscaler's extension: `{name: outscaler.dev/token-header, extension: {header: …}}`.
     Extensions of other programs are ignored."""
     extensions = user.get("extensions")
-    for number, each in enumerate(extensions if isinstance(extensions, list) else ()):
-        if not isinstance(each, dict) or each.get("name") != _HEADER_EXTENSION:
+    for number, extension in enumerate(extensions if isinstance(extensions, list) else ()):
+        if not isinstance(extension, dict) or extension.get("name") != _HEADER_EXTENSION:
             continue
-        at, said = f"{place}.extensions[{number}].extension", each.get("extension")
-        header = _text(said, "header", at) if isinstance(said, dict) else ""
+        at, body = f"{place}.extensions[{number}].extension", extension.get("extension")
+        header = _text(body, "header", at) if isinstance(body, dict) else ""
         if header not in _KNOWN_HEADERS:
             raise BadInput(f"{at}.header", "is not a supported header for a token", f"write {_KNOWN_HEADERS[0]}")
         return header
@@ -332,15 +320,11 @@ def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool)
     if not isinstance(value, bool):
         raise BadInput(key, "is neither true nor false", "write true or false without quotes")
     if value and ca:
-        raise BadInput(
-            key, "contradicts the certificate-authority of the same cluster", "keep the CA and leave this out"
-        )
+        problem = "contradicts the certificate-authority of the same cluster"
+        raise BadInput(key, problem, "keep the CA and leave this out")
     if value and not allow:
-        raise BadInput(
-            key,
-            "would trust any server",
-            "write certificate-authority-data instead, or set kubernetes.allowInsecureTls: true in the policy",
-        )
+        remedy = "write certificate-authority-data instead, or set kubernetes.allowInsecureTls: true in the policy"
+        raise BadInput(key, "would trust any server", remedy)
     return value
 
 
@@ -350,7 +334,5 @@ def _proxy(cluster: Mapping[str, Any], place: str, *, hosted: bool) -> Secret:
         return Secret("")
     _, host = _address(proxy, at, "is not an http or https proxy", "write http://HOST:PORT", path=False)
     if hosted and is_loopback(host):
-        raise BadInput(
-            at, "is a loopback address, which is the Lambda function itself", "write the address of the proxy"
-        )
+        raise BadInput(at, _LOOPBACK, "write the address of the proxy")
     return Secret(proxy)

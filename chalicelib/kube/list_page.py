@@ -87,8 +87,8 @@ def decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
         # API servers write no surrogates, so a body without them that is not JSON was truncated and is read again.
         if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
             raise
-    kept = repaired(body)
-    return decode_repaired(kept, kind), kept
+    readable = repaired(body)
+    return decode_repaired(readable, kind), readable
 
 
 def typed_page(body: bytes, decode: Callable[[bytes], TypedList]) -> TypedPage:
@@ -100,5 +100,5 @@ def typed_page(body: bytes, decode: Callable[[bytes], TypedList]) -> TypedPage:
             return TypedPage(body, listing, listing.metadata)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # the caller finds the malformed object item by item
-    head, kept = decoded(body, ListHead)
-    return TypedPage(kept, None, head.metadata)
+    head, readable = decoded(body, ListHead)
+    return TypedPage(readable, None, head.metadata)

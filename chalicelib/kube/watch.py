@@ -1,21 +1,17 @@
 """The changes of a list since a resourceVersion: a watch, and when what the watches of a list have brought is complete.
 
 A server sends the changes that it has at once; recorded from v1.36, they arrive within 20 ms of the head of the answer.
-The answer then stays open until its timeoutSeconds are over, for changes to come. A pass takes what has arrived and
-leaves the rest to the thread that reads it, so that the connection can be used again.
-
-Silence is no proof that a server has sent everything: it may have paused between two changes. What is known about a
-list is one of these:
+A pass takes what has arrived and leaves the rest of the answer to the thread that reads it, so that the connection can
+be used again. Silence is no proof that a server has sent everything. What is known about a list is one of these:
 
     marked   a change or a bookmark has arrived whose version is that of the list or later: everything is there
     checked  a second watch, from where the first one became silent, has brought nothing
     silent   the only watch has brought nothing
 
-A watch that has carried changes is therefore checked by another one. Where a check brings something, the server pauses,
-and WatchPace remembers for how long. Where it pauses for so long that silence says nothing, only a mark counts.
-A server sends a bookmark two seconds before the end of a watch (cacheWatcher.nextBookmarkTime in
-k8s.io/apiserver/pkg/storage/cacher). It mostly arrives when the pass is over; the next pass then knows that this one
-was complete, or that it was not.
+A watch that has carried changes is checked by another one. Where a check brings something, the server pauses, and
+WatchPace remembers for how long. Where it pauses for so long that silence says nothing, only a mark counts. A server
+sends a bookmark two seconds before the end of a watch (cacheWatcher.nextBookmarkTime in
+k8s.io/apiserver/pkg/storage/cacher), mostly when the pass is over; the next pass then knows whether it was complete.
 """
 
 from __future__ import annotations

@@ -12,26 +12,13 @@ import re
 import socket
 from collections.abc import Callable, Iterable
 
-_NETWORKS = tuple(
-    ipaddress.ip_network(text)
-    for text in (
-        "0.0.0.0/8",
-        "169.254.0.0/16",
-        "224.0.0.0/3",  # this host; link-local; multicast and reserved
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-        "192.0.0.192/32",  # metadata of Alibaba Cloud, Azure and Oracle Cloud
-        "::/128",
-        "fe80::/10",
-        "fec0::/10",
-        "ff00::/8",
-        "fd00:ec2::/32",
-        "fd20:ce::254/128",  # services of EC2 instances; metadata of Google Cloud
-        "64:ff9b:1::/48",
-        "::ffff:0:0:0/96",
-        "2001::/32",  # translated to IPv4 by a network-specific rule; Teredo
-    )
-)
+_HERE = "0.0.0.0/8 ::/128"
+_LINK_LOCAL = "169.254.0.0/16 fe80::/10 fec0::/10"
+_MULTICAST = "224.0.0.0/3 ff00::/8"  # and reserved
+# Metadata of Alibaba Cloud, Azure, Oracle Cloud and Google Cloud; services of EC2 instances.
+_METADATA = "100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 fd20:ce::254/128 fd00:ec2::/32"
+_TRANSLATED = "64:ff9b:1::/48 ::ffff:0:0:0/96 2001::/32"  # to IPv4 by a network-specific rule; Teredo
+_NETWORKS = tuple(map(ipaddress.ip_network, f"{_HERE} {_LINK_LOCAL} {_MULTICAST} {_METADATA} {_TRANSLATED}".split()))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")
 _METADATA_NAMES = re.compile(r"(?i)(instance-data|metadata)(\..*)?\Z")

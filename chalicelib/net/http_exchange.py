@@ -79,8 +79,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 def media_type(headers: Mapping[str, str]) -> str:
     """Return the type of a body in a form that is safe in a message. headers: names in lower case."""
-    found = _MEDIA_TYPE.match(headers.get("content-type", "").strip().lower())
-    return found.group() if found else "an unknown type"
+    match = _MEDIA_TYPE.match(headers.get("content-type", "").strip().lower())
+    return match.group() if match else "an unknown type"
 
 
 class NoReply(Exception):
@@ -137,16 +137,25 @@ def exchange(
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
     bounds = _allowed(bounds)
-    bound, answered = ExchangeLimit(bounds.total, _HEAD, monotonic), False
+    limit, answered = ExchangeLimit(bounds.total, _HEAD, monotonic), False
     try:
-        with within(bound):
-            response = _sent(session, request, bounds)
+        with within(limit):
+            response = session.request(
+                request.method,
+                request.url,
+                params=dict(request.params),
+                data=request.body,
+                headers={**request.headers, "Accept-Encoding": _GZIP if request.gzip else "identity"},
+                timeout=(bounds.connect, bounds.read),
+                allow_redirects=False,
+                stream=True,
+            )
             answered = True
-            return _reply(response, request, bounds, bound)
+            return _reply(response, request, bounds, limit)
     except NoReply as error:
         problem = error
     except (requests.RequestException, below.HTTPError, HTTPException, OSError, ValueError) as error:
-        problem = _no_reply(error, bound, answered=answered)
+        problem = _no_reply(error, limit, answered=answered)
     problem.seconds = bounds.total
     raise problem
 
@@ -158,23 +167,7 @@ def _allowed(bounds: ExchangeBounds) -> ExchangeBounds:
     if min(seconds, time_left()) <= 0.0:
         raise NoReply("Task", sent=False)
     return msgspec.structs.replace(
-        bounds,
-        connect=min(bounds.connect, seconds),
-        read=min(bounds.read, seconds),
-        total=min(bounds.total, seconds),
-    )
-
-
-def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -> requests.Response:
-    return session.request(
-        request.method,
-        request.url,
-        params=dict(request.params),
-        data=request.body,
-        headers={**request.headers, "Accept-Encoding": _GZIP if request.gzip else "identity"},
-        timeout=(bounds.connect, bounds.read),
-        allow_redirects=False,
-        stream=True,
+        bounds, connect=min(bounds.connect, seconds), read=min(bounds.read, seconds), total=min(bounds.total, seconds)
     )
 
 
@@ -238,18 +231,18 @@ def _body(
 def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
     """Yield the content of one gzip stream in pieces of a bounded size, because a few bytes may decompress to any
     length. Stops when more than `longest` bytes were yielded. Raises NoReply."""
-    unpacker, given = zlib.decompressobj(_GZIP_STREAM), 0
+    unpacker, size = zlib.decompressobj(_GZIP_STREAM), 0
     try:
         for piece in pieces:
-            left = piece
-            while left and given <= longest:
-                made = unpacker.decompress(left, _CHUNK)
-                given += len(made)
-                yield made
+            rest = piece
+            while rest and size <= longest:
+                content = unpacker.decompress(rest, _CHUNK)
+                size += len(content)
+                yield content
                 if unpacker.eof and unpacker.unused_data:
                     raise NoReply("Damaged")  # bytes after the stream
-                left = unpacker.unconsumed_tail
-            if given > longest:
+                rest = unpacker.unconsumed_tail
+            if size > longest:
                 return
     except zlib.error:
         raise NoReply("Damaged") from None
@@ -262,19 +255,20 @@ def _no_reply(error: Exception, limit: ExchangeLimit, *, answered: bool) -> NoRe
     if limit.breach is not None:
         return NoReply(_BREACHES[limit.breach])
     inner = _all_of(error)
-    for each in inner:
-        if isinstance(each, ssl.SSLCertVerificationError):
-            return NoReply("SSLError", certificate=str(each.verify_message))
+    for cause in inner:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return NoReply("SSLError", certificate=str(cause.verify_message))
     if isinstance(error, ValueError):  # about an address or a header: the request's, unless there is a response
-        answered = answered or any(isinstance(each, below.InvalidHeader) for each in inner)
+        answered = answered or any(isinstance(cause, below.InvalidHeader) for cause in inner)
         return NoReply("Malformed") if answered else NoReply(type(error).__name__, sent=False)
     return NoReply(next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__))
 
 
 def _all_of(error: BaseException) -> list[BaseException]:
     """Return the exception and all exceptions it wraps, at any depth."""
-    seen: list[BaseException] = [error]
-    for current in seen:
-        wrapped = [*current.args, current.__cause__, current.__context__, getattr(current, "reason", None)]
-        seen.extend(each for each in wrapped if isinstance(each, BaseException) and each not in seen and len(seen) < 20)
-    return seen
+    errors: list[BaseException] = [error]
+    for current in errors:
+        for wrapped in (*current.args, current.__cause__, current.__context__, getattr(current, "reason", None)):
+            if isinstance(wrapped, BaseException) and wrapped not in errors and len(errors) < 20:
+                errors.append(wrapped)
+    return errors

@@ -1,10 +1,7 @@
 """A `requests` session with bounded exchanges and without implicit behaviour.
 
-It sends Outscaler's name and release as the User-Agent of every request, so that audit logs of vendors and clusters
-show the release.
-
 It ignores the environment, stores no cookies, neither follows nor reads redirects (requests would read the whole body),
-and trusts only the given CA.
+and trusts only the given CA. Its User-Agent has the release, for audit logs of vendors and clusters.
 """
 
 from __future__ import annotations
@@ -45,16 +42,13 @@ def public_context() -> ssl.SSLContext:
     return context
 
 
-def _not_never(address: str) -> bool:
-    return not never(address)
-
-
 def _new_connection(connection: HTTPConnection, allowed: AddressAllowed) -> socket.socket:
     """Do what urllib3's own `_new_conn` does, with a socket that enforces the limit."""
     timeout = connection.timeout
     seconds = timeout if isinstance(timeout, int | float) else None
     try:
-        made = connected(connection._dns_host, connection.port, seconds, connection.socket_options or (), allowed)
+        options = connection.socket_options or ()
+        bounded = connected(connection._dns_host, connection.port, seconds, options, allowed)
     except socket.gaierror as error:
         raise NameResolutionError(connection.host, connection, error) from error
     except TimeoutError as error:
@@ -62,7 +56,7 @@ def _new_connection(connection: HTTPConnection, allowed: AddressAllowed) -> sock
     except OSError as error:
         raise NewConnectionError(connection, f"Failed to establish a new connection: {error}") from error
     sys.audit("http.client.connect", connection, connection.host, connection.port)
-    return made
+    return bounded
 
 
 def _pool_classes(allowed: AddressAllowed, *, unverified: bool) -> dict[str, type[HTTPConnectionPool]]:
@@ -107,7 +101,7 @@ class BoundedAdapter(HTTPAdapter):
         *,
         server_name: str = "",
         unverified: bool = False,
-        allowed: AddressAllowed = _not_never,
+        allowed: AddressAllowed = lambda address: not never(address),
     ) -> None:
         self._tls = functools.cache(lambda: use(tls()))
         self._server_name, self._classes = server_name, _pool_classes(allowed, unverified=unverified)

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[-+]?[0-9._:]+\Z")
 
 
 class Excess(yaml.MarkedYAMLError):
-    """A document beyond a limit. problem: continues the words `it is …`; problem_mark: the location."""
+    """A document beyond a limit. problem: continues the words `it is …`; mark: the location."""
 
     def __init__(self, problem: str, mark: Any) -> None:
         super().__init__(problem=problem, problem_mark=mark)
@@ -55,15 +55,15 @@ def documents_with_nodes(text: str, *, deepest: int = DEEPEST, most: int = MOST_
     resolved in the nodes, too. Raises as parsed does."""
     _check(yaml.parse(text, Loader=_SAFE), deepest, most)
     loader = _SAFE(text)
-    found: list[tuple[Any, yaml.Node]] = []
+    pairs: list[tuple[Any, yaml.Node]] = []
     try:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
-            found.append((loader.construct_document(node), node))
+            pairs.append((loader.construct_document(node), node))
     finally:
         loader.dispose()
-    return found
+    return pairs
 
 
 def input_documents(

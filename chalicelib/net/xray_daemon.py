@@ -17,12 +17,12 @@ _ADDRESS = re.compile(r"(\d{1,3}(?:\.\d{1,3}){3}):(\d{1,5})\Z")
 
 def send(address: str, document: bytes) -> None:
     """Send a document to the daemon at `IP:port`. Never raises, and sends nothing to an address of another form."""
-    found = _ADDRESS.match(address)
-    if found is None or len(document) > LONGEST:
+    target = _ADDRESS.match(address)
+    if target is None or len(document) > LONGEST:
         return
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as daemon:
             daemon.settimeout(0.0)
-            daemon.sendto(_HEADER + document, (found[1], int(found[2])))
+            daemon.sendto(_HEADER + document, (target[1], int(target[2])))
     except (OSError, OverflowError):
         return

@@ -98,7 +98,7 @@ def details(store: Store, name: str, now: float, deployment: Deployment | None) 
     stored, pauses = store.pauses.with_policy(name)
     if stored is None:
         return None
-    passed = store.scan_states.shown(name)
+    passed = store.scan_states.last(name, points=True) or LastPass()
     entries = store.journal.recent(name, HISTORY)
     decision, undecided = None, ""
     try:

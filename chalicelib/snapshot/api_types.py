@@ -117,9 +117,7 @@ class Requirements(msgspec.Struct, gc=False, frozen=True):
     limits: dict[str, Quantity] | None = None
 
 
-class Port(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """containers[].ports[]."""
-
+class _Port(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # containers[].ports[]
     host_port: Int32 = 0
     protocol: str = ""
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -130,65 +128,53 @@ class Container(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
     name: str = ""
     resources: Requirements | None = None
-    ports: list[Port] | None = None
+    ports: list[_Port] | None = None
     restart_policy: str | None = None
 
 
-class Expression(msgspec.Struct, gc=False, frozen=True):
-    """matchExpressions[] and matchFields[]."""
-
+class _Expression(msgspec.Struct, gc=False, frozen=True):  # matchExpressions[] and matchFields[]
     key: str = ""
     operator: str = ""
     values: list[str] | None = None
 
 
-class LabelSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """metav1.LabelSelector."""
-
+class _LabelSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # metav1.LabelSelector
     match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
+    match_expressions: list[_Expression] | None = None
 
 
-class SelectorTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """nodeSelectorTerms[]."""
-
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
+class _SelectorTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # nodeSelectorTerms[]
+    match_expressions: list[_Expression] | None = None
+    match_fields: list[_Expression] | None = None
 
 
-class NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """nodeAffinity's required part."""
-
-    node_selector_terms: list[SelectorTerm] | None = None
+class _NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # nodeAffinity's required part
+    node_selector_terms: list[_SelectorTerm] | None = None
 
 
-class PreferredNodes(msgspec.Struct, gc=False, frozen=True):
-    """A preferred node term with its weight."""
-
+class _PreferredNodes(msgspec.Struct, gc=False, frozen=True):  # A preferred node term with its weight
     weight: Int32 = 0
-    preference: SelectorTerm = SelectorTerm()
+    preference: _SelectorTerm = _SelectorTerm()
 
 
 class NodeAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec.affinity.nodeAffinity: required and preferred terms."""
 
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
+    required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[_PreferredNodes] | None = None
 
 
-class AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """A required inter-pod term."""
-
+class _AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # A required inter-pod term
     topology_key: str = ""
-    label_selector: LabelSelector | None = None
+    label_selector: _LabelSelector | None = None
     namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
+    namespace_selector: _LabelSelector | None = None
 
 
 class PodAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """Required terms of podAffinity or podAntiAffinity."""
 
-    required_during_scheduling_ignored_during_execution: list[AffinityTerm] | None = None
+    required_during_scheduling_ignored_during_execution: list[_AffinityTerm] | None = None
 
 
 class Affinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -199,9 +185,7 @@ class Affinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class ApiToleration(msgspec.Struct, gc=False, frozen=True):
-    """spec.tolerations[]."""
-
+class _ApiToleration(msgspec.Struct, gc=False, frozen=True):  # spec.tolerations[]
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -214,7 +198,7 @@ class ApiSpreadConstraint(msgspec.Struct, gc=False, frozen=True, rename="camel")
     topology_key: str = ""
     max_skew: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
     when_unsatisfiable: str = "DoNotSchedule"
-    label_selector: LabelSelector | None = None
+    label_selector: _LabelSelector | None = None
     min_domains: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
     match_label_keys: list[str] | None = None
     node_affinity_policy: str | None = None
@@ -240,7 +224,7 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     init_containers: list[Container] | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    tolerations: list[ApiToleration] | None = None
+    tolerations: list[_ApiToleration] | None = None
     topology_spread_constraints: list[ApiSpreadConstraint] | None = None
     volumes: list[dict[str, Any]] | None = None
     resource_claims: list[ApiNamed] | None = None
@@ -256,9 +240,7 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     host_network: bool = False
 
 
-class ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """metadata of any object but a pod."""
-
+class _ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # metadata of any object but a pod
     name: str
     namespace: str = ""
     uid: str = ""
@@ -269,25 +251,19 @@ class ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class ApiTaint(msgspec.Struct, gc=False, frozen=True):
-    """spec.taints[]."""
-
+class _ApiTaint(msgspec.Struct, gc=False, frozen=True):  # spec.taints[]
     key: str
     effect: str = ""
     value: str = ""
 
 
-class NodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec of a node."""
-
+class _ApiNodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a node
     provider_id: str = msgspec.field(default="", name="providerID")
-    taints: list[ApiTaint] | None = None
+    taints: list[_ApiTaint] | None = None
     unschedulable: bool = False
 
 
-class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """status.conditions[]."""
-
+class _NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # status.conditions[]
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -299,27 +275,23 @@ class NodeStatus(msgspec.Struct, gc=False, frozen=True):
 
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
-    conditions: list[NodeCondition] | None = None
+    conditions: list[_NodeCondition] | None = None
 
 
 class ApiNode(ApiObject, kw_only=True, gc=False, frozen=True):
     """A Node of the API."""
 
-    metadata: ApiMeta
-    spec: NodeSpec = NodeSpec()
+    metadata: _ApiMeta
+    spec: _ApiNodeSpec = _ApiNodeSpec()
     status: NodeStatus | None = None
 
 
-class BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec of a PodDisruptionBudget."""
-
-    selector: LabelSelector | None = None
+class _BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a PodDisruptionBudget
+    selector: _LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """status of a PodDisruptionBudget."""
-
+class _BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # status of a PodDisruptionBudget
     disruptions_allowed: Int32 = 0
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
@@ -328,22 +300,18 @@ class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class ApiBudget(ApiObject, kw_only=True, gc=False, frozen=True):
     """A PodDisruptionBudget of the API."""
 
-    metadata: ApiMeta
-    spec: BudgetSpec = BudgetSpec()
-    status: BudgetStatus = BudgetStatus()
+    metadata: _ApiMeta
+    spec: _BudgetSpec = _BudgetSpec()
+    status: _BudgetStatus = _BudgetStatus()
 
 
-class PodTemplateMeta(msgspec.Struct, gc=False, frozen=True):
-    """metadata of a pod template."""
-
+class _PodTemplateMeta(msgspec.Struct, gc=False, frozen=True):  # metadata of a pod template
     labels: msgspec.Raw = msgspec.Raw(b"")
     annotations: Annotations | None = None
 
 
-class PodTemplate(msgspec.Struct, gc=False, frozen=True):
-    """spec.template of a controller."""
-
-    metadata: PodTemplateMeta = PodTemplateMeta()
+class _PodTemplate(msgspec.Struct, gc=False, frozen=True):  # spec.template of a controller
+    metadata: _PodTemplateMeta = _PodTemplateMeta()
     spec: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -351,20 +319,20 @@ class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
     """spec of a controller; template is read for DaemonSets only."""
 
     replicas: Int32 | None = None
-    template: PodTemplate = PodTemplate()
+    template: _PodTemplate = _PodTemplate()
 
 
 class ApiController(ApiObject, kw_only=True, gc=False, frozen=True):
     """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job of the API."""
 
-    metadata: ApiMeta
+    metadata: _ApiMeta
     spec: ControllerSpec = ControllerSpec()
 
 
 class ApiNamespace(ApiObject, kw_only=True, gc=False, frozen=True):
     """A Namespace of the API."""
 
-    metadata: ApiMeta
+    metadata: _ApiMeta
 
 
 class Head(ApiObject, gc=False, frozen=True):
@@ -409,9 +377,7 @@ class StorageAnnotations(
     was_default: str = ""
 
 
-class StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """metadata of a storage object."""
-
+class _StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # metadata of a storage object
     name: str
     namespace: str = ""
     labels: dict[str, str] | None = None
@@ -420,71 +386,57 @@ class StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class Amounts(msgspec.Struct, gc=False, frozen=True):
-    """An amount of storage, as in requests and capacity."""
-
+class _Amounts(msgspec.Struct, gc=False, frozen=True):  # An amount of storage, as in requests and capacity
     storage: Quantity | None = None
 
 
-class ClaimResources(msgspec.Struct, gc=False, frozen=True):
-    """resources of a claim."""
-
-    requests: Amounts | None = None
+class _ClaimResources(msgspec.Struct, gc=False, frozen=True):  # resources of a claim
+    requests: _Amounts | None = None
 
 
 class ClaimSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec of a PersistentVolumeClaim, or of its template."""
 
     access_modes: list[str] | None = None
-    resources: ClaimResources | None = None
+    resources: _ClaimResources | None = None
     storage_class_name: str | None = None
     volume_name: str = ""
     volume_mode: str = ""
-    selector: LabelSelector | None = None
+    selector: _LabelSelector | None = None
 
 
-class Phase(msgspec.Struct, gc=False, frozen=True):
-    """status of a claim or a volume."""
-
+class _Phase(msgspec.Struct, gc=False, frozen=True):  # status of a claim or a volume
     phase: str = ""
 
 
 class ApiClaim(ApiObject, kw_only=True, gc=False, frozen=True):
     """A PersistentVolumeClaim of the API."""
 
-    metadata: StorageMeta
+    metadata: _StorageMeta
     spec: ClaimSpec
-    status: Phase = Phase()
+    status: _Phase = _Phase()
 
 
-class ClaimTemplate(msgspec.Struct, gc=False, frozen=True):
-    """ephemeral.volumeClaimTemplate."""
-
+class _ClaimTemplate(msgspec.Struct, gc=False, frozen=True):  # ephemeral.volumeClaimTemplate
     spec: ClaimSpec = ClaimSpec()
 
 
 class Ephemeral(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """A generic ephemeral volume of a pod."""
 
-    volume_claim_template: ClaimTemplate = ClaimTemplate()
+    volume_claim_template: _ClaimTemplate = _ClaimTemplate()
 
 
-class Reference(msgspec.Struct, gc=False, frozen=True):
-    """spec.claimRef."""
-
+class _Reference(msgspec.Struct, gc=False, frozen=True):  # spec.claimRef
     name: str = ""
     namespace: str = ""
 
 
-class VolumeNodeAffinity(msgspec.Struct, gc=False, frozen=True):
-    """spec.nodeAffinity of a volume."""
-
-    required: NodeSelector | None = None
+class _VolumeNodeAffinity(msgspec.Struct, gc=False, frozen=True):  # spec.nodeAffinity of a volume
+    required: _NodeSelector | None = None
 
 
-class CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec.csi of a volume."""
-
+class _CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec.csi of a volume
     driver: str = ""
     volume_handle: str = ""
 
@@ -511,13 +463,13 @@ class DiskSource(
 class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec of a PersistentVolume."""
 
-    capacity: Amounts | None = None
+    capacity: _Amounts | None = None
     access_modes: list[str] | None = None
     storage_class_name: str = ""
     volume_mode: str = ""
-    node_affinity: VolumeNodeAffinity | None = None
-    claim_ref: Reference | None = None
-    csi: CsiSource | None = None
+    node_affinity: _VolumeNodeAffinity | None = None
+    claim_ref: _Reference | None = None
+    csi: _CsiSource | None = None
     aws_elastic_block_store: DiskSource | None = None
     gce_persistent_disk: DiskSource | None = None
     azure_disk: DiskSource | None = None
@@ -529,78 +481,66 @@ class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class ApiVolume(ApiObject, kw_only=True, gc=False, frozen=True):
     """A PersistentVolume of the API."""
 
-    metadata: StorageMeta
+    metadata: _StorageMeta
     spec: VolumeSpec
-    status: Phase = Phase()
+    status: _Phase = _Phase()
 
 
-class TopologyExpression(msgspec.Struct, gc=False, frozen=True):
-    """key in values."""
-
+class _TopologyExpression(msgspec.Struct, gc=False, frozen=True):  # key in values
     key: str
     values: list[str] | None = None
 
 
-class TopologyTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """allowedTopologies[]."""
-
-    match_label_expressions: list[TopologyExpression] | None = None
+class _TopologyTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # allowedTopologies[]
+    match_label_expressions: list[_TopologyExpression] | None = None
 
 
 class ApiStorageClass(ApiObject, kw_only=True, gc=False, frozen=True, rename="camel"):
     """A StorageClass of the API."""
 
-    metadata: StorageMeta
+    metadata: _StorageMeta
     provisioner: str = ""
     volume_binding_mode: str = ""
-    allowed_topologies: list[TopologyTerm] | None = None
+    allowed_topologies: list[_TopologyTerm] | None = None
 
 
-class Count(msgspec.Struct, gc=False, frozen=True):
-    """allocatable of a driver on a node."""
-
+class _Count(msgspec.Struct, gc=False, frozen=True):  # allocatable of a driver on a node
     count: Int32 | None = None
 
 
-class NodeDriver(msgspec.Struct, gc=False, frozen=True):
-    """spec.drivers[] of a CSINode."""
-
+class _NodeDriver(msgspec.Struct, gc=False, frozen=True):  # spec.drivers[] of a CSINode
     name: str
-    allocatable: Count | None = None
+    allocatable: _Count | None = None
 
 
-class NodeDrivers(msgspec.Struct, gc=False, frozen=True):
-    """spec of a CSINode."""
-
-    drivers: list[NodeDriver] | None = None
+class _NodeDrivers(msgspec.Struct, gc=False, frozen=True):  # spec of a CSINode
+    drivers: list[_NodeDriver] | None = None
 
 
 class ApiCsiNode(ApiObject, kw_only=True, gc=False, frozen=True):
     """A CSINode of the API."""
 
-    metadata: StorageMeta
-    spec: NodeDrivers = NodeDrivers()
+    metadata: _StorageMeta
+    spec: _NodeDrivers = _NodeDrivers()
 
 
-class DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec of a CSIDriver."""
-
+class _DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):  # spec of a CSIDriver
     storage_capacity: bool | None = None
 
 
 class ApiCsiDriver(ApiObject, kw_only=True, gc=False, frozen=True):
     """A CSIDriver of the API."""
 
-    metadata: StorageMeta
-    spec: DriverSpec = DriverSpec()
+    metadata: _StorageMeta
+    spec: _DriverSpec = _DriverSpec()
 
 
 class ApiStorageCapacity(ApiObject, kw_only=True, gc=False, frozen=True, rename="camel"):
     """A CSIStorageCapacity of the API."""
 
-    metadata: StorageMeta
+    metadata: _StorageMeta
     storage_class_name: str = ""
-    node_topology: LabelSelector | None = None
+    node_topology: _LabelSelector | None = None
     capacity: Quantity | None = None
     maximum_volume_size: Quantity | None = None
 
@@ -614,7 +554,7 @@ class Priorities(msgspec.Struct, gc=False, frozen=True):
 class ApiConfigMap(ApiObject, kw_only=True, gc=False, frozen=True):
     """A ConfigMap of the API; other keys are ignored."""
 
-    metadata: StorageMeta
+    metadata: _StorageMeta
     data: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -626,15 +566,15 @@ def amounts(raw: Mapping[str, Quantity] | None) -> dict[str, int]:
     return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
 
 
-def selector(raw: LabelSelector | None) -> Selector | None:
-    """Return a LabelSelector as data; None stays None, which matches nothing where Kubernetes defines it so."""
+def selector(raw: _LabelSelector | None) -> Selector | None:
+    """Return a _LabelSelector as data; None stays None, which matches nothing where Kubernetes defines it so."""
     if raw is None:
         return None
     equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
     return Selector(tuple(equal) + expressions(raw.match_expressions))
 
 
-def bounded_selector(raw: LabelSelector | None) -> Selector | None:
+def bounded_selector(raw: _LabelSelector | None) -> Selector | None:
     """Return a selector of an object other than a pod; raises BadInput for one that is larger than any in real use."""
     converted = selector(raw)
     requirements = converted.requirements if converted is not None else ()
@@ -643,16 +583,16 @@ def bounded_selector(raw: LabelSelector | None) -> Selector | None:
     return converted
 
 
-def expressions(raw: Iterable[Expression] | None) -> tuple[Requirement, ...]:
+def expressions(raw: Iterable[_Expression] | None) -> tuple[Requirement, ...]:
     """Return matchExpressions or matchFields as requirements."""
     return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in raw or ())
 
 
-def node_term(raw: SelectorTerm) -> NodeTerm:
+def node_term(raw: _SelectorTerm) -> NodeTerm:
     """Return one nodeSelectorTerm as data."""
     return NodeTerm(expressions(raw.match_expressions), expressions(raw.match_fields))
 
 
-def node_terms(raw: NodeSelector | None) -> tuple[NodeTerm, ...] | None:
-    """Return a NodeSelector as terms; None: nothing is required, (): nothing matches."""
+def node_terms(raw: _NodeSelector | None) -> tuple[NodeTerm, ...] | None:
+    """Return a _NodeSelector as terms; None: nothing is required, (): nothing matches."""
     return None if raw is None else tuple(map(node_term, raw.node_selector_terms or ()))

@@ -1,16 +1,13 @@
 """Interns pod classes by the raw bytes of pod specs, so that a spec is decoded once per class and not once per pod.
 
 Two pods are of one class if the scheduler and the drain rules cannot tell them apart. Meaningless differences between
-siblings are removed before the bytes are compared: the node to which a pod is bound, and the random suffix of its
-service-account volume. DaemonSet pods also carry their node's name in an affinity; it is replaced, because otherwise a
-cluster of 5,000 nodes would have 5,000 classes per DaemonSet.
+siblings are removed before the bytes are compared: the node to which a pod is bound, the random suffix of its
+service-account volume, and the node's name in the affinity of a DaemonSet's pod. Bytes that were seen are kept as
+digests: a tenant may write 1.5 MB per pod, and none of it twice.
 
-Bytes that were seen are kept as digests: a tenant may write 1.5 MB per pod, and none of it twice.
-
-Nearly every pod is a sibling of an earlier one. Its spec has the bytes of that one's spec except for the two variable
-parts, which a pattern finds at known offsets, so such a spec is compared and neither decoded nor searched. What is left
-per pod is its name, its node and its times. `PodFold.fold` is the innermost loop of a pass: a large cluster has 170,000
-pods.
+Nearly every pod is a sibling of an earlier one. Its spec has the bytes of that one's spec except for the variable
+parts, which a pattern finds at known offsets, so it is compared and neither decoded nor searched. What is left per pod
+is its name, its node and its times. `PodFold.fold` is the innermost loop of a pass: a large cluster has 170,000 pods.
 """
 
 from __future__ import annotations
@@ -58,6 +55,9 @@ Malformed = Callable[[int, Exception], None]
 """(index in the list, why it cannot be used)"""
 
 
+_PLACES = ("node_at", "node_slots", "token_at", "token_slots")
+
+
 class Sibling:
     """The pattern by which siblings of a pod are recognised.
 
@@ -65,19 +65,7 @@ class Sibling:
     of the suffix, 0 without one; both are before any part of variable length, or the spec has no pattern.
     """
 
-    __slots__ = (
-        "annotations",
-        "cls",
-        "fixed",
-        "labels",
-        "namespace",
-        "node_at",
-        "node_slots",
-        "owners",
-        "parts",
-        "token_at",
-        "token_slots",
-    )
+    __slots__ = ("annotations", "cls", "fixed", "labels", "namespace", "owners", "parts", *_PLACES)
 
     def __init__(self) -> None:
         self.cls = -1

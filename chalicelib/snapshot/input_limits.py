@@ -1,17 +1,13 @@
-"""Limits on the scheduling rules of one pod and of all pods of a cluster.
+"""Limits on the scheduling rules of one pod (PER_POD) and of all pods of a cluster (PER_CLUSTER).
 
 A pod may carry 1.5 MB of rules, and a user who may create pods in one namespace may create thousands. Every rule is
 compared with every node and with other pods, so one tenant could exhaust the time and the memory of a pass. The limits
-below are far above real use. Fields that exceed one are left out of the class, and `PodClass.excess` names the limit:
-such a pod is not simulated. Its cpu, memory and ephemeral storage still count, the node it runs on is not removed, and
-where the omitted fields may keep other pods away (`PodClass.excess_bars`), no pod is promised a place.
+are far above real use. Fields that exceed one are left out of the class, and `PodClass.excess` names the limit: such a
+pod is not simulated. Its cpu, memory and ephemeral storage still count, the node it runs on is not removed, and where
+the omitted fields may keep other pods away (`PodClass.excess_bars`), no pod is promised a place.
 
-    PER_POD      limits of a single pod; fields that exceed one are left out
-    PER_CLUSTER  sums over all classes; the namespaces with the largest use lose first, and of their classes the
-    costliest
-
-Cluster limits are divided evenly: a namespace that uses no more than its share loses nothing, whatever other namespaces
-use.
+Limits of the cluster are sums over all classes, divided evenly: a namespace that uses no more than its share loses
+nothing. The namespaces with the largest use lose first, and of their classes the costliest.
 """
 
 from __future__ import annotations
@@ -50,37 +46,47 @@ class Total(msgspec.Struct, frozen=True):
     weigher: Callable[[Sequence[PodClass]], Callable[[Hashable], int]] | None = None
 
 
+def _terms(pod_class: PodClass) -> tuple[PodAffinityTerm, ...]:
+    return (*pod_class.pod_affinity, *pod_class.pod_anti_affinity)
+
+
+def _spreads(pod_class: PodClass) -> tuple[SpreadConstraint, ...]:
+    return (*pod_class.spread, *pod_class.preferred_spread)
+
+
 def _selectors(pod_class: PodClass) -> list[Selector]:
-    terms = (*pod_class.pod_affinity, *pod_class.pod_anti_affinity)
-    found = (
-        *(term.selector for term in terms),
-        *(term.namespace_selector for term in terms),
-        *(each.selector for each in (*pod_class.spread, *pod_class.preferred_spread)),
-    )
-    return [each for each in found if each is not None]
+    terms = _terms(pod_class)
+    selectors = [*(term.selector for term in terms), *(term.namespace_selector for term in terms)]
+    selectors += [constraint.selector for constraint in _spreads(pod_class)]
+    return [selector for selector in selectors if selector is not None]
 
 
 def _expressions(pod_class: PodClass) -> int:
-    keys = sum(len(each.match_label_keys) for each in (*pod_class.spread, *pod_class.preferred_spread))
-    return keys + sum(len(each.requirements) for each in _selectors(pod_class))
+    keys = sum(len(constraint.match_label_keys) for constraint in _spreads(pod_class))
+    return keys + sum(len(selector.requirements) for selector in _selectors(pod_class))
 
 
 def _values(pod_class: PodClass) -> int:
-    named = sum(len(term.namespaces) for term in (*pod_class.pod_affinity, *pod_class.pod_anti_affinity))
-    return named + sum(len(one.values) for each in _selectors(pod_class) for one in each.requirements)
+    named = sum(len(term.namespaces) for term in _terms(pod_class))
+    return named + sum(len(rule.values) for selector in _selectors(pod_class) for rule in selector.requirements)
 
 
 def _claim_selectors(pod_class: PodClass) -> list[Selector]:
-    templates = (each.template for each in pod_class.volumes)
-    return [each.selector for each in templates if each is not None and each.selector is not None]
+    templates = (volume.template for volume in pod_class.volumes)
+    return [template.selector for template in templates if template is not None and template.selector is not None]
 
 
 def _claim_expressions(pod_class: PodClass) -> int:
-    return sum(len(one.values) // 10 + 1 for each in _claim_selectors(pod_class) for one in each.requirements)
+    rules = (rule for selector in _claim_selectors(pod_class) for rule in selector.requirements)
+    return sum(len(rule.values) // 10 + 1 for rule in rules)
+
+
+def _node_rules(pod_class: PodClass) -> list[Requirement]:
+    return [rule for term in _node_terms(pod_class) for rule in (*term.expressions, *term.fields)]
 
 
 def _node_terms(pod_class: PodClass) -> list[NodeTerm]:
-    return [*(pod_class.required_affinity or ()), *(each.term for each in pod_class.preferred_nodes)]
+    return [*(pod_class.required_affinity or ()), *(preferred.term for preferred in pod_class.preferred_nodes)]
 
 
 _AFFINITY = ("required_affinity", "preferred_nodes")
@@ -92,31 +98,18 @@ PER_POD: tuple[Cap, ...] = (
     Cap("labels", 250, lambda cls: len(cls.labels), ("labels",), bars=True),
     Cap("node selector entries", 100, lambda cls: len(cls.node_selector), ("node_selector",)),
     Cap("node affinity terms", 100, lambda cls: len(_node_terms(cls)), _AFFINITY),
-    Cap(
-        "node affinity expressions",
-        500,
-        lambda cls: sum(len(each.expressions) + len(each.fields) for each in _node_terms(cls)),
-        _AFFINITY,
-    ),
-    Cap(
-        "node affinity values",
-        5_000,
-        lambda cls: sum(len(one.values) for each in _node_terms(cls) for one in (*each.expressions, *each.fields)),
-        _AFFINITY,
-    ),
+    Cap("node affinity expressions", 500, lambda cls: len(_node_rules(cls)), _AFFINITY),
+    Cap("node affinity values", 5_000, lambda cls: sum(len(rule.values) for rule in _node_rules(cls)), _AFFINITY),
     Cap("pod affinity terms", 20, lambda cls: len(cls.pod_affinity), ("pod_affinity",)),
     Cap("pod anti-affinity terms", 20, lambda cls: len(cls.pod_anti_affinity), ("pod_anti_affinity",), bars=True),
-    Cap(
-        "topology spread constraints",
-        20,
-        lambda cls: len(cls.spread) + len(cls.preferred_spread),
-        ("spread", "preferred_spread"),
-    ),
+    Cap("topology spread constraints", 20, lambda cls: len(_spreads(cls)), ("spread", "preferred_spread")),
     Cap("label selector expressions", 200, _expressions, _NEIGHBOURS, bars=True),
     Cap("label selector values", 1_000, _values, _NEIGHBOURS, bars=True),
     Cap("tolerations", 250, lambda cls: len(cls.tolerations), ("tolerations",)),
     Cap("volumes", 250, lambda cls: len(cls.volumes), ("volumes",), bars=True),
-    Cap("volume monitors", 250, lambda cls: sum(len(each.monitors) for each in cls.volumes), ("volumes",), bars=True),
+    Cap(
+        "volume monitors", 250, lambda cls: sum(len(volume.monitors) for volume in cls.volumes), ("volumes",), bars=True
+    ),
     Cap("expressions of claims of ephemeral volumes", 50, _claim_expressions, ("volumes",), bars=True),
     Cap("resource claims", 100, lambda cls: len(cls.resource_claims), ("resource_claims",)),
     Cap("scheduling gates", 100, lambda cls: len(cls.gates), ("gates",)),
@@ -127,12 +120,11 @@ created."""
 
 
 def _rules(pod_class: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
-    own = pod_class.namespace
-    yield from ((own, term) for term in (*pod_class.pod_affinity, *pod_class.pod_anti_affinity))
-    yield from ((own, each) for each in (*pod_class.spread, *pod_class.preferred_spread))
+    rules: tuple[PodAffinityTerm | SpreadConstraint, ...] = (*_terms(pod_class), *_spreads(pod_class))
+    return ((pod_class.namespace, rule) for rule in rules)
 
 
-def _claimed(pod_class: PodClass) -> Iterable[Hashable]:
+def _claim_rules(pod_class: PodClass) -> Iterable[Hashable]:
     return ((each, at) for each in set(_claim_selectors(pod_class)) for at in range(len(each.requirements)))
 
 
@@ -141,36 +133,32 @@ def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
     requires a value of a label is evaluated on the classes with that label
     (simulation/pod_topology/selector_index.py), any other one on all classes."""
     rules = [rule for cls in classes for rule in _rules(cls)]
-    keys = {asked.key for _, rule in rules if (asked := _asked(rule.selector)) is not None}
+    keys = {label.key for _, rule in rules if (label := _required_label(rule.selector)) is not None}
     having = Counter((key, cls.labels[key]) for cls in classes for key in keys & cls.labels.keys())
 
     def weigh(used: Hashable) -> int:
         _, rule = cast("tuple[str, PodAffinityTerm | SpreadConstraint]", used)
-        asked = _asked(rule.selector)
-        tried = len(classes) if asked is None else sum(having[asked.key, value] for value in asked.values)
-        spaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
-        expressions = sum(
-            1 + len(one.values) // 10
-            for each in (rule.selector, spaces)
-            if each is not None
-            for one in each.requirements
-        )
+        label = _required_label(rule.selector)
+        tried = len(classes) if label is None else sum(having[label.key, value] for value in label.values)
+        namespaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
+        selectors = (selector for selector in (rule.selector, namespaces) if selector is not None)
+        expressions = sum(1 + len(one.values) // 10 for selector in selectors for one in selector.requirements)
         return tried * max(1, expressions)
 
     return weigh
 
 
-def _asked(selector: Selector | None) -> Requirement | None:
-    return next((each for each in selector.requirements if each.operator == "In"), None) if selector else None
+def _required_label(selector: Selector | None) -> Requirement | None:
+    return next((rule for rule in selector.requirements if rule.operator == "In"), None) if selector else None
 
 
 PER_CLUSTER: tuple[Total, ...] = (
     Total("distinct resource names", 256, lambda cls: [name for name in cls.requests if name not in _CORE]),
     Total("distinct rules about other pods", 4_000, _rules),
     Total("comparisons of rules with distinct pods", 4_000_000, _rules, _comparisons),
-    Total("expressions of claims of ephemeral volumes of all pods", 5_000, _claimed),
+    Total("expressions of claims of ephemeral volumes of all pods", 5_000, _claim_rules),
     Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
-    Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), each.name) for each in cls.volumes]),
+    Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), volume.name) for volume in cls.volumes]),
 )
 _FEW = 32  # at most the smallest limit of PER_POD without rules
 _EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selector": {}}
@@ -195,23 +183,15 @@ def within(pod_class: PodClass, containers: int = 0) -> PodClass:
 def _is_plain(pod_class: PodClass) -> bool:
     """Return whether a class has no rules and so few of everything else that no limit can be exceeded, as most have.
     Asked first, because counting all limits takes longer than creating the class."""
+    rules = (pod_class.required_affinity, pod_class.preferred_nodes, pod_class.resource_claims, pod_class.gates)
+    lists = (pod_class.ports, pod_class.requests, pod_class.labels, pod_class.node_selector, pod_class.tolerations)
     return not (
-        pod_class.required_affinity
-        or pod_class.preferred_nodes
-        or pod_class.pod_affinity
-        or pod_class.pod_anti_affinity
-        or pod_class.spread
-        or pod_class.preferred_spread
-        or pod_class.resource_claims
-        or pod_class.gates
-        or len(pod_class.ports)
-        + len(pod_class.requests)
-        + len(pod_class.labels)
-        + len(pod_class.node_selector)
-        + len(pod_class.tolerations)
-        > _FEW
-        or any(volume.template or volume.monitors for volume in pod_class.volumes)
+        any(rules)
+        or _terms(pod_class)
+        or _spreads(pod_class)
+        or sum(map(len, lists)) > _FEW
         or len(pod_class.volumes) > _FEW
+        or any(volume.template or volume.monitors for volume in pod_class.volumes)
     )
 
 
@@ -224,31 +204,24 @@ def _without(pod_class: PodClass, fields: Iterable[str], excess: str, *, bars: b
 
 def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
     """Return the classes, with rules removed from those beyond a limit of the cluster."""
-    found = list(classes)
+    shared = list(classes)
     for total in PER_CLUSTER:
-        uses = [frozenset(total.uses(cls)) for cls in found]
+        uses = [frozenset(total.uses(cls)) for cls in shared]
         distinct = frozenset[Hashable]().union(*uses)
-        weigh = total.weigher(found) if total.weigher is not None and distinct else _one
-        weights = {each: weigh(each) for each in distinct}
+        weigh = total.weigher(shared) if total.weigher is not None and distinct else lambda _: 1
+        weights = {item: weigh(item) for item in distinct}
         if sum(weights.values()) <= total.most:
             continue
-        for at in _beyond(found, uses, weights, total.most):
-            cls = found[at]
+        for at in _beyond(shared, uses, weights, total.most):
+            cls = shared[at]
             bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or cls.requests.keys() - set(_CORE))
             words = f"{total.what}: the pods of namespace {cls.namespace} have more than its share of {total.most}"
-            found[at] = _without(cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars)
-    return tuple(found)
-
-
-def _one(_: Hashable) -> int:
-    return 1
+            shared[at] = _without(cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars)
+    return tuple(shared)
 
 
 def _beyond(
-    classes: Sequence[PodClass],
-    uses: Sequence[frozenset[Hashable]],
-    weights: Mapping[Hashable, int],
-    most: int,
+    classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], weights: Mapping[Hashable, int], most: int
 ) -> list[int]:
     """Return which classes lose their items, so that the rest uses no more than `most`."""
     mine: dict[str, list[int]] = {}
@@ -256,19 +229,19 @@ def _beyond(
         if uses[at]:
             mine.setdefault(cls.namespace, []).append(at)
     sums = {
-        name: sum(weights[each] for each in frozenset[Hashable]().union(*(uses[at] for at in own)))
+        name: sum(weights[item] for item in frozenset[Hashable]().union(*(uses[at] for at in own)))
         for name, own in mine.items()
     }
     level = _level(sorted(sums.values()), most)
-    costs = {at: sum(weights[each] for each in uses[at]) for own in mine.values() for at in own}
+    costs = {at: sum(weights[item] for item in uses[at]) for own in mine.values() for at in own}
     lost: list[int] = []
     for namespace in sorted(name for name, total in sums.items() if total > level):
-        kept: set[Hashable] = set()
+        used: set[Hashable] = set()
         spent = 0
         for at in sorted(mine[namespace], key=lambda at: (costs[at], at)):
-            more = sum(weights[each] for each in uses[at] if each not in kept)
+            more = sum(weights[item] for item in uses[at] if item not in used)
             if spent + more <= level:
-                kept |= uses[at]
+                used |= uses[at]
                 spent += more
             else:
                 lost.append(at)
@@ -277,10 +250,10 @@ def _beyond(
 
 def _level(sizes: Sequence[int], most: int) -> int:
     """Return the largest equal share if namespaces that need less leave the rest to the others."""
-    left = most
+    rest = most
     for at, size in enumerate(sizes):
-        each = left // (len(sizes) - at)
-        if size > each:
-            return each
-        left -= size
+        share = rest // (len(sizes) - at)
+        if size > share:
+            return share
+        rest -= size
     return most

@@ -1,20 +1,16 @@
 """Brings the lists of an earlier pass up to date by what has changed since, so that a pass costs what has changed.
 
 Every list is watched from its version. The plan must be the one that a full read would give, so anything that does not
-fit leads to reading a list again: a version that the server has compacted (410), an object that is added twice or
-changed before it was added, versions that do not rise, a line that cannot be decoded, a broken connection, a count that
-differs from the server's, a server that pauses again and again. A server that has not reached the version of a list was
-restored from a backup and would send nothing at all; then everything is read again.
+fit leads to reading a list again (`_Misfit`). A server that has not reached the version of a list was restored from a
+backup and would send nothing at all; then everything is read again.
 
 A list is complete as of an instant where a change or a bookmark has arrived whose version is not older than the
 position that the server had then (ClusterLists.complete_at). The position of nodes stands for those that a pass does
 not ask for: an API server has one history for everything but what --etcd-servers-overrides moves, mostly events. Where
-that is not known in a pass, the next one learns it from what the watches have received since, or sees that they had
-stopped before their end.
+that is not known in a pass, the next one learns it from what the watches have received since.
 
-`compare` verifies lists that were followed. A busy cluster changes between two reads, so what is read now says nothing
-about what was followed: a list is asked for as it was at the version that was followed (`resourceVersionMatch: Exact`).
-The server has compacted most versions that are older than five minutes; those lists cannot be compared.
+`compare` verifies lists that were followed. A busy cluster changes between two reads, so a list is asked for as it was
+at the version that was followed (`resourceVersionMatch: Exact`), unless the server has compacted that version.
 """
 
 from __future__ import annotations
@@ -173,7 +169,7 @@ class _Positions:
 
     def all(self) -> dict[str, ListMeta]:
         """Return all answers by kind. Raises ClusterError."""
-        return {kind: asked.result() for kind, asked in self._asked.items()}
+        return {kind: answer.result() for kind, answer in self._asked.items()}
 
 
 def _list_watch(
@@ -423,7 +419,7 @@ def _contents(kind: str, objects: FoldedObjects) -> dict[str, Any]:
     """Return what is known of each object by its key, without numbers of classes: they depend on the order in which
     pods were read."""
     classes = objects.table.classes
-    contents: dict[str, Any] = dict(objects.held(kind))
+    contents: dict[str, Any] = dict(objects.by_kind[kind])
     if kind == "Pod":
         contents = {key: (msgspec.structs.replace(pod, cls=0), classes[pod.cls]) for key, pod in objects.pods.items()}
     elif kind == "DaemonSet":

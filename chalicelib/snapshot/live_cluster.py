@@ -74,7 +74,7 @@ class KeptCluster:
     def size(self) -> int:
         """Return the bytes of memory, roughly."""
         objects = self.lists.builder.objects
-        others = sum(objects.count(kind) for kind in objects.kinds if kind not in ("Pod", "Node"))
+        others = sum(objects.count(kind) for kind in objects.by_kind if kind not in ("Pod", "Node"))
         pods, nodes = len(objects.pods), len(objects.nodes)
         return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
 
@@ -91,12 +91,7 @@ class KeptLists:
     """
 
     def __init__(
-        self,
-        most: int,
-        monotonic: Callable[[], float],
-        *,
-        quiet: float = QUIET,
-        archive: ListArchive | None = None,
+        self, most: int, monotonic: Callable[[], float], *, quiet: float = QUIET, archive: ListArchive | None = None
     ) -> None:
         self._most, self.now, self._quiet, self.archive = most, monotonic, quiet, archive
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
@@ -107,10 +102,10 @@ class KeptLists:
         """Return the lists of an earlier pass, and keep them no more: a pass that fails leaves them in an unknown
         state. None if there are none that may be followed."""
         self.expire()
-        kept = self._clusters.pop(cluster, None)
-        if kept is None or (kept.access, kept.scope, kept.release) != (access, scope, __version__):
+        entry = self._clusters.pop(cluster, None)
+        if entry is None or (entry.access, entry.scope, entry.release) != (access, scope, __version__):
             return None
-        return None if kept.is_overgrown() or not kept.lists.followable() else kept
+        return None if entry.is_overgrown() or not entry.lists.followable() else entry
 
     def put(self, cluster: str, kept_cluster: KeptCluster) -> None:
         """Keep the lists of a pass that has read them, and drop those used longest ago where they need too much."""
@@ -125,17 +120,17 @@ class KeptLists:
     def expire(self) -> None:
         """Drop what is too old to be followed."""
         now = self.now()
-        for name in [name for name, kept in self._clusters.items() if not 0 <= now - kept.read_at < LONGEST]:
+        for name in [name for name, entry in self._clusters.items() if not 0 <= now - entry.read_at < LONGEST]:
             del self._clusters[name]
 
     def client(self, cluster: str, new_client: KubeClient) -> KubeClient:
         """Return the client of the earlier pass where its connections may still be open and it has the same access,
         otherwise the fresh one. Raises ClusterError."""
-        kept = self._clusters.get(cluster)
-        if kept is None or self.age(kept) > CONNECTED_FOR or kept.access != new_client.access():
+        entry = self._clusters.get(cluster)
+        if entry is None or self.age(entry) > CONNECTED_FOR or entry.access != new_client.access():
             return new_client
-        kept.kube.begin_lists()
-        return kept.kube
+        entry.kube.begin_lists()
+        return entry.kube
 
     def limit(self, cluster: str, most: int) -> None:
         """Drop what is too old, and lists of other clusters, those used longest ago first, until all need no more than
@@ -154,7 +149,7 @@ class KeptLists:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of memory of each cluster, roughly."""
-        return {name: kept.size() for name, kept in self._clusters.items()}
+        return {name: entry.size() for name, entry in self._clusters.items()}
 
     def drop(self, cluster: str) -> None:
         """Keep nothing of a cluster."""
@@ -185,11 +180,11 @@ class KeptLists:
     def save(self, cluster: str) -> int:
         """Store the lists of a cluster in the archive, if that is due; return the number of bytes, 0 if nothing was
         stored. Raises OutscalerError."""
-        kept = self._clusters.get(cluster)
-        if kept is None or self.archive is None:
+        entry = self._clusters.get(cluster)
+        if entry is None or self.archive is None:
             return 0
-        read_before = self.now() - kept.read_at
-        return self.archive.save(cluster, kept.lists, kept.access, kept.scope, read_before, self.age(kept))
+        read_before = self.now() - entry.read_at
+        return self.archive.save(cluster, entry.lists, entry.access, entry.scope, read_before, self.age(entry))
 
     def age(self, kept_cluster: KeptCluster) -> float:
         """Return the seconds since the lists were up to date."""
@@ -207,9 +202,9 @@ class KeptLists:
         if not (0 <= age <= read_before < LONGEST) or not lists.followable():
             return None
         now = self.now()
-        kept = KeptCluster(kube, scope, lists, now - read_before)
-        kept.used_at = now - age
-        return kept
+        entry = KeptCluster(kube, scope, lists, now - read_before)
+        entry.used_at = now - age
+        return entry
 
 
 def _learnt(values: dict[str, T], name: str, new: Callable[[], T]) -> T:

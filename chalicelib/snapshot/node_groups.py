@@ -6,16 +6,20 @@ the consequences.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-
-from chalicelib.model.errors import MALFORMED, published_name
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.errors import published_name
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
-from chalicelib.plan.state.group_membership import contested_instances, names_for_message
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER
+from chalicelib.model.snapshot import MissingData
+from chalicelib.plan.state.group_membership import contested_instances
+from chalicelib.plan.state.group_membership import names_for_message
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
+from collections.abc import Iterator
+from collections.abc import Sequence
+from itertools import islice
+
 
 MOST = 20
 """Maximum reported instances with several claimants, sorted by id: many of them usually have one cause."""
@@ -30,36 +34,36 @@ def read_node_groups(
     gaps: list[MissingData] = []
     for provider in providers:
         try:
-            seen = provider.observe(nodes)
+            observed = provider.observe(nodes)
         except ProviderError as error:
-            gaps.append(
-                MissingData(
-                    kind=f"provider/{provider.name}",
-                    detail=f"{error.error_class}: {error.message}",
-                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
-                )
-            )
-            continue
+            problem = f"{error.error_class}: {error.message}"
         except MALFORMED as error:
             # Each provider isolates its objects; an error that escapes must not cost the other providers their pass.
-            gaps.append(
-                MissingData(
-                    kind=f"provider/{provider.name}",
-                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
-                    detail=f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}",
-                )
-            )
+            problem = f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}"
+        else:
+            groups += observed.groups
+            gaps += observed.gaps
             continue
-        groups += seen.groups
-        gaps += seen.gaps
+        kind = f"provider/{provider.name}"
+        gaps.append(MissingData(kind=kind, detail=problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,)))
     return tuple(groups), (*gaps, *islice(_contested(groups, nodes), MOST))
 
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """Yield one gap for each instance whose Node cannot be determined."""
+<<<<<<< /tmp/tmps2__g03v/o
     found = contested_instances(groups, nodes)
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
     for instance, names in sorted(found.items()):
+||||||| /tmp/tmps2__g03v/b
+    found = contested(groups, nodes)
+    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
+    for instance, names in sorted(found.items()):
+=======
+    claimants = contested(groups, nodes)
+    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in claimants}
+    for instance, names in sorted(claimants.items()):
+>>>>>>> /tmp/tmps2__g03v/t
         group = owners[instance]
         says = (
             f"the nodes {names_for_message(names)} say that they are the machine {instance}"
@@ -70,10 +74,7 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[M
             kind="Node",
             name=names[0],
             place=f"nodeGroups[provider={group.provider}, id={group.id}]",
-            detail=(
-                f"{says}; the machine and the nodes are left alone until one node names "
-                f"it: delete the Node object that is "
-                "wrong, and look at its kubelet"
-            ),
+            detail=f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object "
+            "that is wrong, and look at its kubelet",
             affected_decisions=("removals of these nodes", "repairs of their node group"),
         )

@@ -96,8 +96,8 @@ def collector_paused() -> Iterator[None]:
 
 
 class FoldedObjects:
-    """One cluster's objects by kind and key. namespace: where Outscaler's own ConfigMaps are looked up
-    (options.namespace)."""
+    """One cluster's objects by kind and key_of, as they are folded. namespace: where Outscaler's own ConfigMaps are
+    looked up (options.namespace)."""
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self.table = ClassTable()
@@ -110,7 +110,7 @@ class FoldedObjects:
         self.malformed: dict[tuple[str, str], MissingData] = {}
         self._namespace = namespace
         self._pod_fold = PodFold(self.table)
-        self._by_kind: dict[str, dict[str, Any]] = {
+        self.by_kind: dict[str, dict[str, Any]] = {
             "Pod": self.pods,
             "Node": self.nodes,
             "PodDisruptionBudget": self.budgets,
@@ -119,33 +119,20 @@ class FoldedObjects:
             **{kind: {} for kind in FOLDS},
         }
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of objects that are held here."""
-        return tuple(self._by_kind)
-
-    def knows(self, kind: str) -> bool:
-        """Return whether objects of this kind are held here."""
-        return kind in self._by_kind
-
-    def held(self, kind: str) -> dict[str, Any]:
-        """Return the objects of a kind by key_of, as they are folded; the caller may add some."""
-        return self._by_kind[kind]
-
     def holds(self, kind: str, namespace: str, name: str) -> bool:
         """Return whether there is an object of this name, usable or not."""
         key = key_of(namespace, name)
-        return key in self._by_kind[kind] or (kind, key) in self.malformed
+        return key in self.by_kind[kind] or (kind, key) in self.malformed
 
     def count(self, kind: str) -> int:
         """Return the number of objects of a kind, the malformed ones included."""
-        objects = self._by_kind[kind]
+        objects = self.by_kind[kind]
         return len(objects) + sum(1 for bad_kind, key in self.malformed if bad_kind == kind and key not in objects)
 
     def forget(self, kind: str) -> None:
         """Drop all objects of one kind."""
-        if kind in self._by_kind:
-            self._by_kind[kind].clear()
+        if kind in self.by_kind:
+            self.by_kind[kind].clear()
         if kind == "DaemonSet":
             self.daemonsets.clear()
         self.malformed = {key: gap for key, gap in self.malformed.items() if key[0] != kind}
@@ -153,7 +140,7 @@ class FoldedObjects:
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """Drop one object."""
         key = key_of(namespace, name)
-        self._by_kind[kind].pop(key, None)
+        self.by_kind[kind].pop(key, None)
         if kind == "DaemonSet":
             self.daemonsets.pop(key, None)
         self.malformed.pop((kind, key), None)
@@ -190,7 +177,7 @@ class FoldedObjects:
     def _add_storage(self, kind: str, item: Any) -> None:
         meta = item.metadata
         if kind != "ConfigMap" or (meta.namespace, meta.name) == (self._namespace, PRIORITIES):
-            self._by_kind[kind][key_of(meta.namespace, meta.name)] = FOLDS[kind][1](item)
+            self.by_kind[kind][key_of(meta.namespace, meta.name)] = FOLDS[kind][1](item)
 
     def _add_node(self, item: api_types.ApiNode) -> None:
         self.nodes[key_of("", item.metadata.name)] = node_from_wire(item)
@@ -325,7 +312,7 @@ class SnapshotBuilder:
             detail = "is no Kubernetes object: it has no kind"
             self._gaps.append(MissingData(kind="object", place=place, detail=detail))
             return
-        if not self.objects.knows(kind):
+        if kind not in self.objects.by_kind:
             if not _is_rule_object(kind):
                 return
             kind = RULE_OBJECT
@@ -415,9 +402,9 @@ class SnapshotBuilder:
             controller_kinds=tuple(sorted(controllers | self._listed & set(CONTROLLER_GROUPS))),
             daemonsets=tuple(daemonsets),
             namespaces={key.partition("\0")[2]: labels for key, labels in sorted(objects.namespaces.items())},
-            storage=storage_of(objects.held),
+            storage=storage_of(objects.by_kind),
             rule_objects=None if self._rule_objects is None else _sorted(self._rule_objects),
-            priorities=next(iter(objects.held("ConfigMap").values()), None),
+            priorities=next(iter(objects.by_kind["ConfigMap"].values()), None),
             gaps=(*missing, *gaps),
         )
 
@@ -433,7 +420,7 @@ class SnapshotBuilder:
             return pods
         for at, pod in enumerate(pods):
             if pod.cls in ephemeral and not pod.node:
-                cls = objects.table.add(own_claims(pod, classes[pod.cls], objects.held(CLAIMS)))
+                cls = objects.table.add(own_claims(pod, classes[pod.cls], objects.by_kind[CLAIMS]))
                 pods[at] = msgspec.structs.replace(pod, cls=cls)
         return pods
 

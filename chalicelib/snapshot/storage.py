@@ -15,14 +15,7 @@ from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.model.storage import (
-    Claim,
-    CSINode,
-    PersistentVolume,
-    Storage,
-    StorageCapacity,
-    StorageClass,
-)
+from chalicelib.model.storage import Claim, CSINode, PersistentVolume, Storage, StorageCapacity, StorageClass
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy import priority_configmap
 from chalicelib.snapshot import api_types as wire
@@ -46,11 +39,11 @@ _DRIVER_OF_KIND = dict(_REPLACED.values())
 _DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()}
 
 
-def storage_of(objects: Callable[[str], Mapping[str, Any]]) -> Storage:
-    """Return all storage objects, sorted by name. objects: kind -> what is kept of its objects, by key."""
+def storage_of(objects: Mapping[str, Mapping[str, Any]]) -> Storage:
+    """Return all storage objects, sorted by name. objects: what is kept of them, by kind and key."""
 
     def of(kind: str) -> tuple[Any, ...]:
-        return tuple(value for _, value in sorted(objects(kind).items()))
+        return tuple(value for _, value in sorted(objects[kind].items()))
 
     return Storage(
         claims=of(CLAIMS),
@@ -149,16 +142,10 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
     """Return the CSI driver that attaches a volume, and the volume's name in it; empty if nothing is attached."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    in_tree = {
-        "awsElasticBlockStore": spec.aws_elastic_block_store,
-        "gcePersistentDisk": spec.gce_persistent_disk,
-        "azureDisk": spec.azure_disk,
-        "cinder": spec.cinder,
-        "vsphereVolume": spec.vsphere_volume,
-        "portworxVolume": spec.portworx_volume,
-    }
-    disks = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
-    return next(disks, ("", ""))
+    cloud_disks = (spec.aws_elastic_block_store, spec.gce_persistent_disk, spec.azure_disk)
+    sources = (*cloud_disks, spec.cinder, spec.vsphere_volume, spec.portworx_volume)  # in the order of _REPLACED
+    drivers = zip(_DRIVER_OF_KIND.values(), sources, strict=True)
+    return next(((driver, source.name) for driver, source in drivers if source is not None), ("", ""))
 
 
 def _class(item: wire.ApiStorageClass) -> StorageClass:

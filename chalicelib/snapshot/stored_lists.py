@@ -60,8 +60,8 @@ class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ListsDocument(msgspec.Struct, array_like=True):
-    """What ClusterLists holds. read_at, followed_at: epoch seconds. names: those that pods refer to. objects: of the
-    other kinds, by kind and key."""
+    """What ClusterLists holds. read_at, followed_at: epoch seconds. names: those that pods refer to. The other fields
+    have objects by kind and key."""
 
     read_at: float
     followed_at: float
@@ -189,7 +189,7 @@ def _packed(
     classes that are left out."""
 
     def of(kind: str) -> dict[str, Any]:
-        objects_of_kind = objects.held(kind)
+        objects_of_kind = objects.by_kind[kind]
         return objects_of_kind if only is None else {name: objects_of_kind[name] for name in only[kind]}
 
     lists = stored.lists
@@ -250,7 +250,7 @@ def _add(document: ListsDocument, lists: ClusterLists) -> None:
     for kind, controllers in document.controllers.items():
         objects.controllers[kind].update(controllers)
     for field, kind in _FIELDS.items():
-        objects.held(kind).update(getattr(document, field))
+        objects.by_kind[kind].update(getattr(document, field))
     names = document.names
     for row in document.pods:
         if not 0 <= row.cls < classes:
@@ -291,7 +291,7 @@ class ListsBase:
     def __init__(self, stored: StoredLists, data: bytes) -> None:
         self.lists, self.read_at, self.name = stored.lists, stored.read_at, _name_of(data)
         objects = stored.lists.builder.objects
-        self._objects = {kind: dict(objects.held(kind)) for kind in objects.kinds}
+        self._objects = {kind: dict(objects.by_kind[kind]) for kind in objects.by_kind}
         self._classes = objects.table.size
 
     def changes(self, stored: StoredLists, key: bytes) -> ListChanges | None:
@@ -300,7 +300,7 @@ class ListsBase:
         added: dict[str, list[str]] = {}
         gone: dict[str, list[str]] = {}
         for kind, before in self._objects.items():
-            now = objects.held(kind)
+            now = objects.by_kind[kind]
             added[kind] = [name for name, item in now.items() if item is not (old := before.get(name)) and item != old]
             gone[kind] = [name for name in before if name not in now]
         with collector_paused():
@@ -330,7 +330,7 @@ def joined(base: bytes, changes: bytes, key: bytes, namespace: str) -> StoredLis
         objects = stored.lists.builder.objects
         for kind, names in changed.gone.items():
             for name in names:
-                objects.held(kind).pop(name, None)
+                objects.by_kind[kind].pop(name, None)
         objects.malformed.clear()
         objects.daemonsets.clear()
         _add(changed.added, stored.lists)

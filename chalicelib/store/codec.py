@@ -1,11 +1,8 @@
 """Encodes values as text or bytes, and computes the fingerprint that identifies a content.
 
-A row's version is the fingerprint of its content rather than a counter, because the planner returns plain values
-(`before`, `after`) that could not carry a counter: the value that was read is enough to name its version. Equal content
-has an equal version, and a write based on equal content loses nothing.
-
-The content is fingerprinted in canonical form: encoded, read back and encoded again, so that 5 and 5.0, or a field that
-only an older release knew, make no difference that a reader cannot see.
+A row's version is the fingerprint of its content rather than a counter, because the planner returns plain values that
+could not carry a counter. A write based on equal content loses nothing. The content is fingerprinted in canonical form:
+encoded, read back and encoded again, so that 5 and 5.0, or a field that only an older release knew, make no difference.
 """
 
 from __future__ import annotations

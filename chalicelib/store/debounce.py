@@ -1,18 +1,15 @@
 """Events that count once: the first wake-up in a window, the first use of a signature.
 
-A storm of a thousand events is a thousand calls but one row, and a refused conditional write costs as much as a
-successful one. A plain read therefore comes first and decides all but the first few calls; the conditional write
-decides the race among those.
-
-A row that was written for an action that then failed can be removed, but only by its writer: `by` names the writer. It
-also distinguishes a write whose response got lost, and which was therefore sent twice, from another writer's.
-
-The function behind the public HTTP API records wake-ups and signatures. They are in a partition of their own, so that
-its role needs write access to no other row of the table. Executors record wake-ups there, too. A wake-up that ends
-later than any correct clock can have set it is ignored, because it would block the other functions.
-
     first wake ► True            again ► False              until             wake ► True
     ──┬──────────────────────────────┬────────────────────────┬──────────────────┬─────►
+
+A refused conditional write costs as much as a successful one. A plain read therefore comes first and decides all but
+the first few calls of a storm; the conditional write decides the race among those. A row that was written for an action
+that then failed can be removed, but only by its writer.
+
+The function behind the public HTTP API records wake-ups and signatures in a partition of their own, so that its role
+needs write access to no other row of the table. A wake-up that ends later than any correct clock can have set it is
+ignored, because it would block the other functions.
 """
 
 from __future__ import annotations

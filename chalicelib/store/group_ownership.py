@@ -2,15 +2,11 @@
 endlessly.
 
 All claims are in one partition, so that they are unique over all clusters of a deployment. A claim is made with the
-first operation on a group, and read with each operation after it. It is not renewed: the owning cluster writes its
-lease in every pass, and that shows whether the cluster is active.
+first operation on a group. It is not renewed: the owning cluster writes its lease in every pass. It ends
 
-    a claim ends                                                      because
-    its cluster has made no pass for EXPIRES                          the group is not scaled (cluster switched off or
-    gone)
-    its cluster has no policy, and has made no pass for NO_POLICY     the same, known sooner
-    another cluster names the group, and its own only discovered it   a policy takes precedence over discovered Nodes
-    an operator releases it (`outscaler release --claim`)
+- where its cluster has made no pass for EXPIRES, or for NO_POLICY without a policy: the group is not scaled;
+- where another cluster names the group, and its own only discovered it: a policy takes precedence;
+- where an operator releases it (`outscaler release --claim`).
 
 Two clusters must never act on one group. A claim therefore changes hands only while its cluster makes no pass and has
 no operation open on the group, and the change raises the token of that cluster's lease: a pass that was suspended since
@@ -60,11 +56,7 @@ class GroupOwnership:
     """Ownership of node groups. has_policy: whether a cluster has a policy in force."""
 
     def __init__(
-        self,
-        table: Table,
-        clock: Callable[[], float],
-        staging: Staging,
-        has_policy: Callable[[str], bool],
+        self, table: Table, clock: Callable[[], float], staging: Staging, has_policy: Callable[[str], bool]
     ) -> None:
         self._table, self._clock, self._staging, self._has_policy = table, clock, staging, has_policy
 
@@ -82,12 +74,12 @@ class GroupOwnership:
         those of the groups that only Nodes associate with this cluster. taken: called with each group that was taken
         over, and its former owner.
         """
-        wanted = {f"{provider}#{key}": (provider, key) for provider, key in groups}
-        found = self._table.get_many([(CLAIMS, item) for item in wanted])
+        items = {f"{provider}#{key}": (provider, key) for provider, key in groups}
+        rows = self._table.get_many([(CLAIMS, item) for item in items])
         others: dict[Group, str] = {}
-        for item, group in wanted.items():
+        for item, group in items.items():
             named = group not in discovered
-            raw = found.get((CLAIMS, item))
+            raw = rows.get((CLAIMS, item))
             row = row_of(ClaimRow, raw) if raw else self._claim(cluster, item, named=named)
             if row.owner == cluster:
                 self._strengthen(row, named=named)
@@ -118,34 +110,28 @@ class GroupOwnership:
 
     def owners(self) -> dict[Group, str]:
         """Return every claimed group and its cluster."""
-        return {(each.provider, each.key): each.owner for each in self.all()}
+        return {(claim.provider, claim.key): claim.owner for claim in self.all()}
 
     def all(self) -> tuple[OwnershipClaim, ...]:
         """Return every claim, by provider and key, for display."""
-        rows = [row_of(ClaimRow, raw) for raw in self._table.query(CLAIMS, "")]
-        return tuple(
-            OwnershipClaim(
-                row.item.partition("#")[0],
-                row.item.partition("#")[2],
-                row.owner,
-                row.since,
-                _is_named(row) is not False,
-                self._ended(row),
-            )
-            for row in rows
-        )
+        claims: list[OwnershipClaim] = []
+        for row in (row_of(ClaimRow, raw) for raw in self._table.query(CLAIMS, "")):
+            provider, _, key = row.item.partition("#")
+            named, ended = _is_named(row) is not False, self._ended(row)
+            claims.append(OwnershipClaim(provider, key, row.owner, row.since, named, ended))
+        return tuple(claims)
 
     def open_operations(self, cluster: str, group: Group) -> tuple[str, ...]:
         """Return the ids of a cluster's operations that are open on a group and may still be continued."""
         provider, key = group
         now = self._clock()
         return tuple(
-            each.spec.id
-            for each in to_operations(self._staging.view(cluster, OPEN))
-            if each.is_open
-            and each.spec.provider == provider
-            and key.endswith(f"#{each.spec.group}")
-            and now < max(each.spec.deadline, each.spec.created_at) + STUCK
+            operation.spec.id
+            for operation in to_operations(self._staging.view(cluster, OPEN))
+            if operation.is_open
+            and operation.spec.provider == provider
+            and key.endswith(f"#{operation.spec.group}")
+            and now < max(operation.spec.deadline, operation.spec.created_at) + STUCK
         )
 
     def _claim(self, cluster: str, item: str, *, named: bool) -> ClaimRow:
@@ -160,8 +146,8 @@ class GroupOwnership:
 
     def _strengthen(self, row: ClaimRow, *, named: bool) -> None:
         """Record that the group is now named, or is now only discovered; write nothing where that is known."""
-        known = _is_named(row)
-        if known is named or (known is None and named):
+        stored = _is_named(row)
+        if stored is named or (stored is None and named):
             return
         it_is_ours = ClaimRow.owner == row.owner
         try:
@@ -181,12 +167,8 @@ class GroupOwnership:
         if not weaker and not self._ended(row, lease):
             return False
         it_is_the_claim_that_was_read = (ClaimRow.owner == row.owner) & (ClaimRow.since == row.since)
-        change = self._table.update(
-            CLAIMS,
-            row.item,
-            [ClaimRow.owner.set(cluster), ClaimRow.since.set(self._clock()), ClaimRow.named.set(int(named))],
-            it_is_the_claim_that_was_read,
-        )
+        actions = [ClaimRow.owner.set(cluster), ClaimRow.since.set(self._clock()), ClaimRow.named.set(int(named))]
+        change = self._table.update(CLAIMS, row.item, actions, it_is_the_claim_that_was_read)
         return not self._between_passes(row, lease, change)
 
     def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, write: Write) -> str:
@@ -198,12 +180,8 @@ class GroupOwnership:
         if waiting := self.open_operations(row.owner, (provider, key)):
             return f"{', '.join(waiting)} of {row.owner} is open on it"
         no_pass_has_begun = LeaseRow.token.does_not_exist() if lease is None else LeaseRow.token == lease.token
-        end_older_passes = self._table.update(
-            row.owner,
-            LEASE,
-            [LeaseRow.token.add(1), LeaseRow.owner.remove(), LeaseRow.until.remove()],
-            no_pass_has_begun,
-        )
+        actions = [LeaseRow.token.add(1), LeaseRow.owner.remove(), LeaseRow.until.remove()]
+        end_older_passes = self._table.update(row.owner, LEASE, actions, no_pass_has_begun)
         try:
             self._table.transact([end_older_passes, write])
         except TransactionCancelled:
@@ -224,5 +202,5 @@ class GroupOwnership:
 
 def _is_named(row: ClaimRow) -> bool | None:
     """Return whether the row's group is named; None for a row that does not say."""
-    said: float | None = row.named
-    return None if said is None else bool(said)
+    named: float | None = row.named
+    return None if named is None else bool(named)

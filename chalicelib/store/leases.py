@@ -1,8 +1,8 @@
 """The lease's row, one per cluster: who may reconcile, when the last pass was, and what passes leave for the next one.
 
-A lease admits one reconcile at a time. A lease alone does not protect: its holder may be suspended past the end and
-continue unaware. Every take-over therefore increments the fencing token, and every save checks the token in its own
-transaction (memory.py). The token is never reset, not even when the lease is released.
+A lease admits one reconcile at a time. Its holder may be suspended past the end and continue unaware, so every
+take-over increments the fencing token, and every save checks the token in its own transaction (memory.py). The token is
+never reset, not even when the lease is released.
 
     A acquires (token 7)          A's time is up        B acquires (token 8)
     ──┬───────────────────────────────┬──────────────────────┬───────────────────────►
@@ -10,26 +10,20 @@ transaction (memory.py). The token is never reset, not even when the lease is re
                                         or save: no other
                                         pass has acted since
 
-Times are compared in the conditions. DynamoDB's own expiry is not used for leases, because it deletes hours late.
+Times are compared in the conditions; DynamoDB's own expiry deletes hours late.
 
 A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message for a pass is therefore
-announced here before it is sent, and the announcement expires by itself:
-
-    tick: mark_queued(until) ► True      tick: mark_queued ► False       until
-    ──┬──────────────────────────────────────┬─────────────────────────────┬──────────►
-      │ message sent                         │ not sent twice              │ lost: may be sent again
-                  │ message arrives: acquiring the lease removes the marker
+announced here before it is sent (`mark_queued`), and the announcement expires by itself. Acquiring the lease removes
+it: the message has arrived.
 
 A pass always reads this row when it begins and writes it when it ends. Data for the next pass (its decision's digest,
-the current streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle
-pass neither a read nor a write. A pass that was overtaken has neither failed nor succeeded. All of it is optional: rows
-of earlier releases lack some of it.
+the streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle pass
+nothing. All of it is optional: rows of earlier releases lack some of it.
 
 DynamoDB charges a write by the whole row, and this row is written three times a minute. Carried-over data that changes
 with every pass is therefore stored here while the row stays within one unit of 1 KB; the rest has a row of its own,
 which is written only when it changes. `join_carry_over` separates the two parts. Where both rows have a value, this row
-takes precedence: a release before the other row writes everything into this one. A process that dies between the two
-writes leaves an older value in force, which costs the counts of one pass.
+takes precedence: a release before the other row writes everything into this one.
 """
 
 from __future__ import annotations
@@ -167,8 +161,8 @@ class Leases:
         """Release the lease; return False, with nothing written, if it was taken over in the meantime.
 
         passed_at: the instant of the pass that was completed under it. decision, carry_over: for the next pass; None:
-        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details;
-        neither: keep the stored state. memory: the memory use of passes as known now; None: keep the stored values.
+        keep the stored values. succeeded: the pass made a decision; failure: the pass failed, with these details; the
+        stored state stays without either. memory: the memory use of passes as known now; None: keep the stored values.
         ended: False where another function is to make the pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
@@ -341,15 +335,12 @@ class ScanStates:
             if (cluster, LEASE) in raws
         }
 
-    def last(self, cluster: str) -> LastPass | None:
-        """Return the last pass of one cluster, None where there is none. Raises StoreError."""
-        raws = self._table.get_many([(cluster, item) for item in (LEASE, CARRY_OVER)])
+    def last(self, cluster: str, *, points: bool = False) -> LastPass | None:
+        """Return the last pass of one cluster, None where there is none; one read. points: with those of its charts.
+        Raises StoreError."""
+        items = (LEASE, CARRY_OVER, GAUGES) if points else (LEASE, CARRY_OVER)
+        raws = self._table.get_many([(cluster, item) for item in items])
         return _last_pass(raws, cluster) if (cluster, LEASE) in raws else None
-
-    def shown(self, cluster: str) -> LastPass:
-        """Return the last pass of one cluster with the points of its charts, in one read."""
-        raws = self._table.get_many([(cluster, LEASE), (cluster, CARRY_OVER), (cluster, GAUGES)])
-        return _last_pass(raws, cluster) if (cluster, LEASE) in raws else LastPass()
 
     def mark_queued(self, cluster: str, until: float) -> bool:
         """Announce a message. True: send it. False: one is under way already, until its own marker expires."""

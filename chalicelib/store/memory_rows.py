@@ -49,10 +49,7 @@ ANY = "*"  # any version; only for further pieces of a value whose first piece i
 KEPT = 14 * 86400.0  # seconds that an ended operation is kept
 
 # Prefix of the rows, field of Memory, type of the value. One row for each key:
-_BY_KEY: tuple[tuple[str, str, Any], ...] = (
-    (GROUPS, "groups", GroupMemory),
-    (TEMPLATES, "templates", LearntTemplate),
-)
+_BY_KEY: tuple[tuple[str, str, Any], ...] = ((GROUPS, "groups", GroupMemory), (TEMPLATES, "templates", LearntTemplate))
 # One compressed value, in pieces:
 _COMPRESSED: tuple[tuple[str, str, Any], ...] = (
     (NODES, "nodes", dict[str, NodeMemory]),
@@ -100,20 +97,20 @@ def version_of(value: Any, kind: Any) -> str:
 def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
     """Return the changes from one memory to the other. Operations are excluded, because executors write them;
     released_until is excluded, because an operator sets it (memory.py)."""
-    found: list[Change] = []
+    all_changes: list[Change] = []
     old_times, new_times = ChangedTimes.of(old_memory), ChangedTimes.of(new_memory)
     if old_times != new_times:
-        found.append(times_change(old_times, new_times))
+        all_changes.append(times_change(old_times, new_times))
     if old_memory.breaker != new_memory.breaker:
         old, new = (None if state == BreakerState() else state for state in (old_memory.breaker, new_memory.breaker))
-        found.append(row_change(BREAKER, old, new, BreakerState))
+        all_changes.append(row_change(BREAKER, old, new, BreakerState))
     for prefix, field, kind in _BY_KEY:
         before, after = getattr(old_memory, field), getattr(new_memory, field)
         changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-        found.extend(row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed)
+        all_changes.extend(row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed)
     for prefix, field, kind in _COMPRESSED:
-        found.extend(_piece_changes(prefix, getattr(old_memory, field), getattr(new_memory, field), kind))
-    return tuple(found)
+        all_changes.extend(_piece_changes(prefix, getattr(old_memory, field), getattr(new_memory, field), kind))
+    return tuple(all_changes)
 
 
 def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:

@@ -29,7 +29,7 @@ from chalicelib.store.errors import (
 from chalicelib.store.memory import GroupPatch, MemoryPatch, Patches
 from chalicelib.store.memory_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
-from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write, value_or_error
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, value_or_error
 from chalicelib.store.tables import ENDED, OPEN, OperationRow
 
 ENDS = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONED})
@@ -71,10 +71,9 @@ class Operations:
 
     def look_at_each(self, clusters: Sequence[str]) -> dict[str, tuple[Operation, ...] | StoreError]:
         """Return the same for each of many clusters, or why it cannot be read."""
-        found = self._staging.look_at_each(clusters, OPEN)
         return {
-            name: rows if isinstance(rows, StoreError) else value_or_error(partial(to_operations, rows))
-            for name, rows in found.items()
+            cluster: rows if isinstance(rows, StoreError) else value_or_error(partial(to_operations, rows))
+            for cluster, rows in self._staging.look_at_each(clusters, OPEN).items()
         }
 
     # --- changing
@@ -90,20 +89,8 @@ class Operations:
               │ OperationNotDue        │ claim ►  │ Operation-    │ taken over: the executor died
                                                     Claimed
         """
-        nobody_is_at_it = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
         its_time_has_come = OperationRow.due_at <= self._clock()
-        claim = self._claim(cluster, operation, owner, ttl, nobody_is_at_it & its_time_has_come)
-        try:
-            return to_operation(self._table.write(claim))
-        except ConditionFailed as refused:
-            if not refused.old:
-                return self._claim_elsewhere(cluster, operation, owner, ttl)
-            found = to_operation(refused.old)
-            if self.is_abandoned(found):
-                return self.take_over(found, owner, ttl)
-            if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
-                return found  # the first try succeeded and only its response was lost
-            raise _in_the_way(found) from None
+        return self._claim(cluster, operation, owner, ttl, _is_waiting() & its_time_has_come)
 
     def is_abandoned(self, operation: Operation) -> bool:
         """Return whether its executor's claim is over by any clock."""
@@ -114,21 +101,13 @@ class Operations:
         """Claim the operation in place of an executor that has died. old_operation: the operation with that claim,
         which the caller knows to be over; the operation is not taken over if it has another one by now. owner, ttl, and
         what is raised: as for `claim`. The operation's data says that an executor has died (BROKEN)."""
+        status = old_operation.status
         it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
-        by_that_executor = OperationRow.claimed_by == old_operation.status.claimed_by
-        and_that_claim_was_not_extended = OperationRow.claimed_until == old_operation.status.claimed_until
-        cluster, name = old_operation.spec.cluster, old_operation.spec.id
+        by_that_executor = OperationRow.claimed_by == status.claimed_by
+        and_that_claim_was_not_extended = OperationRow.claimed_until == status.claimed_until
         only = it_is_being_worked_on & by_that_executor & and_that_claim_was_not_extended
-        broken = {**old_operation.status.data, BROKEN: str(old_operation.status.attempt + 1)}
-        try:
-            return to_operation(self._table.write(self._claim(cluster, name, owner, ttl, only, broken)))
-        except ConditionFailed as refused:
-            if not refused.old:
-                return self._claim_elsewhere(cluster, name, owner, ttl)
-            found = to_operation(refused.old)
-            if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
-                return found  # the first try succeeded and only its response was lost
-            raise _in_the_way(found) from None
+        broken = {**status.data, BROKEN: str(status.attempt + 1)}
+        return self._claim(old_operation.spec.cluster, old_operation.spec.id, owner, ttl, only, broken)
 
     def extend(self, operation: Operation, ttl: float) -> float:
         """Let the claim of a running step last for ttl seconds from now; return its new end. operation: as claimed.
@@ -165,19 +144,17 @@ class Operations:
         _check_arrow(old_operation, new_operation, owner)
         stored = new_operation.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
         ours = _is_claimed_as(old_operation)
-        item = OPEN + old_operation.spec.id
+        cluster, item = old_operation.spec.cluster, OPEN + old_operation.spec.id
         if stored.is_open:
             # mark_sent may have written in the meantime; its instant stays unless the executor has a newer one.
             leave = ("sent_at",) if new_operation.status.sent_at == old_operation.status.sent_at else ()
-            writes = [
-                self._table.update(old_operation.spec.cluster, item, status_actions(stored.status, leave=leave), ours)
-            ]
+            writes = [self._table.update(cluster, item, status_actions(stored.status, leave=leave), ours)]
         else:
-            writes = [self._table.delete(old_operation.spec.cluster, item, ours), self._table.put(to_row(stored))]
+            writes = [self._table.delete(cluster, item, ours), self._table.put(to_row(stored))]
         try:
-            self._patches.write(old_operation.spec.cluster, old_operation.spec.group, writes, group_patch, memory_patch)
+            self._patches.write(cluster, old_operation.spec.group, writes, group_patch, memory_patch)
         except TransactionCancelled:
-            return self._settle(stored, owner)
+            return self._result_of_refusal(stored, owner)
         return stored
 
     def mark_sent(self, cluster: str, operation: str, at: float) -> bool:
@@ -192,16 +169,16 @@ class Operations:
     def hasten(self, cluster: str, operation: str) -> Operation:
         """Make the next step of a waiting operation due now; attempts and data stay. Raises OperationClaimed where a
         step runs, OperationFinished where it is over or not known."""
-        now = self._clock()
-        it_waits = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
-        soon = self._table.update(cluster, OPEN + operation, [OperationRow.due_at.set(now)], it_waits)
+        due_now = OperationRow.due_at.set(self._clock())
         try:
-            return to_operation(self._table.write(soon))
+            return to_operation(
+                self._table.write(self._table.update(cluster, OPEN + operation, [due_now], _is_waiting()))
+            )
         except ConditionFailed as refused:
-            found = to_operation(refused.old) if refused.old else self.get(cluster, operation)
-            if found is None:
+            current = to_operation(refused.old) if refused.old else self.get(cluster, operation)
+            if current is None:
                 raise OperationFinished("unknown") from None
-            raise _in_the_way(found) from None
+            raise _in_the_way(current) from None
 
     def _claim(
         self,
@@ -211,7 +188,8 @@ class Operations:
         ttl: float,
         condition: Condition,
         data: dict[str, str] | None = None,
-    ) -> Write:
+    ) -> Operation:
+        """Claim the operation where the condition holds. data: replaces the operation's; None: it stays."""
         now = self._clock()
         actions = [
             OperationRow.state.set(OperationState.RUNNING.value),
@@ -221,30 +199,40 @@ class Operations:
             OperationRow.attempt.add(1),
             *([] if data is None else [OperationRow.data.set(encode(data).decode())]),
         ]
-        return self._table.update(cluster, OPEN + operation, actions, condition)
+        try:
+            return to_operation(self._table.write(self._table.update(cluster, OPEN + operation, actions, condition)))
+        except ConditionFailed as refused:
+            if not refused.old:
+                # The operation is over, or part of a large save that is decided but not applied.
+                current = self.get(cluster, operation)
+                if current is None or not current.is_open:
+                    raise OperationFinished(current.status.state.value if current else "unknown") from None
+                return self.claim(cluster, operation, owner, ttl)
+            current = to_operation(refused.old)
+            if data is None and self.is_abandoned(current):
+                return self.take_over(current, owner, ttl)
+            if current.status.state is OperationState.RUNNING and current.status.claimed_by == owner:
+                return current  # the first try succeeded and only its response was lost
+            raise _in_the_way(current) from None
 
-    # --- refusals
-
-    def _claim_elsewhere(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
-        """Handle a missing open row: the operation is over, or part of a large save that is decided but not applied."""
-        found = self.get(cluster, operation)
-        if found is None:
-            raise OperationFinished("unknown")
-        if not found.is_open:
-            raise OperationFinished(found.status.state.value)
-        return self.claim(cluster, operation, owner, ttl)
-
-    def _settle(self, stored_operation: Operation, owner: str) -> Operation:
+    def _result_of_refusal(self, stored_operation: Operation, owner: str) -> Operation:
         """Handle a failed condition: either the same write succeeded before and its response was lost, or it is a real
         conflict."""
-        found = self.get(stored_operation.spec.cluster, stored_operation.spec.id)
-        if found is None:
+        current = self.get(stored_operation.spec.cluster, stored_operation.spec.id)
+        if current is None:
             raise OperationFinished("unknown")
-        if _says_the_same(found, stored_operation):
-            return found
-        if found.status.claimed_by == owner or found.status.state in (OperationState.PLANNED, OperationState.WAITING):
+        status = stored_operation.status  # compared without the times of the write and of the last message
+        if current.with_status(updated_at=status.updated_at, sent_at=status.sent_at) == stored_operation:
+            return current
+        waits = current.status.state in (OperationState.PLANNED, OperationState.WAITING)
+        if waits or current.status.claimed_by == owner:
             raise StaleWrite(stored_operation.spec.cluster, (OPEN + stored_operation.spec.id,))
-        raise _in_the_way(found)
+        raise _in_the_way(current)
+
+
+def _is_waiting() -> Condition:
+    waits: Condition = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
+    return waits
 
 
 def _is_claimed_as(operation: Operation) -> Condition:
@@ -256,17 +244,13 @@ def _is_claimed_as(operation: Operation) -> Condition:
 
 
 def _check_arrow(old_operation: Operation, new_operation: Operation, owner: str) -> None:
-    if old_operation.status.state is not OperationState.RUNNING or new_operation.status.state not in AFTER_RUNNING:
-        raise IllegalTransition(old_operation.status.state.value, new_operation.status.state.value)
-    if old_operation.status.claimed_by != owner:
-        why = f"it is claimed by {old_operation.status.claimed_by}, not by {owner}"
-        raise IllegalTransition(old_operation.status.state.value, new_operation.status.state.value, why)
-    if old_operation.spec != new_operation.spec or old_operation.status.attempt != new_operation.status.attempt:
-        raise IllegalTransition(
-            old_operation.status.state.value,
-            new_operation.status.state.value,
-            "what an operation does cannot be changed",
-        )
+    old, new = old_operation.status, new_operation.status
+    if old.state is not OperationState.RUNNING or new.state not in AFTER_RUNNING:
+        raise IllegalTransition(old.state.value, new.state.value)
+    if old.claimed_by != owner:
+        raise IllegalTransition(old.state.value, new.state.value, f"it is claimed by {old.claimed_by}, not by {owner}")
+    if old_operation.spec != new_operation.spec or old.attempt != new.attempt:
+        raise IllegalTransition(old.state.value, new.state.value, "what an operation does cannot be changed")
 
 
 def _in_the_way(operation: Operation) -> StoreError:
@@ -274,9 +258,3 @@ def _in_the_way(operation: Operation) -> StoreError:
     if status.state is OperationState.RUNNING:
         return OperationClaimed(status.claimed_by, status.claimed_until)
     return OperationNotDue(status.due_at) if operation.is_open else OperationFinished(status.state.value)
-
-
-def _says_the_same(read_operation: Operation, stored_operation: Operation) -> bool:
-    """Compare without the times of the write and of the last message."""
-    status = stored_operation.status
-    return read_operation.with_status(updated_at=status.updated_at, sent_at=status.sent_at) == stored_operation

@@ -1,17 +1,11 @@
 """The schema version of the rows, so that an older release never misreads what a newer one has written.
 
-One row of the state table states it for both tables. A release that cannot read the schema refuses all work with one
-clear error; a release with a newer schema writes its version before its first pass. The row is read once per process
-and once a minute after that, so that processes which are still warm after an upgrade stop within a minute.
+One row of the state table states it for both tables; without the row, it is 1. A release that cannot read the schema
+refuses all work with one clear error; a release with a newer schema writes its version before its first pass. The row
+is read once per process and once a minute after that, so that processes which are still warm after an upgrade stop.
 
-    release A (schema 1)      release B (schema 2)                 roll-back to A
-    ──┬──────────────────────────┬────────────────────────────────────┬──────────────►
-      │ no row, or 1: works      │ writes 2, then works               │ finds 2: NewerSchema
-                                   warm processes of A: NewerSchema
-                                   within a minute
-
-A table without the row has schema 1. New optional attributes do not need a new schema, because releases ignore
-attributes that they do not know. A change that an older release would misread raises the schema.
+New optional attributes do not need a new schema, because releases ignore attributes that they do not know. A change
+that an older release would misread raises it.
 """
 
 from __future__ import annotations
@@ -97,14 +91,11 @@ class Schemas:
             row = self._table.get(SchemaRow, SCHEMA_PARTITION, SCHEMA_ITEM, consistent=consistent)
             if row is None:
                 return Written()
-            return Written(int(row.schema), _shown(row.release or ""))
+            # One short word of version characters from any stored value.
+            release = _NO_VERSION.sub("?", (row.release or "")[:_LONGEST_RELEASE]) or "unknown"
+            return Written(int(row.schema), release)
         except (AttributeDeserializationError, AttributeError, TypeError, ValueError) as error:
             raise StoreError(
                 "the row that says which release wrote the table cannot be read; deploy the release that "
                 f"wrote it ({type(error).__name__})"
             ) from None
-
-
-def _shown(release: str) -> str:
-    """Return one short word of version characters from any stored value."""
-    return _NO_VERSION.sub("?", release[:_LONGEST_RELEASE]) or "unknown"

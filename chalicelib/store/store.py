@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chalicelib import __version__
@@ -48,18 +49,9 @@ class Store:
         journal_kept: float = KEPT,
         table: type[Table] = Table,
     ) -> None:
-        self.table = table(
-            table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
-        )
-        self.policy_table = table(
-            policy_table or policy_table_of(table_name),
-            region=region,
-            endpoint=endpoint,
-            sleep=sleep,
-            chance=chance,
-            client=self.table.client,
-            wrap=wrap,
-        )
+        connect = partial(table, region=region, endpoint=endpoint, sleep=sleep, chance=chance, wrap=wrap)
+        self.table = connect(table_name, client=client)
+        self.policy_table = connect(policy_table or policy_table_of(table_name), client=self.table.client)
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)
         self.memory = MemoryStore(self.table, staging, clock)

@@ -1,5 +1,4 @@
-"""The only module that calls DynamoDB: builds requests from PynamoDB's models, sends them, retries, and converts
-errors.
+"""The only module that calls DynamoDB: builds requests from PynamoDB's models, sends them, retries, converts errors.
 
 PynamoDB provides the rows and the conditions. A botocore client sends them, because only botocore can request the old
 item when a condition fails; that item shows which writer caused the refusal.
@@ -155,8 +154,8 @@ class Table:
 
     def get(self, model: type[R], cluster: str, item: str, *, consistent: bool = True) -> R | None:
         """Return one row, or None. Raises RowUnreadable."""
-        found = self.find(cluster, item, consistent=consistent)
-        return row_of(model, found) if found else None
+        raw = self.find(cluster, item, consistent=consistent)
+        return row_of(model, raw) if raw else None
 
     def find(self, cluster: str, item: str, *, consistent: bool = True) -> Raw | None:
         """Return one row as it is stored, or None."""
@@ -165,22 +164,21 @@ class Table:
 
     def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
         """Return rows by (cluster, item); those that do not exist are omitted."""
-        found: dict[tuple[str, str], Raw] = {}
+        rows: dict[tuple[str, str], Raw] = {}
         todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]
         empty_answers = 0
         while todo:
             page, todo = todo[:ITEMS_PER_READ], todo[ITEMS_PER_READ:]
             request = {self.name: {"Keys": page, "ConsistentRead": True}}
             answer = self._send("batch_get_item", {"RequestItems": request})
-            rows = answer.get("Responses", {}).get(self.name, [])
-            for raw in rows:
-                found[raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]] = raw
-            left = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
-            empty_answers = empty_answers + 1 if left and not rows else 0
+            page_rows = answer.get("Responses", {}).get(self.name, [])
+            rows |= {(raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]): raw for raw in page_rows}
+            unprocessed = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            empty_answers = empty_answers + 1 if unprocessed and not page_rows else 0
             if empty_answers:
                 self._wait(empty_answers, "reading rows")
-            todo += left
-        return found
+            todo += unprocessed
+        return rows
 
     def query(
         self,
@@ -232,40 +230,24 @@ class Table:
         """Build a condition check: it writes nothing, but the transaction fails if the condition does not hold."""
         return Write("ConditionCheck", self.arguments(cluster, item, condition=condition))
 
-    def arguments(self, cluster: str, item: str, **given: Any) -> dict[str, Any]:
+    def arguments(self, cluster: str, item: str, **parts: Any) -> dict[str, Any]:
         """Arguments of one write, with conditions and actions as DynamoDB's expressions. The in-memory table of
         infra/emulators overrides this method, because it applies conditions and actions without expressions."""
-        made: dict[str, Any] = self._connection.get_operation_kwargs(cluster, item, **given)
-        return made
+        arguments: dict[str, Any] = self._connection.get_operation_kwargs(cluster, item, **parts)
+        return arguments
 
     # --- sending writes
 
     def write(self, write: Write) -> Raw:
         """Send one write; an Update returns the new row. Raises ConditionFailed with the row that was found."""
         extra = {"ReturnValues": "ALL_NEW"} if write.kind == "Update" else {}
-        if "ConditionExpression" in write.arguments:
-            extra["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        attributes: Raw = self._send(_METHODS[write.kind], write.arguments | extra).get("Attributes", {})
+        attributes: Raw = self._send(_METHODS[write.kind], _with_old_row(write) | extra).get("Attributes", {})
         return attributes
 
     def transact(self, writes: Sequence[Write]) -> None:
         """Write all of them or none. Raises TransactionCancelled with the rows that were found."""
-        self._send(
-            "transact_write_items",
-            {
-                "TransactItems": [
-                    {
-                        write.kind: write.arguments
-                        | (
-                            {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
-                            if "ConditionExpression" in write.arguments
-                            else {}
-                        )
-                    }
-                    for write in writes
-                ]
-            },
-        )
+        items = [{write.kind: _with_old_row(write)} for write in writes]
+        self._send("transact_write_items", {"TransactItems": items})
 
     def fits(self, writes: Sequence[Write]) -> bool:
         """Return whether they fit into one transaction."""
@@ -274,24 +256,31 @@ class Table:
     # --- the wire
 
     def _send(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        tried = 0
+        attempts = 0
         while True:
             try:
                 answer: dict[str, Any] = getattr(self._client, method)(**arguments)
             except ClientError as error:
                 if not _is_busy(error):
-                    raise _named(error) from error
-                tried += 1
-                self._wait(tried, f"{method}: {error.response['Error'].get('Code', '')}")
+                    raise _store_error(error) from error
+                attempts += 1
+                self._wait(attempts, f"{method}: {error.response['Error'].get('Code', '')}")
             except BotoCoreError as error:
                 raise StoreUnavailable(str(error)) from error
             else:
                 return answer
 
-    def _wait(self, tried: int, what: str) -> None:
-        if tried >= ATTEMPTS:
-            raise StoreThrottled(f"{what}, {tried} times")
-        self._sleep(self._chance() * min(LONGEST_WAIT, FIRST_WAIT * 2**tried))
+    def _wait(self, attempts: int, what: str) -> None:
+        if attempts >= ATTEMPTS:
+            raise StoreThrottled(f"{what}, {attempts} times")
+        self._sleep(self._chance() * min(LONGEST_WAIT, FIRST_WAIT * 2**attempts))
+
+
+def _with_old_row(write: Write) -> dict[str, Any]:
+    """Return its arguments; where it has a condition, they request the row that a failed condition has found."""
+    if "ConditionExpression" not in write.arguments:
+        return write.arguments
+    return write.arguments | {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
 def _key_condition(cluster: str, prefix: str, below: str) -> dict[str, Any]:
@@ -314,8 +303,7 @@ def _is_busy(error: ClientError) -> bool:
     return bool(reasons) and reasons <= _BUSY_REASONS
 
 
-def _named(error: ClientError) -> StoreError:
-    """Convert DynamoDB's error to a StoreError."""
+def _store_error(error: ClientError) -> StoreError:
     response: Any = error.response
     code, message = response["Error"].get("Code", ""), response["Error"].get("Message", "")
     if code == "ConditionalCheckFailedException":

@@ -1,21 +1,17 @@
 """What all functions share about calls to vendors: the rate limits of accounts, and cached responses.
 
-An account's budget is in the table and not in a queue's concurrency, because one account serves many clusters and both
-passes and executors call it: no queue sees all of these calls, so none can count them.
-
-A budget is a token bucket stored as one number, the arrival (GCRA's theoretical arrival time): the instant at which the
-bucket is full again. Each call moves it 1/rate later, and it may be at most burst/rate ahead of the clock.
+One account serves many clusters, and both passes and executors call it, so no queue sees all of its calls: its budget
+is in the table. A budget is a token bucket stored as one number, the arrival (GCRA's theoretical arrival time): the
+instant at which the bucket is full again. Each call moves it 1/rate later, and it may be at most burst/rate ahead of
+the clock.
 
                    now            arrival            now + burst/rate
     ────────────────┼────────────────┼───────────────────────┼────────►
                     │ booked already │ may be booked at once │
 
-Booking is one conditional write: `arrival = now + calls/rate` for an idle budget, `arrival += calls/rate` for one in
-use. A refusal changes nothing and returns the row, so that a caller who has to wait need not read it.
-
-Clocks differ, and may be set back. A slow clock waits for the difference, a fast one finds a fuller bucket: in any time
-there are at most burst + rate · (time + largest difference) calls. A value further ahead than a correct clock can have
-set it is discarded, so that no row blocks a vendor permanently.
+A refused booking changes nothing and returns the row, so that a caller who has to wait need not read it. Clocks differ,
+and may be set back: in any time there are at most burst + rate · (time + largest difference) calls. A value further
+ahead than a correct clock can have set it is discarded, so that no row blocks a vendor permanently.
 """
 
 from __future__ import annotations
