@@ -7,34 +7,28 @@ seconds.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.http_response import HttpError
-from chalicelib.handlers.http_response import HttpResponse
-from chalicelib.handlers.http_response import refuse_newer_schema
-from chalicelib.handlers.views import circuit_breaker
+from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
 from chalicelib.model.errors import BadInput
-from chalicelib.model.memory import GroupMemory
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
-from chalicelib.model.policy import Options
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record import views
 from chalicelib.record.redaction import without_secrets
-from chalicelib.record.views import as_json
-from chalicelib.record.views import instant
+from chalicelib.record.views import as_json, instant
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import RowUnreadable
 from chalicelib.store.leases import ScanState
 from chalicelib.store.policies import not_used
-from collections.abc import Mapping
-from typing import Any
-from typing import TYPE_CHECKING
-import msgspec
-import re
-
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
@@ -84,7 +78,6 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
         "brake": as_json(views.breaker_view(memory, now)),
         "timers": [
             {
-<<<<<<< /tmp/tmpj2agu7zl/o
                 "node": node,
                 "unneededSince": instant(timers.unneeded_since),
                 "unremovableUntil": instant(timers.unremovable_until),
@@ -94,33 +87,6 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
         ],
     }
     return HttpResponse(200, without_secrets(body, stored.text, policy))
-||||||| /tmp/tmpj2agu7zl/b
-                **line,
-                "policy": policy_summary(policy) if policy else {"error": problem},
-                "groups": [group(key, memory.groups[key], runtime.clock()) for key in sorted(memory.groups)],
-                "operations": [operation(one) for one in memory.operations],
-                "cooldowns": cooldowns(memory, policy.options, runtime.clock()) if policy else {},
-                "brake": brake(memory, runtime.clock()),
-                "timers": timers(memory),
-            },
-            stored.text,
-            policy,
-        ),
-    )
-=======
-                **line,
-                "policy": policy_summary(policy) if policy else {"error": problem},
-                "groups": [group(key, memory.groups[key], runtime.clock()) for key in sorted(memory.groups)],
-                "operations": [operation(one) for one in memory.operations],
-                "cooldowns": cooldowns(memory, policy.options, runtime.clock()) if policy else {},
-                "brake": circuit_breaker(memory, runtime.clock()),
-                "timers": timers(memory),
-            },
-            stored.text,
-            policy,
-        ),
-    )
->>>>>>> /tmp/tmpj2agu7zl/t
 
 
 def decisions(name: str, parameters: Mapping[str, str], runtime: Runtime) -> HttpResponse:

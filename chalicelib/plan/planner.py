@@ -16,6 +16,9 @@ Stages, with their inputs and outputs:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
@@ -24,24 +27,17 @@ from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_down.candidates import removable_rows
-from chalicelib.plan.scale_down.planner import ScaleDownPlan
-from chalicelib.plan.scale_down.planner import plan_scale_down
+from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
 from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.limits import apply_preconditions
-from chalicelib.plan.scale_up.planner import plan_scale_up
-from chalicelib.plan.scale_up.planner import unplanned_scale_up
+from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import OutOfTime
-from chalicelib.plan.state.time_budget import TimeBudget
-from chalicelib.plan.state.time_budget import no_check
+from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget, no_check
 from chalicelib.plan.tables import ResourceColumns
-from chalicelib.schedules.apply import apply_scheduled_bounds
-from chalicelib.schedules.apply import apply_schedules
-from collections.abc import Callable
-import math
+from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
 
 def plan_cluster(
@@ -71,9 +67,7 @@ def plan_cluster(
 
     pending = apply_preconditions(state, collect_pending_pods(state))
 
-    templates = [group.template.node for group in state.groups.values() if group.template]
-    columns = ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)
-    simulated = build(state, pending.nominated, columns)
+    simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes))
     simulated.late, simulated.check = budget.late, budget.check_growth
     try:
         scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
@@ -97,18 +91,3 @@ def plan_cluster(
 
     plan = build_plan(state, pending, scale_up, scale_down, repairs, seed)
     return plan, next_memory(state, scale_up, scale_down)
-<<<<<<< /tmp/tmppnep896_/o
-
-
-def _columns(state: ClusterState) -> ResourceColumns:
-    """The resources that pods request."""
-    return ResourceColumns(state.snapshot.classes)
-||||||| /tmp/tmppnep896_/b
-
-
-def _columns(state: ClusterState) -> ResourceColumns:
-    """The resources of the cluster's nodes and of the groups' templates."""
-    templates = [group.template.node for group in state.groups.values() if group.template]
-    return ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)
-=======
->>>>>>> /tmp/tmppnep896_/t

@@ -14,30 +14,25 @@ Clusters are independent of each other: a failure for one is logged, and the nex
 
 from __future__ import annotations
 
-from chalicelib.dispatch.messages import Cause
-from chalicelib.dispatch.messages import RECONCILE
-from chalicelib.dispatch.messages import ReconcileMessage
-from chalicelib.dispatch.messages import encode
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.dispatch.senders import NotSent
-from chalicelib.dispatch.senders import whole_delay
+from chalicelib.dispatch.senders import NotSent, whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.operations.stuck import resend_operations
 from chalicelib.runtime.active_policy import in_force
-from chalicelib.runtime.log import failure
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 from chalicelib.store.leases import ScanState
 from chalicelib.store.policies import not_used
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-import math
-import msgspec
-
 
 if TYPE_CHECKING:
     from chalicelib.store import StoredPolicy
@@ -98,28 +93,14 @@ def run(runtime: Runtime) -> Report:
         "tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed, expected=expected
     )
     if any(policy.notifications is not None for policy in policies):
-<<<<<<< /tmp/tmpasxtm30t/o
-        from chalicelib.notify.delivery import channels_of
-        from chalicelib.notify.run import notify
-||||||| /tmp/tmpasxtm30t/b
-        from chalicelib.notify.channels import channels_of
-        from chalicelib.notify.run import notify
-=======
         # Sent after the messages that passes wait for. The code is loaded where a policy has notifications.
         with _contained("", "notifications", set()):
-            from chalicelib.notify.channels import channels_of
+            from chalicelib.notify.delivery import channels_of
             from chalicelib.notify.run import notify
->>>>>>> /tmp/tmpasxtm30t/t
 
-<<<<<<< /tmp/tmpasxtm30t/o
-        channels = channels_of(runtime.read_secret, runtime.deployment, runtime.topics)
-        notify(policies, runtime.store, channels, runtime.clock)
-||||||| /tmp/tmpasxtm30t/b
-        notify(policies, runtime.store, channels_of(runtime), runtime.clock)
-=======
-            notify(policies, runtime.store, channels_of(runtime), runtime.clock)
+            channels = channels_of(runtime.read_secret, runtime.deployment, runtime.topics)
+            notify(policies, runtime.store, channels, runtime.clock)
     return report
->>>>>>> /tmp/tmpasxtm30t/t
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], runtime: Runtime) -> None:

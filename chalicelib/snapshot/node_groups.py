@@ -6,20 +6,16 @@ the consequences.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import MALFORMED
-from chalicelib.model.errors import published_name
-from chalicelib.model.group import NodeGroup
-from chalicelib.model.node import Node
-from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER
-from chalicelib.model.snapshot import MissingData
-from chalicelib.plan.state.group_membership import contested_instances
-from chalicelib.plan.state.group_membership import names_for_message
-from chalicelib.providers.base import Provider
-from chalicelib.providers.errors import ProviderError
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from chalicelib.model.errors import MALFORMED, published_name
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
+from chalicelib.plan.state.group_membership import contested_instances, names_for_message
+from chalicelib.providers.base import Provider
+from chalicelib.providers.errors import ProviderError
 
 MOST = 20
 """Maximum reported instances with several claimants, sorted by id: many of them usually have one cause."""
@@ -51,19 +47,9 @@ def read_node_groups(
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """Yield one gap for each instance whose Node cannot be determined."""
-<<<<<<< /tmp/tmps2__g03v/o
-    found = contested_instances(groups, nodes)
-    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
-    for instance, names in sorted(found.items()):
-||||||| /tmp/tmps2__g03v/b
-    found = contested(groups, nodes)
-    owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
-    for instance, names in sorted(found.items()):
-=======
-    claimants = contested(groups, nodes)
+    claimants = contested_instances(groups, nodes)
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in claimants}
     for instance, names in sorted(claimants.items()):
->>>>>>> /tmp/tmps2__g03v/t
         group = owners[instance]
         says = (
             f"the nodes {names_for_message(names)} say that they are the machine {instance}"

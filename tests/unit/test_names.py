@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
-from tests.source_trees import ROOT
-from tests.source_trees import sources
-from tests.source_trees import trees
-import ast
+
 import pytest
 
+from tests.source_trees import ROOT, sources, trees
 
 # -- classes
 
@@ -113,14 +112,6 @@ DRAWERS = (
     "node_template",
     "provider",
     "scale_up",
-<<<<<<< /tmp/tmplnqic1jm/o
-    "settings",
-||||||| /tmp/tmplnqic1jm/b
-    "settings",
-    "signing",
-=======
-    "signing",
->>>>>>> /tmp/tmplnqic1jm/t
 )
 #: (vendor, module that it does not have) -> why.
 WITHOUT_DRAWER = {

@@ -12,25 +12,20 @@ old one.
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY
-from chalicelib.model.secret import LONGEST_TOKEN
-from chalicelib.model.secret import Secret
-from chalicelib.model.secret import is_sendable
-from chalicelib.model.secret import place_of
-from chalicelib.providers.credential_source import json_fields
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from collections.abc import Callable
-from collections.abc import Iterable
+import configparser
+import re
+import threading
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
-import configparser
-import msgspec
-import re
-import threading
 
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
+from chalicelib.providers.credential_source import json_fields
+from chalicelib.providers.errors import Throttled, Transient
 
 PLACE = "providers.alicloud"
 

@@ -21,32 +21,20 @@ with the operation's id in the data, and each later poll is one call.
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.policy.vendors.exoscale import ExoscaleBounds
-from chalicelib.policy.vendors.exoscale import ExoscaleSettings
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import QuotaExceeded
-from chalicelib.providers.errors import Unknown
-from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.decoding import Quota
-from chalicelib.providers.exoscale.decoding import Work
-from chalicelib.providers.exoscale.error_mapping import work_error
-from chalicelib.providers.exoscale.provider_ids import is_id
-from chalicelib.providers.exoscale.zone import ExoscalePool
-from chalicelib.providers.exoscale.zone import make_pools
-from chalicelib.providers.node_identity import Seen
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
 import msgspec
 
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
+from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.decoding import Quota, Work
+from chalicelib.providers.exoscale.error_mapping import work_error
+from chalicelib.providers.exoscale.provider_ids import is_id
+from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
+from chalicelib.providers.node_identity import Seen
 
 WORK, POLLS, LOOKS = (
     "work",
@@ -288,35 +276,13 @@ def _check_quota(context: ExoscaleContext, operation: Operation, pool: ExoscaleP
     quota, to_size = _quota(context), operation.spec.to_size
     if quota is None:
         return
-<<<<<<< /tmp/tmplqzrythw/o
-    more = operation.spec.to_size - pool.target
-    if quota.left is None:
-        most = max(context.settings.unlimited_max, pool.target)
-        if operation.spec.to_size > most:
-            raise InvalidRequest(
-                f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
-                "has no maximum (providers.exoscale.unlimitedMax)"
-            )
-    elif more > quota.left:
-||||||| /tmp/tmplqzrythw/b
-    more = operation.spec.to_size - pool.target
-    if quota.left is None:
-        most = max(context.settings.unlimited, pool.target)
-        if operation.spec.to_size > most:
-            raise InvalidRequest(
-                f"{pool.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
-                "has no maximum (providers.exoscale.unlimitedMax)"
-            )
-    elif more > quota.left:
-=======
-    most, more = max(context.settings.unlimited, pool.target), to_size - pool.target
+    most, more = max(context.settings.unlimited_max, pool.target), to_size - pool.target
     if quota.left is None and to_size > most:
         raise InvalidRequest(
             f"{pool.title}: {to_size} is above {most}, the largest size of a group that "
             "has no maximum (providers.exoscale.unlimitedMax)"
         )
     if quota.left is not None and more > quota.left:
->>>>>>> /tmp/tmplqzrythw/t
         raise QuotaExceeded(
             f"{pool.title}: {more} more are above the account's quota of "
             f"{quota.limit} instances, of which {quota.usage} are in use",

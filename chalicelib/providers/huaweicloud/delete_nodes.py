@@ -16,44 +16,35 @@ groups' sizes do not add up to the pool's, because one of them is then outdated.
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.operation import RemovalTarget
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.models import is_leaving
-from chalicelib.providers.huaweicloud.models import undeletable
-from chalicelib.providers.huaweicloud.node_groups import is_settled
-from chalicelib.providers.huaweicloud.node_groups import total_of
-from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames
-from chalicelib.providers.huaweicloud.provider_ids import group_id
-from chalicelib.providers.huaweicloud.provider_ids import group_of
-from chalicelib.providers.huaweicloud.provider_ids import handle_of
-from chalicelib.providers.huaweicloud.provider_ids import is_placeholder
-from chalicelib.providers.huaweicloud.provider_ids import placeholder_group
-from chalicelib.providers.huaweicloud.scale_up import CceContext
-from chalicelib.providers.huaweicloud.scale_up import CceGroup
-from chalicelib.providers.huaweicloud.scale_up import FIRST
-from chalicelib.providers.huaweicloud.scale_up import SENT
-from chalicelib.providers.huaweicloud.scale_up import STEP
-from chalicelib.providers.huaweicloud.scale_up import nodes_of_group
-from chalicelib.providers.huaweicloud.scale_up import other_size
-from chalicelib.providers.huaweicloud.scale_up import poll_later
-from chalicelib.providers.huaweicloud.scale_up import read_again
-from chalicelib.providers.node_identity import joined_of
-from chalicelib.providers.node_identity import refuse_changed
-from chalicelib.providers.node_identity import refuse_joined
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, undeletable
+from chalicelib.providers.huaweicloud.node_groups import is_settled, total_of
+from chalicelib.providers.huaweicloud.provider_ids import (
+    CceGroupNames,
+    group_id,
+    group_of,
+    handle_of,
+    is_placeholder,
+    placeholder_group,
+)
+from chalicelib.providers.huaweicloud.scale_up import (
+    FIRST,
+    SENT,
+    STEP,
+    CceContext,
+    CceGroup,
+    nodes_of_group,
+    other_size,
+    poll_later,
+    read_again,
+)
+from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
 
 JOBS = "jobs"
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row

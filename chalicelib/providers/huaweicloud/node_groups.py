@@ -13,50 +13,36 @@ apply to all its groups together, the group's to its own nodes; a group without 
 
 from __future__ import annotations
 
-from chalicelib.model.group import GroupOptions
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceError
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
-from chalicelib.model.group import Pool
-from chalicelib.model.node import Node
-from chalicelib.model.snapshot import MissingData
-from chalicelib.policy.vendors.huaweicloud import CceBounds
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.huaweicloud import PROVIDER
-from chalicelib.providers.base import Observation
-from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.errors import InstallFailed
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Unauthorized
-from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP
-from chalicelib.providers.huaweicloud.models import ERROR
-from chalicelib.providers.huaweicloud.models import NODE_STATES
-from chalicelib.providers.huaweicloud.models import NodePool
-from chalicelib.providers.huaweicloud.models import ScaleGroup
-from chalicelib.providers.huaweicloud.models import Service
-from chalicelib.providers.huaweicloud.models import failure
-from chalicelib.providers.huaweicloud.models import is_leaving
-from chalicelib.providers.huaweicloud.models import is_protected
-from chalicelib.providers.huaweicloud.models import unchangeable
-from chalicelib.providers.huaweicloud.models import undeletable
-from chalicelib.providers.huaweicloud.models import unidentified_protection
-from chalicelib.providers.huaweicloud.node_template import CceTemplate
-from chalicelib.providers.huaweicloud.node_template import UNPROMISED
-from chalicelib.providers.huaweicloud.node_template import make_template
-from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames
-from chalicelib.providers.huaweicloud.provider_ids import group_id
-from chalicelib.providers.huaweicloud.provider_ids import group_of
-from chalicelib.providers.huaweicloud.provider_ids import is_zone
-from chalicelib.providers.huaweicloud.provider_ids import placeholder
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup, Pool
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceBounds, CceSettings
+from chalicelib.providers.base import Observation
+from chalicelib.providers.cached import TtlCache
+from chalicelib.providers.errors import InstallFailed, ProviderError, Throttled, Unauthorized
+from chalicelib.providers.huaweicloud.api import CceApi
+from chalicelib.providers.huaweicloud.models import (
+    DEFAULT_GROUP,
+    ERROR,
+    NODE_STATES,
+    CceNode,
+    NodePool,
+    ScaleGroup,
+    Service,
+    failure,
+    is_leaving,
+    is_protected,
+    unchangeable,
+    undeletable,
+    unidentified_protection,
+)
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
 
 _LISTS = 2
 MOST_PLACEHOLDERS = 1000
@@ -177,16 +163,8 @@ def _unread_pools(pools: Iterable[NodePool], settings: CceSettings) -> tuple[Nod
         if pool.error
         and pool.id
         and (
-<<<<<<< /tmp/tmput7n31xc/o
             settings.autodiscovery
-            or entry_of_pool(pool, settings) is not None
-||||||| /tmp/tmput7n31xc/b
-            settings.discover
-            or entry_of_pool(pool, settings) is not None
-=======
-            settings.discover
             or _entry_of_pool(pool, settings) is not None
->>>>>>> /tmp/tmput7n31xc/t
             or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
         )
     )

@@ -4,46 +4,36 @@ A cluster that is busy with another change does not count as a failed scale-up (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 from chalicelib.model.node import Node
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.policy.vendors.huaweicloud import PROVIDER
-from chalicelib.policy.vendors.huaweicloud import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import ProviderActions
+from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.credential_source import digest
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.credentials import Assumed
-from chalicelib.providers.huaweicloud.credentials import CceCredential
-from chalicelib.providers.huaweicloud.credentials import Projects
-from chalicelib.providers.huaweicloud.credentials import Sessions
-from chalicelib.providers.huaweicloud.credentials import granted
-from chalicelib.providers.huaweicloud.credentials import of_this_process
-from chalicelib.providers.huaweicloud.credentials import parse_secret
-from chalicelib.providers.huaweicloud.credentials import signed
-from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete
-from chalicelib.providers.huaweicloud.delete_nodes import decrease_target
-from chalicelib.providers.huaweicloud.delete_nodes import delete_nodes
+from chalicelib.providers.huaweicloud.credentials import (
+    Assumed,
+    CceCredential,
+    Projects,
+    Sessions,
+    granted,
+    of_this_process,
+    parse_secret,
+    signed,
+)
+from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.huaweicloud.error_mapping import error_for
-from chalicelib.providers.huaweicloud.models import Service
-from chalicelib.providers.huaweicloud.models import url_of
+from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
-from chalicelib.providers.huaweicloud.scale_up import CceContext
-from chalicelib.providers.huaweicloud.scale_up import has_requested
-from chalicelib.providers.huaweicloud.scale_up import poll_growth
-from chalicelib.providers.huaweicloud.scale_up import scale_up
+from chalicelib.providers.huaweicloud.scale_up import CceContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.rate_limit import WaitLimit
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
-from collections.abc import Sequence
-from typing import cast
 
 
 def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
@@ -91,41 +81,13 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         key=lambda: cache_key("project"),
         now=now,
     )
-<<<<<<< /tmp/tmpn5uhctz5/o
-
-    def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
-        return root(service), rest(source, service)
-
-||||||| /tmp/tmpn5uhctz5/b
-
-    def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
-        return settings.url(service), rest(source, service)
-
-=======
->>>>>>> /tmp/tmpn5uhctz5/t
     return CceApi(
-<<<<<<< /tmp/tmpn5uhctz5/o
         settings.cluster_id,
-        way(Service.CCE),
-        way(Service.ECS),
+        (root(Service.CCE), client(source, Service.CCE)),
+        (root(Service.ECS), client(source, Service.ECS)),
         project=(lambda: settings.project_id) if settings.project_id else projects.id,
-        cache=means.cache,
-        key=key,
-||||||| /tmp/tmpn5uhctz5/b
-        settings.cluster,
-        way(Service.CCE),
-        way(Service.ECS),
-        project=(lambda: settings.project) if settings.project else projects.id,
-        cache=means.cache,
-        key=key,
-=======
-        settings.cluster,
-        (settings.url(Service.CCE), client(source, Service.CCE)),
-        (settings.url(Service.ECS), client(source, Service.ECS)),
-        project=(lambda: settings.project) if settings.project else projects.id,
         cache=services.cache,
         key=cache_key,
->>>>>>> /tmp/tmpn5uhctz5/t
         now=now,
     )
 
@@ -160,16 +122,6 @@ def build(connection: Connection) -> HuaweiCloud:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
-<<<<<<< /tmp/tmpn5uhctz5/o
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster_id}"
-    kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
-    return HuaweiCloud(open_api(connection, settings), settings, kube, kept)
-||||||| /tmp/tmpn5uhctz5/b
-    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
-    kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
-    return HuaweiCloud(open_api(connection, settings), settings, kube, kept)
-=======
-    row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
     cache = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, cache)
->>>>>>> /tmp/tmpn5uhctz5/t

@@ -28,42 +28,44 @@ less often a group whose nodes never become ready is scaled up again (docs/refer
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.policy.vendors.huaweicloud import CceSettings
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import OutOfStock
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Unauthorized
-from chalicelib.providers.errors import Unknown
-from chalicelib.providers.huaweicloud.api import CceApi
-from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.models import ERROR
-from chalicelib.providers.huaweicloud.models import NodePool
-from chalicelib.providers.huaweicloud.models import ScaleGroup
-from chalicelib.providers.huaweicloud.models import cluster_off
-from chalicelib.providers.huaweicloud.models import failure
-from chalicelib.providers.huaweicloud.models import is_leaving
-from chalicelib.providers.huaweicloud.models import refusal
-from chalicelib.providers.huaweicloud.models import unchangeable
-from chalicelib.providers.huaweicloud.node_groups import CceRange
-from chalicelib.providers.huaweicloud.node_groups import group_range
-from chalicelib.providers.huaweicloud.node_groups import is_node_group
-from chalicelib.providers.huaweicloud.node_groups import is_settled
-from chalicelib.providers.huaweicloud.node_groups import pool_range
-from chalicelib.providers.huaweicloud.node_groups import total_of
-from chalicelib.providers.huaweicloud.provider_ids import group_of
-from chalicelib.providers.huaweicloud.provider_ids import is_zone
-from chalicelib.providers.huaweicloud.provider_ids import split
-from chalicelib.providers.node_identity import Seen
 from collections.abc import Callable
+
 import msgspec
 
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.policy.vendors.huaweicloud import CceSettings
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    Unauthorized,
+    Unknown,
+)
+from chalicelib.providers.huaweicloud.api import CceApi
+from chalicelib.providers.huaweicloud.models import (
+    ERROR,
+    CceNode,
+    NodePool,
+    ScaleGroup,
+    cluster_off,
+    failure,
+    is_leaving,
+    refusal,
+    unchangeable,
+)
+from chalicelib.providers.huaweicloud.node_groups import (
+    CceRange,
+    group_range,
+    is_node_group,
+    is_settled,
+    pool_range,
+    total_of,
+)
+from chalicelib.providers.huaweicloud.provider_ids import group_of, is_zone, split
+from chalicelib.providers.node_identity import Seen
 
 POLLS, LOOKS, SENT = "polls", "looks", "sent"  # keys of an operation's data
 STEP = "follow"
