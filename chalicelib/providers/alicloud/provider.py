@@ -1,6 +1,6 @@
 """Alibaba Cloud as a provider: connects the modules of this package.
 
-A running scaling activity does not count as a failed scale-up (outcomes.py)."""
+A running scaling activity does not count as a failed scale-up."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Exoscale as a provider: connects the modules of this package.
 
-A pool that is being changed does not count as a failed scale-up (outcomes.py)."""
+A pool that is being changed does not count as a failed scale-up."""
 
 from __future__ import annotations
 

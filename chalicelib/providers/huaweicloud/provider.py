@@ -1,6 +1,6 @@
 """Huawei Cloud CCE as a provider: connects the modules of this package.
 
-A cluster that is busy with another change does not count as a failed scale-up (outcomes.py)."""
+A cluster that is busy with another change does not count as a failed scale-up."""
 
 from __future__ import annotations
 
