@@ -40,9 +40,37 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     if removed:
         says.append(f"{len(removed)} of its nodes would be removed: {', '.join(removed)}.")
     view = group_view(name, context.decided.memory.groups.get(name, GroupMemory()))
-    request, backoff = view.request, view.backoff_at(case.now)
+    data = {"verdict": _verdict(verdict, scale_up), **_state_data(verdict, view, nodes, case.now)}
+    if scale_up is not None:
+        sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
+        data["growth"] = {**sizes, "pods": list(scale_up.pods), **plan_output.growth_data(scale_up)}
+    if rules:
+        data["rules"] = [plan_output.rule_data(rule, next_times) for rule in rules]
+    data |= {
+        "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
+        "removals": removed,
+        "noHelpTo": [
+            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
+        ],
+    }
+    refusals = Table(
+        ("pods", "why not"),
+        tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
+        title="Pods that it does not help",
+    )
+    new_nodes = Table(
+        ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
+    )
+    own_nodes = Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes")
+    tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
+    facts = _facts(verdict, view, case.now)
+    return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
+
+
+def _state_data(verdict: GroupVerdict, view: GroupView, nodes: list[str], now: float) -> dict[str, Any]:
+    """Return the group's size, its nodes and what it waits for, as `-o json` shows them."""
+    request, backoff = view.request, view.backoff_at(now)
     data: dict[str, Any] = {
-        "verdict": _verdict(verdict, scale_up),
         "provider": verdict.provider,
         "size": verdict.target,
         "min": verdict.min,
@@ -59,30 +87,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         data["waitingFor"] = {"nodes": request.increase, "expectedAt": format_time(request.expected_at)}
     if backoff is not None:
         data["backoff"] = as_json(backoff)
-    if scale_up is not None:
-        sizes = {"from": scale_up.from_size, "to": scale_up.to_size, "max": scale_up.max}
-        data["growth"] = {**sizes, "pods": list(scale_up.pods), **plan_output.growth_data(scale_up)}
-    if rules:
-        data["rules"] = [plan_output.rule_data(rule, next_times) for rule in rules]
-    data |= {
-        "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
-        "removals": removed,
-        "noHelpTo": [
-            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
-        ],
-    }
-    tables = (
-        Table(("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
-        Table(
-            ("pods", "why not"),
-            tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
-            title="Pods that it does not help",
-        ),
-        plan_output.rules_table(rules, next_times),
-        Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes"),
-    )
-    facts = _facts(verdict, view, case.now)
-    return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
+    return data
 
 
 def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[str, str], ...]:

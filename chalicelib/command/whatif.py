@@ -1,4 +1,4 @@
-"""What-if arguments of `plan` and `explain`: --add-pods, --remove-node, --group. Parses them for plan/whatif.py and
+"""What-if arguments of `plan` and `explain`: --add-pods, --remove-node, --group. Parses them for plan/what_if.py and
 states each assumption in a sentence, because a plan for a hypothetical cluster must not be mistaken for a plan for
 the real one.
 """

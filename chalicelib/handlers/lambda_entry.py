@@ -77,10 +77,10 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
     """Process every record of an SQS event; only the failed ones return to the queue.
 
     event: Lambda's event (`Records` with `messageId` and `body`). work: gets the body of a message. The result is SQS's
-    partial batch response, which needs ReportBatchItemFailures at the event source (infra/aws/merge.py). A body that
-    cannot be decoded is reported as failed, too: after maxReceiveCount it is in the dead-letter queue for an operator.
-    Raises FailuresNotReported, before any work, where the deployment does not state that failures are reported.
-    """
+    partial batch response, which needs ReportBatchItemFailures at the event source (infra/aws/template_overlay.py). A
+    body that cannot be decoded is reported as failed, too: after maxReceiveCount it is in the dead-letter queue for an
+    operator. Raises FailuresNotReported, before any work, where the deployment does not state that failures are
+    reported."""
     process = runtime()
     if not process.batch_failures_reported:
         raise FailuresNotReported

@@ -179,7 +179,7 @@ def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    """Return one open operation and its progress, without the claim. nodes: those that the cluster has."""
+    """Return one open operation with the names of its nodes and its progress, without the claim."""
     data = as_json(views.operation_view(operation)) | {"nodes": [target.node for target in operation.spec.targets]}
     return {key: value for key, value in data.items() if key not in ("claimedBy", "claimedUntil", "sentAt")}
 

@@ -18,7 +18,7 @@ MOST = 50
 
 
 class PausedPart(StrEnum):
-    """What is paused. all: the cluster plans, and nothing acts."""
+    """What is paused. With `all` the cluster plans, and nothing acts."""
 
     ALL = "all"
     GROWTH = "growth"

@@ -16,8 +16,8 @@ from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
 
 class Mode(StrEnum):
-    """off: nothing happens. shadow: plan and explain, but change nothing. active: act. Only dispatch/mode_guard.py
-    reads it."""
+    """`off` does nothing, `shadow` plans and explains but changes nothing, `active` acts. Only dispatch/mode_guard.py reads
+    it."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -34,7 +34,7 @@ class ClusterReading(StrEnum):
 
 
 class Metrics(StrEnum):
-    """What is written to CloudWatch. off: nothing; summary: at most six series, while they are not zero; full: all."""
+    """What is written to CloudWatch: nothing, at most six series while they are not zero (`summary`), or all."""
 
     OFF = "off"
     SUMMARY = "summary"

@@ -1,6 +1,6 @@
 """The time that all requests of one step or pass may take together.
 
-Each exchange has limits of its own (exchange_limits.py), but a server that answers slowly enough to stay within them
+Each exchange has limits of its own (http_exchange.py), but a server that answers slowly enough to stay within them
 could hold a step for as many exchanges and attempts as the step makes. The limit is a context variable, because it
 applies to every client that a step uses, whoever has made it. A thread that a step starts needs the step's context
 (contextvars.copy_context).

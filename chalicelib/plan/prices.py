@@ -73,7 +73,7 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
 
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
     """Return the rates for pod prices, or None if the list has no rates and no node has a listed type or a provider's
-    price. own: the providers' prices, one for each node; empty: none."""
+    price. own: the providers' prices, one for each node, or none."""
     prices = prices or _NO_LIST
     if prices.cpu is None and prices.memory is None:
         # Over the types, independent of the order of the nodes; a type counts once for each of its prices.

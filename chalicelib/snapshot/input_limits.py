@@ -131,7 +131,7 @@ def _claim_rules(pod_class: PodClass) -> Iterable[Hashable]:
 def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
     """Return how many expressions are evaluated to find the pods that a rule of `_rules` selects. A selector that
     requires a value of a label is evaluated on the classes with that label
-    (simulation/pod_topology/selector_index.py), any other one on all classes."""
+    (plan/simulation/pod_constraints.py), any other one on all classes."""
     rules = [rule for cls in classes for rule in _rules(cls)]
     keys = {label.key for _, rule in rules if (label := _required_label(rule.selector)) is not None}
     having = Counter((key, cls.labels[key]) for cls in classes for key in keys & cls.labels.keys())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from itertools import combinations
 from pathlib import Path
 
@@ -23,6 +24,179 @@ def test_no_class_name_is_used_more_than_twice() -> None:
         if isinstance(node, ast.ClassDef)
     )
     assert {name: count for name, count in names.items() if count > 2} == {}
+
+
+# -- parameters and docstrings
+
+#: (parameter, class) whose common word is not the class's: the parameter says more, or the word is the field's.
+OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("_", "CapiResource"),
+        ("_", "ExpanderContext"),
+        ("_", "KubernetesAccess"),
+        ("arrival", "Action"),
+        ("best", "Attempt"),
+        ("blocked", "Reason"),
+        ("body", "CreateServer"),
+        ("budgets", "PdbTracker"),
+        ("by_label", "Selector"),
+        ("call", "VendorRequest"),
+        ("candidate", "UnneededNode"),
+        ("chance", "_RandomNumbers"),
+        ("config", "FileMount"),
+        ("default", "PoolSection"),
+        ("default", "_Section"),
+        ("deployment", "CapiResource"),
+        ("document", "Located"),
+        ("earlier", "PoolSection"),
+        ("error", "InvalidRequest"),
+        ("error", "NoReply"),
+        ("failed", "Backoff"),
+        ("forbidden", "ProviderError"),
+        ("gap", "MissingData"),
+        ("hold", "Reason"),
+        ("keys", "CapiAnnotations"),
+        ("kind", "ValueType"),
+        ("known", "LearntTemplate"),
+        ("machine", "CceNode"),
+        ("machine", "ExoscaleInstance"),
+        ("machine_set", "CapiResource"),
+        ("node", "Seen"),
+        ("not_evaluated", "Reason"),
+        ("obtained", "PluginCredential"),
+        ("other", "_Profile"),
+        ("outcome", "Failed"),
+        ("outcome", "InProgress"),
+        ("outcome", "Succeeded"),
+        ("own", "PoolSection"),
+        ("pause", "Reason"),
+        ("raw", "_LabelSelector"),
+        ("raw", "_NodeSelector"),
+        ("raw", "_SelectorTerm"),
+        ("secret", "_CleanupObject"),
+        ("seen", "DebounceRow"),
+        ("source", "ScalingConfiguration"),
+        ("state", "Standing"),
+        ("switch", "Argument"),
+        ("topics", "Publisher"),
+        ("unhealthy", "Reason"),
+        ("unnamed", "BadInput"),
+        ("unsure", "NotSimulated"),
+    }
+)
+#: A name, or several, before a colon: at the beginning, after a full stop, a semicolon or a colon, or on a new line.
+_EXPLAINED = re.compile(r"(?:^|(?<=[.;:] )|(?<=\n))\s*([a-z]\w*(?:(?:, | and )[a-z]\w*)*):(?= )")
+_PATH = re.compile(r"(?<![\w./*{<-])((?:\w+/)*\w+\.py)\b")
+
+
+def words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)}
+
+
+def shares_a_word(parameter: str, class_name: str) -> bool:
+    """Whether a word of the parameter begins as a word of the class does, with four letters or a shorter word."""
+    return any(
+        own.startswith(word[:4]) or word.startswith(own[:4]) for own in words(parameter) for word in words(class_name)
+    )
+
+
+def class_of(annotation: ast.expr | None) -> str:
+    """The class of `Name`, `Name | None` and `"Name"`; empty for other annotations."""
+    if isinstance(annotation, ast.BinOp):
+        return class_of(annotation.left)
+    if isinstance(annotation, ast.Name):
+        return annotation.id
+    return annotation.value if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) else ""
+
+
+def parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def without_word_of_class(tree: ast.AST, classes: Set[str]) -> set[tuple[str, str]]:
+    """(parameter, class) of all functions whose parameter bears no word of its class."""
+    return {
+        (parameter.arg, name)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for parameter in parameters(function)
+        if (name := class_of(parameter.annotation)) in classes and not shares_a_word(parameter.arg, name)
+    }
+
+
+def own_names(node: ast.FunctionDef | ast.ClassDef) -> set[str]:
+    """What a docstring may explain: parameters of a function and names in its body; fields, methods and their
+    parameters of a class, and members of an enum, which documents write in small letters."""
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    names |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    names |= {inner.arg for inner in ast.walk(node) if isinstance(inner, ast.arg)}
+    names |= {inner.name for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)}
+    return names | {name.lower() for name in names}
+
+
+def false_explanations(tree: ast.AST) -> list[str]:
+    """`definition: name` for each name before a colon in a docstring that the definition does not have."""
+    return [
+        f"{node.name}: {name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        for match in _EXPLAINED.finditer(ast.get_docstring(node) or "")
+        for name in re.split(r", | and ", match[1])
+        if name not in own_names(node)
+    ]
+
+
+def missing_files(path: str, tree: ast.AST) -> list[str]:
+    """Files that the docstrings of a module name and that are in no folder where a reader would look."""
+    texts = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    parents = [ROOT, ROOT / "infra", *(ROOT / path).parents]
+    return [
+        name
+        for text in texts
+        for name in _PATH.findall(text)
+        if not any((parent / name).is_file() for parent in parents if parent.is_relative_to(ROOT))
+    ]
+
+
+def test_parameters_bear_a_word_of_their_class() -> None:
+    modules = [tree for _, tree in trees("chalicelib")]
+    classes = {node.name for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert len(classes) > 500
+    others = set().union(*(without_word_of_class(tree, classes) for tree in modules))
+    assert others == OTHER_WORDS, "rename the parameter; if the list is too long, shorten it"
+
+
+@pytest.mark.parametrize(
+    ("source", "others"),
+    [
+        ("def f(facts: NodeGroupState): ...", {("facts", "NodeGroupState")}),
+        ("def f(*, rt: Runtime | None): ...", {("rt", "Runtime")}),
+        ("def f(group: NodeGroupState, nodes: list[Node]): ...", set()),
+    ],
+)
+def test_parameter_without_a_word_of_its_class_is_found(source: str, others: set[tuple[str, str]]) -> None:
+    assert without_word_of_class(ast.parse(source), {"NodeGroupState", "Runtime", "Node"}) == others
+
+
+def test_docstrings_explain_only_what_exists() -> None:
+    assert {name: wrong for name, tree in trees("chalicelib") if (wrong := false_explanations(tree))} == {}
+
+
+def test_docstrings_name_only_files_that_exist() -> None:
+    assert {name: wrong for name, tree in trees("chalicelib") if (wrong := missing_files(name, tree))} == {}
+
+
+def test_docstring_that_explains_a_former_field_is_found() -> None:
+    tree = ast.parse('class A:\n    """One. new: a field. old: a former one."""\n    new: int')
+    assert false_explanations(tree) == ["A: old"]
+    assert missing_files("chalicelib/plan/planner.py", ast.parse('"""See no_such_file.py and planner.py."""')) == [
+        "no_such_file.py"
+    ]
 
 
 # -- modules

@@ -7,14 +7,23 @@ violation.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from statistics import median
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from tests.source_trees import ROOT, imported_names, sources, trees
+from tests.source_trees import ROOT, import_graph, imported_names, module_name, sources, trees
 
-LONGEST, MEDIAN = 600, 150
+LONGEST = 700
+#: A module that only one other uses, and that is shorter, belongs into the other.
+SHORTEST_ALONE = 80
+#: Rows of CONTRIBUTING's table of subjects that have a module each.
+_ROWS = ("chalicelib/command/commands/", "chalicelib/providers/", "chalicelib/handlers/")
+#: Shorter modules with one user that stand alone. The list may only become shorter.
+ALONE: frozenset[str] = frozenset(
+    {"chalicelib/command/serialize_policy.py", "chalicelib/net/xray_daemon.py", "chalicelib/runtime/memory_usage.py"}
+)
 
 #: : Calls that create a mutable value.
 _MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})
@@ -43,11 +52,51 @@ _CHANGERS = frozenset(
 # -- sizes
 
 
+def lengths(*folders: str) -> dict[str, int]:
+    """Lines of each file, by its path within the repository."""
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8").count("\n") for path in sources(*folders)}
+
+
 @pytest.mark.parametrize("folder", ["chalicelib", "infra", "tests"])
-def test_modules_are_short(folder: str) -> None:
-    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines()) for path in sources(folder)}
-    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
-    assert median(lengths.values()) < MEDIAN
+def test_no_module_is_too_long(folder: str) -> None:
+    assert {name: length for name, length in lengths(folder).items() if length > LONGEST} == {}
+
+
+def users_by_module(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> the modules that import it."""
+    users: dict[str, set[str]] = {name: set() for name in modules}
+    for name, imported_modules in import_graph(modules).items():
+        for module in imported_modules:
+            users[module].add(name)
+    return users
+
+
+def test_short_module_with_one_user_belongs_to_its_user() -> None:
+    paths = {module_name(path): path for path, _ in trees("chalicelib")}
+    users = users_by_module({module_name(path): tree for path, tree in trees("app.py", "chalicelib")})
+    short = {path for path, length in lengths("chalicelib").items() if length < SHORTEST_ALONE}
+    alone = {
+        path
+        for module, path in paths.items()
+        if path in short and len(users[module]) == 1 and not path.endswith("__init__.py") and not path.startswith(_ROWS)
+    }
+    assert alone == ALONE, "fold the module into its user; if the list is too long, shorten it"
+
+
+def test_users_of_a_module_are_counted() -> None:
+    modules = {"a": ast.parse(""), "b": ast.parse("import a"), "c": ast.parse("from a import x")}
+    assert users_by_module(modules) == {"a": {"b", "c"}, "b": set(), "c": set()}
+
+
+def test_lines_of_each_package_are_those_agreed() -> None:
+    """pyproject.toml has the most lines of each package. A commit that lets one grow changes the table and says why."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["outscaler"]["lines"]
+    total: Counter[str] = Counter()
+    for path, length in lengths("chalicelib").items():
+        total["/".join(path.split("/")[1:-1][:1]) or "."] += length
+    assert set(table) == set(total)
+    assert {name: lines for name, lines in total.items() if lines > table[name]} == {}, "grew: see the table"
+    assert {name: table[name] for name, lines in total.items() if table[name] >= lines + 100} == {}, "shrank: adjust it"
 
 
 # -- the mode

@@ -65,7 +65,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
 
     cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
     priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
-    missing). group_prices: hourly price of a node of a group by its provider (group id -> price; missing: unknown).
+    missing). group_prices: hourly price of a node of a group by its provider (group id -> price, unknown if missing).
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
     pool id). absent: groups that would have to be created first.

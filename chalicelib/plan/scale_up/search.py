@@ -278,7 +278,7 @@ class ScaleUpSearch:
 
 def preference(pods: Mapping[int, int], template_node: Node, simulated: SimulatedCluster) -> float:
     """Score the soft preferences of these pods (class -> count), which decide among otherwise equal options and never
-    block: the mean over the pods, 0 if none has preferences; higher is better.
+    block. It is the mean over the pods, 0 if none has preferences; higher is better.
 
     The score per pod is between 0 and 1: the weight of the preferred node terms that the template meets, and how empty
     its domains are for ScheduleAnyway spreads.

@@ -112,11 +112,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     """Build the cluster state of a pass."""
     options = policy.options
     claims = contested_instances(snapshot.groups, snapshot.nodes)
-    contested = {
-        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
-        for instance, names in sorted(claims.items(), reverse=True)
-        for name in names
-    }
+    contested = _contested(claims)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
     groups = tuple(
         trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, claims)
@@ -124,9 +120,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     owners, deleted = _owners((node for node in snapshot.nodes if node.name not in contested), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
-    leaving = frozenset(target.node for op in removing for target in op.spec.targets) | frozenset(
-        node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
-    )
+    leaving = _leaving(snapshot.nodes, removing)
     deleted |= _without_instance(removing, groups)
     occupancy = Occupancy(snapshot)
     lacking = _lacking_devices(snapshot.nodes, owners, groups)
@@ -152,6 +146,14 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     states = {
         group.id: builder.build(group, tuple(members.get(group.id, ())), template_of.get(group.id)) for group in groups
     }
+    health = msgspec.structs.replace(
+        health_of(snapshot.nodes, owners, buckets, options, lacking),
+        sick_zones=tuple(zones),
+        removing=sum(node.name in leaving for node in snapshot.nodes),
+        unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
+        long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
+        upcoming=sum(group.upcoming for group in states.values()),
+    )
     return ClusterState(
         snapshot=snapshot,
         policy=policy,
@@ -164,15 +166,23 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         occupancy=occupancy,
         contested=contested,
         lacking=lacking,
-        health=msgspec.structs.replace(
-            health_of(snapshot.nodes, owners, buckets, options, lacking),
-            sick_zones=tuple(zones),
-            removing=sum(node.name in leaving for node in snapshot.nodes),
-            unregistered=sum(len(group.unregistered) - len(group.long_unregistered) for group in states.values()),
-            long_unregistered=sum(len(group.long_unregistered) for group in states.values()),
-            upcoming=sum(group.upcoming for group in states.values()),
-        ),
+        health=health,
     )
+
+
+def _contested(claims: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
+    """Return the reason of each node that claims a contested instance. claims: instance id -> names of nodes."""
+    return {
+        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=names_for_message(names))
+        for instance, names in sorted(claims.items(), reverse=True)
+        for name in names
+    }
+
+
+def _leaving(nodes: Iterable[Node], removing: Iterable[Operation]) -> frozenset[str]:
+    """Return the nodes that an operation removes, or that have the taint of a removal."""
+    tainted = frozenset(node.name for node in nodes if node.taint(TO_BE_DELETED) is not None)
+    return tainted | frozenset(target.node for operation in removing for target in operation.spec.targets)
 
 
 def _credible(group: NodeGroup) -> NodeGroup:

@@ -93,9 +93,9 @@ SHOWN = 5
 
 
 def contested_instances(groups: Iterable[NodeGroup], nodes: Collection[Node]) -> dict[str, tuple[str, ...]]:
-    """Return instance id -> sorted names of the Nodes that claim the instance, for instances whose Node cannot be
-    determined: more than one Node claims it, or its only Node claims two. An instance that the vendor is deleting is
-    omitted: its Nodes go with it.
+    """Return instance id -> sorted names of the Nodes that claim the instance, for instances whose Node is not
+    known, because more than one Node claims it, or its only Node claims two. An instance that the vendor is deleting is
+    omitted, because its Nodes go with it.
 
     A kubelet writes the providerID of its own Node. An untrusted kubelet can name another instance there; if that were
     believed, that instance would be removed as the idle Node that the kubelet serves. An instance therefore belongs to

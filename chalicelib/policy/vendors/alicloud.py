@@ -2,7 +2,7 @@
 
 Upstream reads these from flags, a file and environment variables. A function that serves many clusters has none of
 them, so they are settings in each cluster's policy (docs/providers/alicloud.md "Settings" maps the variables). Which
-credentials are complete is the provider's to say (providers/alicloud/credential_mode.py).
+credentials are complete is the provider's to say (providers/alicloud/settings.py).
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def lister(kube: KubeLists) -> Lister:
 
 def refuse_joined_servers(list_nodes: Lister | None, servers: Iterable[CherryServer]) -> None:
     """Raise PermanentConflict if one of the servers is a node by now. Without access to the cluster this cannot be
-    checked; the caller has already checked by name (operations/steps/delete_instances.py)."""
+    checked; the caller has already checked by name (operations/steps/repairs.py)."""
     if list_nodes is not None:
         current = list_nodes("")
         refuse_joined(

@@ -1,6 +1,6 @@
 """The Provider protocol over servers with tags: connects the modules of this package.
 
-A configuration error is a failure that names it; outcomes.py converts the vendor's errors."""
+A configuration error is a failure that names it; the base class (providers/base.py) converts the vendor's errors."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RUL
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
-# (group, resource, verb) -> the call that needs it. The table of snapshot/listed_resources.py has the reads of complete kinds.
+# (group, resource, verb) -> the call that needs it. The table of snapshot/listed_resources.py has the reads of complete
+# kinds.
 CALLS = {
     ("", "nodes", "get"): "get_node",
     ("", "nodes", "patch"): "add_taint, remove_taint",
