@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +21,12 @@ import msgspec
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import Deployment, PublishedSettings, deployment_of, deployment_published
-from chalicelib.model.resource_names import PREFIX, state_table
+from chalicelib.model.resource_names import PREFIX, stage_prefix, state_table
 from chalicelib.net.bounded_files import content
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
 
-_STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 _PUBLISH = "make deploy, or another deployment of the stack, publishes it"
 _LARGEST = 1_000_000  # bytes of a profile; the settings may list 200 secrets and 200 hosts
 
@@ -50,12 +48,6 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     policy_table: str = ""
     region: str = ""
     settings: PublishedSettings | None = None
-
-
-def stage_prefix(table: str) -> str:
-    """Return the prefix of the stage of `make deploy` that a state table belongs to; "" for any other table."""
-    match = _STAGE_TABLE.match(table)
-    return match["prefix"] if match is not None else ""
 
 
 def settings_here() -> JudgedBy:

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from chalicelib.aws import session
-from chalicelib.command.deployment_settings import stage_prefix
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import PublishedSettings, published_in
-from chalicelib.model.resource_names import prefix_for, queue_name, state_table_of
+from chalicelib.model.resource_names import prefix_for, queue_name, stage_prefix, state_table_of
 
 SETTINGS = "PolicySettings"
 """The output of a stack with the settings, as JSON."""

@@ -73,3 +73,12 @@ def queue_name(prefix: str, queue: str) -> str:
 def secret_prefix(prefix: str) -> str:
     """Return the common prefix of the names of all secrets in a deployment: `outscaler/dev/` for `outscaler-dev`."""
     return f"outscaler/{prefix.removeprefix('outscaler-')}/"
+
+
+_STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
+
+
+def stage_prefix(table: str) -> str:
+    """Return the prefix of the stage of `make deploy` that a state table belongs to; "" for any other table."""
+    match = _STAGE_TABLE.match(table)
+    return match["prefix"] if match is not None else ""

@@ -47,7 +47,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("providers/exoscale/credentials", "chalicelib.providers.exoscale.api"),
         ("providers/huaweicloud/scale_up", "chalicelib.providers.huaweicloud.provider"),
     ),
-    "Providers do not know each other": (("providers/exoscale/models", "chalicelib.providers.huaweicloud.models"),),
+    "Providers do not know each other": (("providers/exoscale/zone", "chalicelib.providers.huaweicloud.models"),),
     "Only the clients of AWS import its libraries": (
         ("record/journal", "botocore"),
         ("kube/client", "boto3"),

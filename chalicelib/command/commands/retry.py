@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from chalicelib.command.arguments import unknown
-from chalicelib.command.deployment_settings import stage_prefix
 from chalicelib.command.output import emit, warn
 from chalicelib.command.store_access import (
     add_table_argument,
@@ -26,6 +25,7 @@ from chalicelib.command.store_access import (
     table_name,
 )
 from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import stage_prefix
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import node_names
 
