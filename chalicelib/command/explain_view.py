@@ -83,7 +83,7 @@ def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
 
 
 def amounts(resources: Mapping[str, int]) -> str:
-    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`."""
+    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`. resources: name -> millicores, bytes or a number."""
     texts = (f"{name} {format_amount(name, amount)}" for name, amount in sorted(resources.items()))
     return ", ".join(texts) or "nothing"
 

@@ -69,19 +69,20 @@ def _resolve(group: NodeGroupState, state: ClusterState) -> tuple[GroupMemory, S
 
 
 def _count_errors(
-    group: NodeGroupState, state: ClusterState, request: ScaleUpRequest | None, failed: Backoff | None
+    group: NodeGroupState, state: ClusterState, request: ScaleUpRequest | None, group_backoff: Backoff | None
 ) -> tuple[ScaleUpRequest | None, Backoff | None]:
     """Count new errors of requested instances, even while the operation that requests them is still open: failed
     instances are not waited for, and the group is backed off. Several errors at once count as one failure."""
     counted = frozenset(group.memory.failed_instances)
     fresh = [name for name in group.failed if name not in counted]
     if not fresh or (request is None and not group.growing):
-        return request, failed
+        return request, group_backoff
     errors = [instance.error for instance in group.group.instances if instance.id in fresh and instance.error]
     error = min(errors, key=lambda error: error.cls in backoff.FLAT, default=InstanceError(""))
-    failed = backoff.fail(failed, state.now, state.options, error.cls, error.code, error.message)
+    group_backoff = backoff.fail(group_backoff, state.now, state.options, error.cls, error.code, error.message)
     rest = request.increase - len(fresh) if request is not None else 0
-    return (msgspec.structs.replace(request, increase=rest) if request is not None and rest > 0 else None), failed
+    request = msgspec.structs.replace(request, increase=rest) if request is not None and rest > 0 else None
+    return request, group_backoff
 
 
 def _outstanding(group: NodeGroupState, state: ClusterState, request: ScaleUpRequest) -> int:

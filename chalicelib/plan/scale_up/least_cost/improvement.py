@@ -25,7 +25,10 @@ _EPSILON = 1e-6
 
 def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: Stop) -> list[Load]:
     """Return whole loads for the pods of the problem; some pods may be left where limits bind. Loads found on the way
-    are added to the master problem too. Raises Trouble."""
+    are added to the master problem too. Raises Trouble.
+
+    pricer: finds loads whose pods are worth more than their node. scarce [G,R]: value of a node's whole amount of a
+    resource. stop: says that time is over."""
     problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.count))
     prices = slim.solve()
     rooms, unplaced = Rooms(problem), problem.count.copy()
@@ -44,7 +47,7 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
 
 
 def _whole_loads(problem: Problem, master: Master, prices: Prices, rooms: Rooms, unplaced: Ints) -> list[Load]:
-    """Buy the integer parts if there are any, otherwise some of the fractions; reduces rooms and left."""
+    """Buy the integer parts if there are any, otherwise some of the fractions. Reduces `rooms` and `unplaced`."""
     whole = np.floor(prices.nodes + _EPSILON).astype(np.int64)
     loads: list[Load] = []
     for at in np.flatnonzero(whole):
