@@ -59,7 +59,8 @@ _STEPS = ProviderActions(
 
 
 class Exoscale(BaseProvider[ExoscaleContext]):
-    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass."""
+    """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
+    workload cluster, over which its nodes are listed anew before a change."""
 
     def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, kube: KubeLists | None = None) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
