@@ -215,8 +215,8 @@ class _Attempt:
         return InProgress(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
 
     def _check(self, state: Standing) -> None:
-        """Raise below the minimum, and unless it is certain that only annotated Machines are deleted. state: of all marks,
-        those of other operations included, also where they have expired."""
+        """Raise below the minimum, and unless it is certain that only annotated Machines are deleted. state: of all
+        marks, those of other operations included, also where they have expired."""
         subject, sets = self._view.subject, self._view.sets
         if self._operation.spec.kind is not OperationKind.DELETE_INSTANCES and state.goal < state.size:
             subject.check_minimum(state.goal)
