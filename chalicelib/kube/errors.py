@@ -146,7 +146,7 @@ def from_answer(
     header = headers.get("Retry-After", "")
     # API servers do not send the form of the header that is a date; it counts as none.
     seconds = float(header) if header.isascii() and header.isdigit() else 0.0
-    retry_after = min(float(_LONGEST_RETRY_AFTER), max(seconds, float(details.retry_after_seconds)))
+    retry_after = float(min(_LONGEST_RETRY_AFTER, max(seconds, details.retry_after_seconds)))
     if 300 <= status < 400:
         where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
         return Unavailable(where, status=status, lasting=True)

@@ -40,6 +40,7 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     "scale_up": ScaleUp,
     "prices": NodePrices,
 }
+_STORED_EMPTY = ("webhook", "max_disruption", "scale_up")
 _LISTS: dict[str, type[msgspec.Struct]] = {
     "node_groups": GroupPolicy,
     "maintenance_windows": Window,
@@ -93,13 +94,13 @@ def _policy(name: str, spec: dict[str, Any]) -> Policy:
     """Build the policy after all checks, so no required value can be missing."""
     values = {attribute: value for attribute, value in spec.items() if attribute in Policy.__struct_fields__}
     for attribute, struct in _SECTIONS.items():
-        if attribute in values:
-            values[attribute] = struct(**values[attribute])
+        # An absent section is an empty object and not the default itself, so that stored policies keep their bytes.
+        if attribute in values or attribute in _STORED_EMPTY:
+            values[attribute] = struct(**values.get(attribute, {}))
     for attribute, struct in _LISTS.items():
         if attribute in values:
             values[attribute] = tuple(struct(**entry) for entry in values[attribute])
-    if "options" in values:
-        values["options"] = Options(**values["options"].in_force)
+    values["options"] = Options(**values.get("options", OptionValues()).in_force)
     if "notifications" in values:
         notices = dict(values["notifications"])
         webhook = notices.pop("webhook", None)

@@ -151,7 +151,10 @@ class BaseProvider(Generic[C]):
 
     def scale_up(self, operation: Operation) -> Outcome:
         """Scale from from_size to to_size."""
-        return self._change(self._steps.scale_up, operation)
+        try:
+            return self._steps.scale_up(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return self._failure(error)
 
     def has_requested(self, operation: Operation) -> bool:
         """Whether the vendor may have received the request of this scale-up."""
@@ -162,7 +165,10 @@ class BaseProvider(Generic[C]):
 
     def delete_nodes(self, operation: Operation) -> Outcome:
         """Remove exactly these machines and lower the size accordingly."""
-        return self._change(self._steps.delete_nodes, operation)
+        try:
+            return self._steps.delete_nodes(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return self._failure(error)
 
     def cancel_delete(self, operation: Operation) -> bool:
         """Undo a prepared removal; False if every target is gone or leaving."""
@@ -170,24 +176,26 @@ class BaseProvider(Generic[C]):
 
     def decrease_target(self, operation: Operation) -> Outcome:
         """Lower the size without removing a machine."""
-        return self._change(self._steps.decrease_target, operation)
+        try:
+            return self._steps.decrease_target(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return self._failure(error)
 
     def poll(self, operation: Operation) -> Outcome:
         """Execute the next step of a change."""
-        return self._change(self._next[operation.spec.kind], operation)
-
-    def _change(self, step: Callable[[C, Operation], Outcome], operation: Operation) -> Outcome:
-        """Call the vendor's function. An error that rules out success is Failed; a configuration error is a failure
-        that names it.
-
-        Errors after which the change may have happened or may succeed soon (Transient, Throttled, other Conflicts) are
-        raised, so that the caller waits and calls again. A busy group is therefore never counted as failed."""
         try:
-            return step(self._context, operation)
-        except BadInput as error:
+            return self._next[operation.spec.kind](self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return self._failure(error)
+
+    def _failure(self, error: ProviderError | BadInput) -> Outcome:
+        """Return the failure of an error that rules out success; a configuration error is a failure that names it.
+
+        Raises errors after which the change may have happened or may succeed soon (Transient, Throttled, other
+        Conflicts), so that the caller waits and calls again. A busy group is therefore never counted as failed."""
+        if isinstance(error, BadInput):
             return Failed("InvalidRequest", str(error).splitlines()[0])
-        except ProviderError as error:
-            lasting = isinstance(error, self._steps.permanent_conflict)
-            if isinstance(error, Transient | Throttled | Conflict) and not lasting:
-                raise
-            return Failed(error.error_class, error.message, error.code, error.retry_after)
+        lasting = isinstance(error, self._steps.permanent_conflict)
+        if isinstance(error, Transient | Throttled | Conflict) and not lasting:
+            raise error
+        return Failed(error.error_class, error.message, error.code, error.retry_after)

@@ -44,7 +44,7 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "scaleUp",
     },
     "policy/vendors/huaweicloud.py": {"agencyDomain", "agencyDuration", "agencyName"},
-    "providers/alicloud/credential_mode.py": {"oidcProviderArn", "roleArn"},
+    "providers/alicloud/credentials.py": {"oidcProviderArn", "oidcTokenSecret", "roleArn"},
     "providers/clusterapi/settings.py": {
         "autoDiscovery",
         "cloudConfigAuthoritative",
@@ -72,11 +72,11 @@ EXCEPTIONS: Mapping[str, set[str]] = {
     # The same words of other documents: pool definitions, discovery specs, objects and answers of vendors.
     "policy/horizontal_node_autoscaler.py": {"apiVersion"},
     "policy/vendors/cherryservers.py": {"clusterName", "projectId"},
-    "providers/cherryservers/config_sections.py": {"clusterName", "projectId"},
-    "providers/cherryservers/managed_tokens.py": {"apiVersion"},
+    "providers/cherryservers/definition_reader.py": {"clusterName", "projectId"},
+    "providers/cherryservers/tokens.py": {"apiVersion"},
     "providers/clusterapi/discovery.py": {"clusterName"},
-    "providers/huaweicloud/autoscaler_addon.py": {"scaleDownEnabled"},
-    "providers/huaweicloud/decoding_pools.py": {"scaleDownUnneededTime", "scaleDownUtilizationThreshold"},
+    "providers/huaweicloud/node_groups.py": {"scaleDownEnabled"},
+    "providers/huaweicloud/decoding.py": {"scaleDownUnneededTime", "scaleDownUtilizationThreshold"},
 }
 
 
