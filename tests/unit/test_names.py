@@ -51,7 +51,6 @@ OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
         ("earlier", "PoolSection"),
         ("error", "InvalidRequest"),
         ("error", "NoReply"),
-        ("failed", "Backoff"),
         ("forbidden", "ProviderError"),
         ("gap", "MissingData"),
         ("hold", "Reason"),
