@@ -258,7 +258,7 @@ def _ended(operation: OperationLine, group: str) -> str:
         text += f" for rules {operation.rules.replace(',', ', ')}" if operation.rules else ""
         text += f", in {took}" if took else ""
     else:
-        verb = "gave up to" if operation.state is OperationState.ABANDONED else "could not"
+        verb = "did not" if operation.state is OperationState.ABANDONED else "could not"
         error = ".".join(filter(None, (operation.error_class, operation.code)))
         text = ": ".join(filter(None, (f"{verb} {planned}{change}", error, operation.message)))
         text += f", after {took}" if took else ""

@@ -46,7 +46,7 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         entry(
             "operation", "w", kind="grow", state="abandoned", **{"class": "Abandoned", "message": "no longer needed"}
         ),
-        "gave up to grow w: Abandoned: no longer needed",
+        "did not grow w: Abandoned: no longer needed",
     ),
     "removed": (
         entry(
