@@ -2,8 +2,9 @@
 
 Exit code 0 if all expectations of the demonstration are met, 1 with the missing ones otherwise, 2 for an invalid
 argument, 130 if it is interrupted; Ctrl-C is the regular end of --stay. Time runs faster than wall-clock time, so
-minutes of timers take seconds; the output shows both. It never passes the real time: with --stay it reaches it, and is
-the real time from then on.
+minutes of timers take seconds; the output shows both. It runs slower while something works, so that a busy machine
+takes longer and shows the same. It never passes the real time: with --stay it reaches it, and is the real time from
+then on.
 """
 
 from __future__ import annotations
@@ -45,15 +46,12 @@ from infra.demo.status_page import status_page
 from infra.demo.subscriber import Subscriber
 from infra.demo.summary import figures, verdicts
 from infra.emulators.lambda_events import Json
-from infra.emulators.live.emulation import ROOT, TABLE, Emulation, Setting
+from infra.emulators.live.emulation import AT_WORK, ROOT, TABLE, Emulation, Setting
 from infra.emulators.live.lambda_processes import Result
 from infra.tools.interruptible import run
 
-SPEED, FASTEST = 25.0, 40.0
+SPEED, FASTEST = 60.0, 100.0
 KILLS = 4
-WALL_LIMIT = 150.0
-"""Seconds after which the demonstration is aborted, at SPEED or faster."""
-_SAMPLE = 0.5  # CPU seconds for which the share of a processor is measured
 WIDTH = 150
 """Columns if the output is not a terminal."""
 PLACE = ROOT / ".local"
@@ -66,11 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    speed, present = args.speed or attainable_speed(time.perf_counter, time.process_time), time.time()
+    present = time.time()
     setting = Setting(
         fixture.CLUSTER,
-        fixture.start(speed, present, _wall_limit(speed)),
-        speed,
+        present - fixture.LONGEST,
+        args.speed,
         args.place,
         warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"),
         present=present,
@@ -95,7 +93,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--speed",
         type=_speed,
         metavar="N",
-        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g}, less on a busy machine)",
+        default=SPEED,
+        help=f"virtual seconds per second while nothing works, 1 to {FASTEST:g} (default {SPEED:g})",
     )
     parser.add_argument(
         "--kill-act",
@@ -132,20 +131,6 @@ def _within(text: str, least: float, most: float) -> float:
     return value
 
 
-def attainable_speed(wall: Callable[[], float], cpu: Callable[[], float]) -> float:
-    """Return the virtual seconds per second that this machine can keep now: SPEED times the share of a processor that a
-    process gets. Functions have time limits in virtual seconds, which a busy machine would use up with waiting.
-    wall, cpu: seconds, of which cpu counts those of this process."""
-    began, used = wall(), cpu()
-    while (spent := cpu() - used) < _SAMPLE:
-        pass
-    return max(1.0, round(SPEED * min(1.0, spent / (wall() - began))))
-
-
-def _wall_limit(speed: float) -> float:
-    return WALL_LIMIT * max(1.0, SPEED / speed)
-
-
 def tell(
     console: Console,
     setting: Setting,
@@ -157,7 +142,8 @@ def tell(
     """Run the whole demonstration and return the exit code."""
     began = wall()
     console.print(
-        f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line has both."
+        f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall, {AT_WORK:g} times "
+        "while a function works; every line has both."
     )
     ledger, relay = Ledger(), _Relay()
     # If the purchase itself is not interrupted, it has timed out in the pass that finds the broken server, and the
@@ -187,7 +173,6 @@ def tell(
                 narrator,
                 elapsed,
                 kills,
-                wall_limit=_wall_limit(setting.speed),
                 clouds=clouds,
                 passes=passes,
                 subscriber=Subscriber(emulation.aws),
@@ -264,7 +249,8 @@ Everything stays up; Ctrl-C ends it.
         console.print(
             f"\nTime in the emulation reaches the present in {left:.0f} s, and is the real time from then on."
         )
-        threading.Event().wait(left)
+        while (left := emulation.clock.until_present()) > 0.0:
+            threading.Event().wait(left)
     names = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     variables = " ".join(f"{name}={emulation.aws.env[name]}" for name in names)
     console.print(

@@ -46,8 +46,9 @@ LATER: Mapping[str, str] = {NIGHT_FIRST: NIGHT_SECOND}
 RULE_OBJECT, CRON_RULE, METRIC_RULE, METRIC_ABOVE = "kube-system/night", "cronrule", "metricrule", 40
 BUSY_RULE, ABOVE = "busy", 60
 THRESHOLDS: Mapping[str, int] = {METRIC_RULE: METRIC_ABOVE, BUSY_RULE: ABOVE}
-_STARTING, _SETTLING = 10.0, 155.0  # start of the emulation in wall seconds; chapter 1 and a pass in virtual seconds
-_FIRST_PASS = 6.0  # wall seconds from the policy to the end of the first pass, on a machine that is slow to start
+LONGEST = 5400.0
+"""Virtual seconds after which the demonstration is aborted."""
+_FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
 
 _FLAVOURS = {(NIGHT, "m7.xlarge.8"): NIGHT_FIRST, (NIGHT, "c7.xlarge.2"): NIGHT_SECOND}
 
@@ -62,7 +63,7 @@ spec:
   providers: PROVIDERS
   nodeGroups: GROUPS
   options: {{expander: [priority, least-waste], scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 7m,
-            unremovableNodeRecheckTimeout: 30s, initialNodeGroupBackoffDuration: 30m}}
+            unremovableNodeRecheckTimeout: 30s, initialNodeGroupBackoffDuration: 8m}}
   rules:
   - {{name: {BUSY_RULE}, groups: [{DAY}], metric: cpu, above: {ABOVE}, add: auto}}
   webhook: {{secret: outscaler/{CLUSTER}/webhook}}
@@ -118,17 +119,9 @@ def _on(*pools: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def start(speed: float, present: float, wall_limit: float) -> float:
-    """Return the virtual start time: so long ago that virtual time reaches the present (epoch seconds) after
-    wall_limit, the longest duration of the demonstration in wall seconds. speed: virtual seconds per wall second."""
-    return present - (speed - 1.0) * wall_limit
-
-
-def strike(now: float, speed: float, began: float) -> float:
-    """Return when the cron rule is due: at the first minute for which a pass is ready, also on a slow machine. began:
-    the virtual start time."""
-    ready = max(began + _STARTING * speed + _SETTLING, now + _FIRST_PASS * speed + 10.0)
-    return math.ceil(ready / 60) * 60.0
+def strike(now: float) -> float:
+    """Return when the cron rule is due: at the first minute for which a pass is ready, also on a slow machine."""
+    return math.ceil((now + _FIRST_PASS) / 60) * 60.0
 
 
 def rules(at: float) -> KubeObject:

@@ -32,9 +32,8 @@ LAST_DEATH = "4*grow:called"
 
 @dataclass(frozen=True)
 class DemoStage:
-    """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act function crashes. wall_limit:
-    seconds after which the demonstration is aborted. clouds: those in addition to Cluster API. passes: can be
-    delayed. subscriber: gets notifications."""
+    """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act function crashes. clouds:
+    those in addition to Cluster API. passes: can be delayed. subscriber: gets notifications."""
 
     emulation: Emulation
     account: Account
@@ -43,7 +42,6 @@ class DemoStage:
     narrator: Narrator
     elapsed: Callable[[], tuple[float, float]]
     kills: int
-    wall_limit: float
     clouds: Clouds
     passes: Passes
     subscriber: Subscriber
@@ -79,14 +77,15 @@ def _play_on(stage: DemoStage, chapter: Chapter, began: float) -> bool:
     told = float("-inf")
     while True:
         virtual, wall = stage.elapsed()
-        stage.watcher.look()
-        if wall - told >= NARRATE_EVERY or stage.narrator.has_heard:
-            told = wall
-            stage.narrator.look()
-            stage.account.status(_status(stage))
-            if chapter.over(stage):
-                return True
-        if virtual - began > chapter.limit or wall > stage.wall_limit:
+        with stage.emulation.clock.working():
+            stage.watcher.look()
+            if wall - told >= NARRATE_EVERY or stage.narrator.has_heard:
+                told = wall
+                stage.narrator.look()
+                stage.account.status(_status(stage))
+                if chapter.over(stage):
+                    return True
+        if virtual - began > chapter.limit or virtual > fixture.LONGEST:
             return False
         kube = stage.emulation.kube
         kube.wait(kube.version, LOOK_EVERY)
@@ -202,8 +201,8 @@ def _started(stage: DemoStage) -> bool:
 
 
 def _apply(stage: DemoStage) -> None:
-    emulation, setting = stage.emulation, stage.emulation.setting
-    at = fixture.strike(emulation.clock(), setting.speed, setting.start)
+    emulation = stage.emulation
+    at = fixture.strike(emulation.clock())
     stage.ledger.strike = at
     made = fixture.rules(at)
     crds.load(emulation.kube, crds.OWN)

@@ -54,7 +54,8 @@ class Schedule(Worker):
         """Run until the emulation stops."""
         due = self._clock()
         for number in itertools.count():
-            if self._stopping.wait(max(0.0, self._clock.wall_seconds(due - self._clock()))):
+            self._clock.sleep(due - self._clock(), self._stopping.wait)
+            if self._stopping.is_set():
                 return
             try:
                 self._invoke(self._function.name, schedule_event(self._function.name, self._clock(), number))

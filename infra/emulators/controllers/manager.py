@@ -7,9 +7,11 @@ reads the wall clock.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -131,14 +133,21 @@ class ClusterSimulation:
                 return rounds
         raise RuntimeError(f"the controllers did not come to rest in {_ROUNDS} rounds")
 
-    def run(self, stop: threading.Event, interval: float) -> None:
-        """Step every `interval` wall seconds until stopped; for a thread of the live emulation.
+    def run(
+        self,
+        stop: threading.Event,
+        interval: float,
+        working: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        """Step every `interval` wall seconds until stopped, each step within `working`; for a thread of the live
+        emulation.
 
         Other threads write to the store in the meantime, so a refused write or an unfinished round is repeated in the
         next step.
         """
         while not stop.wait(interval):
             try:
-                self.step()
+                with working():
+                    self.step()
             except (ApiError, RuntimeError) as problem:
                 _log.warning("simulated controllers: %s", problem)

@@ -33,6 +33,7 @@ from infra.emulators import deployed_functions
 from infra.emulators.aws import LocalAws, Queue
 from infra.emulators.aws_region import REGION
 from infra.emulators.cloud_account import CloudBeside
+from infra.emulators.controllers.clock import Clock
 from infra.emulators.controllers.manager import ClusterSimulation, Pace
 from infra.emulators.controllers.objects import apply_shipped
 from infra.emulators.events import KEPT, QueueSource, Schedule
@@ -43,20 +44,22 @@ from infra.emulators.live.api_gateway_server import ApiGatewayFront
 from infra.emulators.live.checked_threads import Worker, logged
 from infra.emulators.live.event_watcher import LiveExporter
 from infra.emulators.live.lambda_processes import Functions, Result
-from infra.emulators.live.lambda_worker import EVENTS, LOG
-from infra.emulators.live.shared_clock import CLOCK, Pact
+from infra.emulators.live.lambda_worker import CLOCK, EVENTS, LOG
 from infra.emulators.policy_permissions import permitted
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"
 API = "api_handler"
 CONTROLLERS_EVERY = 0.1  # wall seconds
+AT_WORK = 4.0
+"""Virtual seconds per second while a function or the cluster's controllers work."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second. place: the directory for
-    its files. warm: functions that are started first. present: the real time at the start, which virtual time does not
-    pass; both are epoch seconds."""
+    """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second, of which AT_WORK remain
+    while a function or a controller works, so that a busy machine takes longer and the story stays the same. place:
+    the directory for its files. warm: functions that are started first. present: the real time at the start, which
+    virtual time does not pass; both are epoch seconds."""
 
     cluster: str
     start: float
@@ -83,8 +86,11 @@ class Emulation:
         clouds: Sequence[CloudBeside] = (),
     ) -> None:
         self.setting, self._clouds = setting, tuple(clouds)
-        self._pact = Pact(setting.start, wall(), setting.speed, setting.present)
-        self.clock = self._pact.clock(wall)
+        setting.place.mkdir(parents=True, exist_ok=True)
+        self._clock_path = setting.place / f"clock-{os.getpid()}"
+        self.clock = Clock(
+            setting.start, setting.speed, wall, present=setting.present, at_work=AT_WORK, path=self._clock_path
+        )
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
         self.server = ApiServer(self.kube, tls=True)
@@ -95,7 +101,7 @@ class Emulation:
         self._on_result = on_result
         self._stopping = threading.Event()
         self.ended: list[str] = []
-        self._cleanup: list[Callable[[], object]] = []
+        self._cleanup: list[Callable[[], object]] = [lambda: self._clock_path.unlink(missing_ok=True)]
 
     def __enter__(self) -> Emulation:
         try:
@@ -111,7 +117,6 @@ class Emulation:
     # -- start
 
     def _start(self) -> None:
-        self.setting.place.mkdir(parents=True, exist_ok=True)
         self.log_path = self.setting.place / "run.log"
         self.log_path.write_text("", "utf-8")
         self._cleanup.append(self.aws.stop)
@@ -131,7 +136,12 @@ class Emulation:
             for name, text in cloud.secrets().items():
                 self.aws.put_secret(name, text)
         self._functions()
-        thread = Worker(self.cluster.run, args=(self._stopping, CONTROLLERS_EVERY), name="controllers", ended=self._end)
+        thread = Worker(
+            self.cluster.run,
+            args=(self._stopping, CONTROLLERS_EVERY, self.clock.working),
+            name="controllers",
+            ended=self._end,
+        )
         thread.start()
         self._cleanup.append(thread.join)
 
@@ -164,6 +174,7 @@ class Emulation:
             self.clock,
             self._on_result,
             {function.name: function.memory for function in made},
+            self.clock.working,
         )
         self._cleanup.append(self.functions.stop)
         self.functions.warm(*self.setting.warm)
@@ -186,7 +197,7 @@ class Emulation:
             BATCH_FAILURES: REPORTED,
             "POWERTOOLS_SERVICE_NAME": "outscaler",
             "POWERTOOLS_LOG_LEVEL": "INFO",
-            CLOCK: self._pact.text(),
+            CLOCK: str(self._clock_path),
             LOG: str(self.log_path),
             "PYTHONPATH": str(ROOT),
         }

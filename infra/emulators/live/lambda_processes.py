@@ -131,8 +131,9 @@ class FunctionProcess:
 class Functions:
     """All functions by name. on_result: called with each result, from the thread that invoked.
 
-    memory: MB by function, for functions that know their memory size. deaths: function -> checkpoints at which its next
-    invocations crash, one each; `2*PLACE`: at the second visit of that checkpoint.
+    memory: MB by function, for functions that know their memory size. working: entered for each invocation. deaths:
+    function -> checkpoints at which its next invocations crash, one each; `2*PLACE`: at the second visit of that
+    checkpoint.
     """
 
     def __init__(
@@ -142,13 +143,14 @@ class Functions:
         clock: Callable[[], float],
         on_result: Callable[[Result, Json], None],
         memory: Mapping[str, int] = MappingProxyType({}),
+        working: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         own = {name: {MEMORY_SIZE: str(size)} for name, size in memory.items()}
         self._processes = {
             name: FunctionProcess(name, handler, {**environment, **own.get(name, {})}, clock)
             for name, handler in handlers.items()
         }
-        self._on_result = on_result
+        self._on_result, self._working = on_result, working
         self.deaths: dict[str, list[str]] = {}
 
     def warm(self, *names: str) -> None:
@@ -160,10 +162,11 @@ class Functions:
     def invoke(self, name: str, event: Json) -> Result:
         """Invoke a function. Injected crashes are applied."""
         waiting = self.deaths.get(name, [])
-        made = self._processes[name].invoke(event, waiting[:1])
-        if made.killed and waiting:
-            waiting.pop(0)
-        self._on_result(made, event)
+        with self._working():
+            made = self._processes[name].invoke(event, waiting[:1])
+            if made.killed and waiting:
+                waiting.pop(0)
+            self._on_result(made, event)
         return made
 
     def stop(self) -> None:

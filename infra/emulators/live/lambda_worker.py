@@ -12,19 +12,20 @@ import importlib
 import json
 import os
 import sys
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TextIO
 
 from infra.emulators.async_invocations import AsyncLambda
 from infra.emulators.aws import client
+from infra.emulators.controllers.clock import Clock
 from infra.emulators.deployed_functions import invocations, queues, timeouts
 from infra.emulators.lambda_events import LambdaContext
-from infra.emulators.live.shared_clock import CLOCK, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
+CLOCK = "OUTSCALER_LOCAL_CLOCK"  # the file of Clock.shared
 LOG = "OUTSCALER_LOCAL_LOG"
 EVENTS = "OUTSCALER_LOCAL_EVENTS_"  # and a function: the URL of the queue for its asynchronous invocations
 DEATH = 137
@@ -51,10 +52,9 @@ def main(function: str, handler: str) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     checkpoints, counts = Checkpoints(), Counts()
-    clock = clock_from(os.environ[CLOCK])
-    speed = float(os.environ[CLOCK].split()[2])
-    lasts = timeouts().get(function, 60) * speed  # Lambda counts wall-clock seconds
-    entered = _entered(handler, checkpoints, counts)
+    clock = Clock.shared(Path(os.environ[CLOCK]))
+    lasts = timeouts().get(function, 60) * clock.speed  # Lambda counts wall-clock seconds
+    entered = _entered(handler, checkpoints, counts, clock)
     _answer(answers, {"ready": function})
     for number, line in enumerate(sys.stdin, 1):
         asked = json.loads(line)
@@ -71,22 +71,19 @@ def main(function: str, handler: str) -> int:
     return 0
 
 
-def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable[[Any, Any], Any]:
+def _entered(handler: str, checkpoints: Checkpoints, counts: Counts, clock: Clock) -> Callable[[Any, Any], Any]:
     """Return the handler, after installing a runtime from the environment with the shared clock. The order matters: the
     handler's module requests the runtime while it is imported."""
     from chalicelib.dispatch.senders import RECONCILE_LARGE, LargeFunction, SqsSender
     from chalicelib.runtime.runtime import from_environment, install
 
-    clock = clock_from(os.environ[CLOCK])
     made = from_environment(os.environ, clock)
     urls = {name: url for name in queues() if (url := os.environ.get(f"OUTSCALER_QUEUE_{name.upper()}"))}
     sqs: Any = VirtualDelays(client("sqs", os.environ["AWS_ENDPOINT_URL"]), clock, counts)
     counts.listen_to(made.store.table.client)
     large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
-    waiting: Callable[[float], None] = lambda seconds: time.sleep(clock.wall_seconds(seconds))  # noqa: E731
-    install(
-        dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints, hand_over=large, sleep=waiting)
-    )
+    sender = SqsSender(urls, sqs)
+    install(dataclasses.replace(made, sender=sender, checkpoint=checkpoints, hand_over=large, sleep=clock.sleep))
     module, _, attribute = handler.rpartition(".")
     entered: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), attribute)
     return entered

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from infra.demo.__main__ import attainable_speed
 from infra.demo.console import count, names, span
 from infra.demo.counters import AT_ONCE, Acted, Ledger
 from infra.demo.expectations import checked
@@ -130,14 +129,3 @@ def test_demo_ledger_that_is_empty_is_not_a_success() -> None:
 def test_demo_ledger_wording() -> None:
     assert (span(247.9), count(1, "pod"), count(2, "pod")) == ("04:07", "1 pod", "2 pods")
     assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"
-
-
-@pytest.mark.parametrize(("share", "speed"), [(1.0, 25.0), (0.4, 10.0), (0.001, 1.0)])
-def test_demonstration_runs_as_fast_as_the_machine_has_time_for(share: float, speed: float) -> None:
-    used = [0.0]
-
-    def cpu() -> float:
-        used[0] += 0.1
-        return used[0]
-
-    assert attainable_speed(lambda: used[0] / share, cpu) == pytest.approx(speed, rel=0.25)

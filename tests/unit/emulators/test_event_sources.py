@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import queue
+import subprocess
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +20,6 @@ from infra.emulators.deployed_functions import DeployedFunction
 from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
-from infra.emulators.live.shared_clock import Pact, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
 SPEED = 200.0  # a virtual minute is 0.3 s
@@ -133,10 +135,19 @@ def test_event_source_schedule_fires_every_virtual_minute() -> None:
     assert all(later - earlier > 30 for earlier, later in itertools.pairwise(seen))
 
 
-def test_event_source_clock_continues_in_another_process() -> None:
-    pact = Pact(start=5000.0, began=100.0, speed=20.0)
-    wall = iter((110.0, 112.0))
-    clock = pact.clock(lambda: next(wall))
-    assert [clock(), clock()] == [5200.0, 5240.0]
-    assert abs(clock_from(Pact(0.0, time.monotonic(), 1.0).text())()) < PATIENCE
-    assert clock_from(Pact(0.0, time.monotonic() - 9.0, 1e6, present=5.0).text())() < 14.0 + PATIENCE
+def test_event_source_clock_continues_in_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "clock"
+    clock = Clock(5000.0, 20.0, at_work=2.0, path=path)
+    read = "import sys, pathlib; from infra.emulators.controllers.clock import Clock"
+    program = f"{read}; clock = Clock.shared(pathlib.Path(sys.argv[1])); input(); print(clock.now(), clock.speed)"
+    command = [sys.executable, "-c", program, str(path)]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
+        clock.working(),
+    ):
+        before = clock()
+        answer, _ = child.communicate("\n", timeout=PATIENCE)
+        after = clock()
+    now, speed = (float(word) for word in answer.split())
+    assert before <= now <= after
+    assert speed == 20.0

@@ -17,8 +17,7 @@ from infra.emulators.events import Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.checked_threads import Worker
 from infra.emulators.live.lambda_processes import FunctionProcess, Result
-from infra.emulators.live.lambda_worker import LOG
-from infra.emulators.live.shared_clock import CLOCK, Pact
+from infra.emulators.live.lambda_worker import CLOCK, LOG
 
 ROOT = Path(__file__).resolve().parents[3]
 HANDLER = "import os\n\n\ndef handle(event, context):\n    return {'pid': os.getpid()}\n"
@@ -27,6 +26,7 @@ HANDLER = "import os\n\n\ndef handle(event, context):\n    return {'pid': os.get
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[FunctionProcess]:
     (tmp_path / "idle_handler.py").write_text(HANDLER)
+    Clock(1000.0, 1.0, path=tmp_path / "clock")
     urls = {f"OUTSCALER_QUEUE_{name.upper()}": f"http://127.0.0.1:9/{name}" for name in queues()}
     environment = {
         **os.environ,
@@ -36,7 +36,7 @@ def process(tmp_path: Path) -> Iterator[FunctionProcess]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
-        CLOCK: Pact(1000.0, 0.0, 1.0).text(),
+        CLOCK: str(tmp_path / "clock"),
         LOG: str(tmp_path / "log"),
         "PYTHONPATH": f"{ROOT}:{tmp_path}",
     }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 
 import pytest
@@ -43,8 +44,40 @@ def test_local_clock_without_a_gap_shows_the_real_time_at_once(speed: float, sta
     assert (clock(), clock.until_present()) == (min(start, 5.0), left)
 
 
+def test_local_clock_is_slower_until_the_last_of_those_that_work_has_left() -> None:
+    wall = ManualClock(0.0)
+    clock = Clock(100.0, 50.0, wall, at_work=4.0)
+    seen = []
+
+    def passes() -> None:
+        wall.advance(1.0)
+        seen.append(clock())
+
+    passes()
+    with clock.working():
+        passes()
+        with contextlib.suppress(KeyError), clock.working():
+            passes()
+            raise KeyError
+        passes()
+    passes()
+    assert seen == [150.0, 154.0, 158.0, 162.0, 212.0]
+
+
+def test_local_clock_at_work_sleeps_until_the_virtual_time_has_come() -> None:
+    wall = ManualClock(0.0)
+    clock = Clock(0.0, 50.0, wall, at_work=5.0)
+    with clock.working():
+        clock.sleep(20.0, wall.advance)
+        assert 20.0 <= clock() < 20.1
+        clock.sleep(20.0, lambda seconds: seconds > 0.0)  # an Event that is set
+    assert 4.0 <= wall() < 4.1
+
+
 def test_local_clock_always_advances() -> None:
     with pytest.raises(ValueError, match="time must pass"):
         Clock(0.0, 0.0, ManualClock(0.0))
+    with pytest.raises(ValueError, match="time must pass"):
+        Clock(0.0, 1.0, ManualClock(0.0), at_work=0.0)
     with pytest.raises(ValueError, match="does not go back"):
         ManualClock(0.0).advance(-1.0)
