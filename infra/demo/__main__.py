@@ -147,7 +147,7 @@ def tell(
     )
     ledger, relay = Ledger(), _Relay()
     # If the purchase itself is not interrupted, it has timed out in the pass that finds the broken server, and the
-    # group backs off for longer than the demonstration lasts.
+    # group backs off for as long as all the rest of the demonstration takes.
     ledger.broken = int(kills == KILLS)
     clouds = Clouds(ledger.broken)
     with Emulation(setting, relay, wall, clouds.accounts) as emulation:

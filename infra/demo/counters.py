@@ -40,7 +40,7 @@ class Ledger:
     unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
     the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
     rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
-    subscriber received, as `type state subject`."""
+    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -54,6 +54,7 @@ class Ledger:
     broken: int = 1
     killed: list[str] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)
+    failed: set[str] = field(default_factory=set)
     swept: int = 0
     woken: int = 0
     evicted: int = 0

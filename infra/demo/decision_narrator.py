@@ -208,6 +208,8 @@ class Narrator:
             if over is not None:
                 self._meet(over)
         target = self.named(str(facts.get("targets", self.short(entry.group))))
+        if state == "failed":
+            self._ledger.failed.add(target)
         why = f": {facts['message']}" if "message" in facts else ""
         again = (
             "; it had asked the provider first: done already, nothing is bought again"
