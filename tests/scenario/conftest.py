@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,11 +30,22 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+_ONE_OF = 6
+"""`make test` runs one scenario of so many on moto."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark most scenarios on moto as slow. The choice depends on the name only: it is the same in all workers."""
+    for item in items:
+        if "on-moto" in item.name and zlib.crc32(item.name.encode()) % _ONE_OF:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(params=MODES)
-def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> ScenarioRunner:
-    """The runner of a scenario. The restarted mode uses the fast world, so that comparing the modes also compares the
-    in-memory table and direct calls with moto and a socket."""
+def stage(request: pytest.FixtureRequest, accounts: Path) -> ScenarioRunner:
+    """The runner of a scenario."""
     test = request.node.originalname + "".join(
         f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"
     )
-    return ScenarioRunner(None if request.param == "restarted" else aws, test, request.param, accounts)
+    aws = request.getfixturevalue("aws") if request.param == "on-moto" else None
+    return ScenarioRunner(aws, test, request.param, accounts)

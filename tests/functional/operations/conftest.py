@@ -1,41 +1,42 @@
-"""One emulated DynamoDB for all tests of the act function, one table per module, one harness per test."""
+"""A table in memory and a harness for each test of the act function; a few use moto's table instead."""
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from chalicelib.store import Store
-from infra.emulators.aws import LocalAws, create_table, environment
+from infra.emulators.aws import LocalAws
+from infra.emulators.memory_table import MemoryAccount
 from tests.functional.operations.harness import OperationHarness
 
 
-@pytest.fixture(scope="session")
-def dynamodb() -> Iterator[Any]:
-    """The client that a store creates for itself, created once, because its creation takes longer than most of these
-    tests."""
-    with LocalAws() as aws, pytest.MonkeyPatch.context() as patch:
-        for name, value in aws.env.items():
-            patch.setenv(name, value)
-        yield Store("none", clock=time.time).table.client
-
-
-@pytest.fixture(scope="module")
-def table(dynamodb: Any) -> str:
-    name = f"acting-{uuid.uuid4().hex}"
-    create_table(dynamodb, name)
-    return name
+@pytest.fixture
+def new_store() -> Callable[..., Store]:
+    """Creates a store on the table of this test; arguments: those of Store."""
+    return partial(MemoryAccount().store, "acting")
 
 
 @pytest.fixture
-def stage(dynamodb: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[OperationHarness]:
-    for name, value in environment(dynamodb.meta.endpoint_url).items():
+def stage(new_store: Callable[..., Store]) -> Iterator[OperationHarness]:
+    yield from _staged(new_store)
+
+
+@pytest.fixture
+def moto_stage(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Iterator[OperationHarness]:
+    """A harness whose table the commands find in the environment."""
+    for name, value in aws.env.items():
         monkeypatch.setenv(name, value)
-    made = OperationHarness(table, dynamodb)
+    table = f"acting-{uuid.uuid4().hex}"
+    aws.create_table(table)
+    yield from _staged(partial(Store, table, client=aws.client("dynamodb")))
+
+
+def _staged(new_store: Callable[..., Store]) -> Iterator[OperationHarness]:
+    made = OperationHarness(new_store)
     with made.server:
         made.policy()
         yield made

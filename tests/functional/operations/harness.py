@@ -13,6 +13,7 @@ import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from chalicelib.kube.client import KubeClient
@@ -56,9 +57,10 @@ class HarnessCrash(BaseException):
 
 class OperationHarness:
     """sent: queued messages by due time; watches: those that look after an executor (operations/claims.py).
-    invocations: seconds of each, watches aside. at_checkpoint: an additional action at a checkpoint."""
+    invocations: seconds of each, watches aside. at_checkpoint: an additional action at a checkpoint. new_store: creates
+    another store on the same table, with faults for example."""
 
-    def __init__(self, table: str, dynamodb: Any) -> None:
+    def __init__(self, new_store: Callable[..., Store]) -> None:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
         self.clock = ManualClock(START)
         self.kube = ObjectStore(self.clock)
@@ -66,7 +68,8 @@ class OperationHarness:
         self.server = ApiServer(self.kube)
         self.provider = InMemoryProvider(on_delete=self._machine_gone)
         self.providers: Callable[[], Sequence[Provider]] = lambda: [self.provider]
-        self.store = Store(table, clock=self.clock, sleep=self.clock.advance, client=dynamodb)
+        self.new_store = partial(new_store, clock=self.clock, sleep=self.clock.advance)
+        self.store = self.new_store()
         self.sent: list[tuple[float, int, str, bytes]] = []
         self.watches: list[tuple[float, int, str, bytes]] = []
         self.wakes: list[dict[str, Any]] = []

@@ -80,13 +80,7 @@ def test_log_of_a_failed_operation_names_cluster_and_operation(stage: OperationH
     faults = AwsFaults()
     broken = dataclasses.replace(
         stage.runtime,
-        store=type(stage.store)(
-            stage.store.table.name,
-            clock=stage.clock,
-            sleep=stage.clock.advance,
-            client=stage.store.table.client,
-            wrap=faults.wrap,
-        ),
+        store=stage.new_store(wrap=faults.wrap),
     )
     faults.instead("update_item", busy("ValidationException"))
     stage.runtime = broken

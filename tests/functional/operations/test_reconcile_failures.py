@@ -32,6 +32,12 @@ class Refusing:
 
 
 @pytest.fixture
+def stage(moto_stage: OperationHarness) -> OperationHarness:
+    """One of the tests runs a command, which has a botocore client."""
+    return moto_stage
+
+
+@pytest.fixture
 def refusing(stage: OperationHarness) -> Refusing:
     stage.group(1)
     return Refusing(stage)

@@ -3,7 +3,7 @@ over a discovered one (docs/reference/node-groups.md "Group ownership")."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Observation
 from chalicelib.reconciler.reconciler import handle
+from chalicelib.store import Store
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.functional.operations.harness import OperationHarness
 
@@ -39,9 +40,11 @@ class Discovering(InMemoryProvider):
 
 
 @pytest.fixture
-def two(stage: OperationHarness, dynamodb: Any, table: str) -> Iterator[tuple[OperationHarness, OperationHarness]]:
+def two(
+    stage: OperationHarness, new_store: Callable[..., Store]
+) -> Iterator[tuple[OperationHarness, OperationHarness]]:
     """Two clusters, each with a full node of group g and a pending pod that needs a second one."""
-    other = OperationHarness(table, dynamodb)
+    other = OperationHarness(new_store)
     with other.server:
         other.policy()
         for claim in stage.store.group_ownership.all():  # left by an earlier test

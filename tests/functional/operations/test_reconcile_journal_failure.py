@@ -8,7 +8,6 @@ from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.handlers.lambda_entry import each_record
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.runtime.runtime import install
-from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
 from tests.functional.operations.harness import OperationHarness
 
@@ -42,15 +41,7 @@ def _pending(stage: OperationHarness) -> str:
 def _failing(stage: OperationHarness) -> AwsFaults:
     """Starts faults of the table."""
     faults = AwsFaults()
-    stage.replace(
-        store=Store(
-            stage.store.table.name,
-            clock=stage.clock,
-            sleep=stage.clock.advance,
-            client=stage.store.table.client,
-            wrap=faults.wrap,
-        )
-    )
+    stage.replace(store=stage.new_store(wrap=faults.wrap))
     return faults
 
 

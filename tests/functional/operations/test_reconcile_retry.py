@@ -16,7 +16,6 @@ from chalicelib.kube.errors import Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.runtime.runtime import install
-from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy
 from tests.functional.operations.harness import OperationHarness
 
@@ -112,13 +111,7 @@ def test_failing_table_does_not_prevent_the_retry_of_a_wake_up(stage: OperationH
     faults = AwsFaults()
     stage.runtime = dataclasses.replace(
         stage.runtime,
-        store=Store(
-            stage.store.table.name,
-            clock=stage.clock,
-            sleep=stage.clock.advance,
-            client=stage.store.table.client,
-            wrap=faults.wrap,
-        ),
+        store=stage.new_store(wrap=faults.wrap),
     )
     faults.instead("update_item", *[busy("ValidationException")] * 9)
     faults.instead("put_item", *[busy("ValidationException")] * 9)
