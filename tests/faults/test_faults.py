@@ -1,6 +1,6 @@
 """The fault test: many seeds of many steps, and the same rules under hypothesis, which finds the shortest sequence.
 
-The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps, and 500 seeds should take minutes. The
+The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps, and many seeds should take minutes. The
 last test uses hypothesis with few and short runs, for its shrinking.
 """
 
@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 500, 10
+SEEDS, PER_TEST = 100, 10
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
 
