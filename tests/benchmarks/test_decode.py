@@ -7,8 +7,6 @@ import json
 import time
 from collections.abc import Callable
 
-import pytest
-
 from chalicelib.model.pod import Pod
 from chalicelib.snapshot.class_table import ClassTable, PodFold
 from chalicelib.snapshot.snapshot_builder import LISTINGS
@@ -37,7 +35,6 @@ def _best(work: Callable[[], object]) -> float:
     return min(times) / COUNT * 1e6
 
 
-@pytest.mark.slow
 def test_folding_pods_costs_a_small_multiple_of_decoding_them() -> None:
     pages, decode, known = _pages(), LISTINGS["Pod"].decode, PodFold(ClassTable())
 

@@ -9,7 +9,6 @@ from tests.benchmarks.hostile_memory import grown
 SIZE = 512
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mebibytes", [51, 200])
 def test_pass_stops_before_its_memory_ends(mebibytes: int) -> None:
     made = grown(mebibytes, SIZE)

@@ -204,7 +204,6 @@ def tried(method: Method, problem: Problem, bound: float) -> Tried:
     return Tried((cost + left * LEFT) / bound, seconds, left)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", *INPUTS])
 def test_least_cost_search_costs_no_more_than_a_plain_mip(kind: str) -> None:
     if kind != "random" and not SHARED.is_dir():

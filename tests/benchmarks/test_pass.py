@@ -146,9 +146,9 @@ def report(size: Size, found: dict[str, Measurement]) -> None:
     "size",
     [
         pytest.param(SMALL, id="100"),
-        pytest.param(MIDDLE, id="1000", marks=pytest.mark.slow),
-        pytest.param(LARGE, id="5000", marks=pytest.mark.slow),
-        pytest.param(HUGE, id="15000", marks=pytest.mark.slow),
+        pytest.param(MIDDLE, id="1000"),
+        pytest.param(LARGE, id="5000"),
+        pytest.param(HUGE, id="15000"),
     ],
 )
 def test_pass_reads_at_the_cost_of_what_has_changed(size: Size) -> None:
@@ -161,7 +161,6 @@ def test_pass_reads_at_the_cost_of_what_has_changed(size: Size) -> None:
     assert max(each.peak for each in found.values()) < size.memory
 
 
-@pytest.mark.slow
 def test_reaction_from_the_event_to_the_request_to_the_provider() -> None:
     """At 1,000 nodes and 30,000 pods, warm. Without the time in SQS and DynamoDB, which are in memory here."""
     with ChildProcess("served_cluster", "--nodes", "1000", "--pods", "30000") as served:

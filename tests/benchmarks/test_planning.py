@@ -130,9 +130,9 @@ def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float
     [
         pytest.param(SMALL, id=SMALL.name),
         pytest.param(MIDDLE, id=MIDDLE.name),
-        pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
-        pytest.param(MANY_GROUPS, id=MANY_GROUPS.name, marks=pytest.mark.slow),
-        pytest.param(HUGE, id=HUGE.name, marks=pytest.mark.slow),
+        pytest.param(LARGE, id=LARGE.name),
+        pytest.param(MANY_GROUPS, id=MANY_GROUPS.name),
+        pytest.param(HUGE, id=HUGE.name),
     ],
 )
 def test_planning_time_of_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
@@ -155,7 +155,6 @@ def test_rules_between_pods_triple_the_planning_time_at_most(tmp_path: Path) -> 
 
 
 @needs_shared
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "grown",
     [
@@ -183,7 +182,6 @@ sys.exit(code)
 
 
 @needs_shared
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_peak_memory_of_planning_170000_pods(tmp_path: Path) -> None:
     folder = made(tmp_path, LARGE)

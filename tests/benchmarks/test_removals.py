@@ -89,8 +89,8 @@ def report(given: Input, plan: Plan, seconds: float) -> None:
     [
         pytest.param(SMALL, id=SMALL.name),
         pytest.param(AFFINITY, id=AFFINITY.name),
-        pytest.param(MIDDLE, id=MIDDLE.name, marks=pytest.mark.slow),
-        pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
+        pytest.param(MIDDLE, id=MIDDLE.name),
+        pytest.param(LARGE, id=LARGE.name),
     ],
 )
 def test_removal_planning_time_of_every_candidate_in_one_pass(given: Input) -> None:
@@ -105,8 +105,8 @@ def test_removal_planning_time_of_every_candidate_in_one_pass(given: Input) -> N
     ("plain", "ruled"),
     [
         pytest.param(SMALL, AFFINITY, id=AFFINITY.name),
-        pytest.param(MIDDLE, AFFINITY_MIDDLE, id=AFFINITY_MIDDLE.name, marks=pytest.mark.slow),
-        pytest.param(LARGE, AFFINITY_LARGE, id=AFFINITY_LARGE.name, marks=pytest.mark.slow),
+        pytest.param(MIDDLE, AFFINITY_MIDDLE, id=AFFINITY_MIDDLE.name),
+        pytest.param(LARGE, AFFINITY_LARGE, id=AFFINITY_LARGE.name),
     ],
 )
 def test_rules_between_pods_triple_the_removal_planning_time_at_most(plain: Input, ruled: Input) -> None:

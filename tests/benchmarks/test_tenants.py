@@ -24,7 +24,6 @@ def ordinary() -> float:
     return min(_seconds("own-labels") for _ in range(2))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(hostile_objects.CASES))
 def test_planning_time_of_an_attack_is_a_limited_multiple_of_an_ordinary_pass(case: str, ordinary: float) -> None:
     seconds = _seconds(case)

@@ -13,7 +13,6 @@ ROUNDS = 3
 MOST_MEMORY = 256.0  # MB that the manifest allows, for 1,000 nodes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "pods"), [(100, 1_500), (1_000, 30_000), (5_000, 170_000)])
 def test_watcher_needs_little_memory_and_posts_what_has_changed(nodes: int, pods: int) -> None:
     near = ("--nodes", str(nodes), "--pods", str(pods), "--round-trip", "0.001", "--bandwidth", "1e9")

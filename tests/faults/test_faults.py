@@ -1,6 +1,6 @@
 """The fault test: many seeds of many steps, and the same rules under hypothesis, which finds the shortest sequence.
 
-The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps, and many seeds should take minutes. The
+The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps. The
 last test uses hypothesis with few and short runs, for its shrinking.
 """
 

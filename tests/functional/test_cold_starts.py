@@ -1,4 +1,4 @@
-"""CPU of each function from process start to its first event, and the modules it loads until then."""
+"""The modules that each function loads from process start to its first event."""
 
 from __future__ import annotations
 
@@ -10,24 +10,7 @@ from tests.functional.artifact import artifact
 from tests.functional.forbidden_modules import unwanted
 from tests.functional.stack import HANDLERS
 
-FEWEST, MOST = 3, 120  # rounds
 AWAITED = ("app", "chalicelib.handlers.tick")  # they read policies before their first event
-
-
-@pytest.mark.parametrize("function", HANDLERS)
-def test_cold_start_costs_a_limited_multiple_of_importing_botocore(function: str) -> None:
-    """The minimum of each counts, since other load on the machine only adds CPU time. Further rounds run while the
-    limit is exceeded, because on a busy machine the minimum comes late."""
-    handler, task = HANDLERS[function], artifact().task
-    sessions: list[float] = []
-    starts: list[float] = []
-    while len(starts) < MOST:
-        sessions.append(cold_start.session(task).cpu)
-        starts.append(cold_start.start(task, handler).cpu)
-        if len(starts) >= FEWEST and min(starts) <= cold_start.limit(handler) * min(sessions):
-            break
-    ratio = min(starts) / min(sessions)
-    assert ratio <= cold_start.limit(handler), f"{function} takes {ratio:.2f} times the CPU of botocore's session"
 
 
 @pytest.mark.parametrize("function", HANDLERS)
