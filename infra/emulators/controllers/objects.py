@@ -6,6 +6,7 @@ They contain only what a user writes. Defaults, owners and status are added by t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,16 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
 
 def apply_shipped(store: ObjectStore) -> None:
     """Apply the ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person applies before anything else."""
-    for document in yaml.safe_load_all(_WORKLOAD.read_text("utf-8")):
-        if document["kind"] == "ConfigMap":
-            name = document["metadata"]["name"]
-            store.load("configmaps", [{**document, "metadata": {**document["metadata"], "uid": f"uid-of-{name}"}}])
+    for document in _shipped():
+        name = document["metadata"]["name"]
+        metadata = {**document["metadata"], "uid": f"uid-of-{name}"}
+        store.load("configmaps", [clone({**document, "metadata": metadata})])
+
+
+@cache
+def _shipped() -> list[KubeObject]:
+    documents = yaml.safe_load_all(_WORKLOAD.read_text("utf-8"))
+    return [document for document in documents if document["kind"] == "ConfigMap"]
 
 
 def _pod_template(name: str, cpu: str, memory: str, spec: Mapping[str, Any]) -> KubeObject:

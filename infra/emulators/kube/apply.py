@@ -35,7 +35,7 @@ _IDENTITY = frozenset(
 def decode(body: bytes) -> KubeObject:
     """Return the object of an apply request (YAML or JSON). Raises ApiError 400."""
     try:
-        found = yaml.safe_load(body)
+        found = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise status.bad_request(f"error decoding YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(found, dict):

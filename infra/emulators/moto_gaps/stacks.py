@@ -27,7 +27,7 @@ def transformed(body: str) -> str:
     """Return the template that CloudFormation executes."""
     if _SAM not in body:
         return body
-    template: dict[str, Any] = yaml.safe_load(body)  # JSON is YAML
+    template: dict[str, Any] = json.loads(body) if body.startswith("{") else yaml.safe_load(body)
     if template.get("Transform") != _SAM:
         return body
     import boto3
