@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.model.operation import OperationKind
 from tests.contract.suite.operations import OperationDriver, class_of
+from tests.contract.suite.provider_fixture import Misfortune
 
 #: Title -> size of the group, from_size, to_size, possible answers. The group's maximum is 6.
 SCALE_UPS_WITHOUT_WRITE: dict[str, tuple[int, int, int, set[str]]] = {
@@ -75,3 +77,34 @@ def test_provider_decrease_that_removes_or_changes_nothing_sends_no_write(yard: 
     assert class_of(answer) in answers, answer
     assert not writes
     assert (yard.bench.target(group), yard.finish(group)) == (size, before)
+
+
+@pytest.mark.parametrize(
+    ("discarded", "from_size", "answers", "target"),
+    [
+        (3, 5, {"Done"}, 2),
+        (1, 5, {"Done"}, 4),
+        (2, 4, {"Conflict"}, 5),  # somebody has increased the size since
+    ],
+    ids=["all", "one", "the size was increased"],
+)
+def test_provider_discarded_placeholders_lower_the_size_once(
+    yard: OperationDriver, discarded: int, from_size: int, answers: set[str], target: int
+) -> None:
+    """Machines that were requested and never made are given up without a machine that runs."""
+    yard.needs(Misfortune.OUT_OF_STOCK.value)
+    group = yard.bench.add_group("g", size=2)
+    before = yard.bench.machines(group)
+    yard.bench.misfortune(group, Misfortune.OUT_OF_STOCK, times=50)
+    yard.run(yard.growth(group, 5))
+    yard.bench.settle(120.0)
+    missing = [instance for instance in yard.group(group).instances if "placeholder-" in instance.handle]
+    if not missing:
+        pytest.skip("this vendor lists its failed machines, or leaves no size or no reason")
+    assert (yard.bench.target(group), len(missing)) == (5, 3)
+    order = yard.removal(group, *missing[:discarded], kind=OperationKind.DELETE_INSTANCES, op="discard-1")
+    order = order.with_spec(from_size=from_size, to_size=from_size - discarded)
+    for _ in range(2):
+        assert class_of(yard.run(order)) in answers
+        assert yard.bench.target(group) == target
+    assert yard.finish(group) == before
