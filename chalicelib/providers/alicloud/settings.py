@@ -139,7 +139,14 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
     if len(configured) > 1:
         raise BadInput(PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them")
     if access.by_oidc:
-        _check_oidc(access)
+        how_to_name_it = "name the secret that holds the token (or oidcTokenFile, a file of this machine)"
+        for field, value, remedy in (
+            ("oidcProviderArn", access.oidc_provider_arn, "add oidcProviderArn"),
+            ("roleArn", access.role_arn, "add roleArn"),
+            ("oidcTokenSecret", access.oidc_token_secret or access.oidc_token_file, how_to_name_it),
+        ):
+            if not value:
+                raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", remedy)
         return Way.OIDC
     if access.by_metadata:
         return Way.METADATA
@@ -162,17 +169,6 @@ def check_access(access: Access) -> None:
         raise BadInput(f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two")
     if not access.credentials_secret:
         way_of(access, key_id=False, key_secret=False, token=False)
-
-
-def _check_oidc(access: Access) -> None:
-    token = access.oidc_token_secret or access.oidc_token_file
-    for field, value, remedy in (
-        ("oidcProviderArn", access.oidc_provider_arn, "add oidcProviderArn"),
-        ("roleArn", access.role_arn, "add roleArn"),
-        ("oidcTokenSecret", token, "name the secret that holds the token (or oidcTokenFile, a file of this machine)"),
-    ):
-        if not value:
-            raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", remedy)
 
 
 # -- settings
