@@ -77,7 +77,7 @@ def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> N
         f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
         f"per key, region and service ({default(settings.CceSettings, 'callsPerSecond'):g})",
         f"renewed {_IN_WORDS[credentials.EARLY / 60]} minutes before their expiry",
-        f"from {scale_up.FIRST:g} s to a minute apart",
+        f"from {scale_up.FOLLOWING.first:g} s to a minute apart",
         f"is polled {_IN_WORDS[scale_up.ENOUGH_LOOKS]} times",
         f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the scale-up",
         f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",

@@ -149,7 +149,7 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
     [
         (EXO, f"where the account has no quota ({default(exo.ExoscaleSettings, 'unlimitedMax')})"),
         (EXO, f"per key and zone ({default(exo.ExoscaleSettings, 'callsPerSecond'):g})"),
-        (EXO, f"from {exo_scale_up.FIRST:g} s to a minute apart"),
+        (EXO, f"from {exo_scale_up.FOLLOWING.first:g} s to a minute apart"),
         (EXO, f"After about {_IN_WORDS[exo_scale_up.PATIENCE / 60]} minutes of polling"),
         (EXO, f"is polled {_IN_WORDS[exo_scale_up.ENOUGH_LOOKS]} times"),
         (EXO, f"one by one, at most {zone._MOST_ASKED} per pass"),

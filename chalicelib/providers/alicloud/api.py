@@ -15,20 +15,23 @@ missing.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
-from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud import decoding
-from chalicelib.providers.alicloud.credentials import AlicloudCredential, AlicloudCredentialSource
+from chalicelib.providers.alicloud.credentials import (
+    LIMITS,
+    AlicloudCredential,
+    AlicloudCredentialSource,
+    canonical_query,
+    new_nonce,
+    signed_headers,
+    unsigned_headers,
+)
 from chalicelib.providers.alicloud.decoding import (
     Accepted,
     InstanceType,
@@ -39,18 +42,16 @@ from chalicelib.providers.alicloud.decoding import (
     ScalingInstance,
     Version,
 )
-from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
+from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Throttled, Transient
-from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget
 from chalicelib.providers.services import Cache, ProviderServices
 
 T = TypeVar("T")
 
-VENDOR = "alicloud"
-LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 SIZE = 50  # maximum page size of ESS and ECS lists
 MOVED = "ListMoved"  # code for a list that changes while it is read
 IDS = 20  # ids of groups, activities or instances per call
@@ -62,69 +63,7 @@ _DAY = 86400.0
 _UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
 _MUTABLE = 300.0  # seconds to cache what can change: a configuration, a template's default version
 
-# -- signature, as pure functions: no clock, no randomness, no network
-
-ALGORITHM = "ACS3-HMAC-SHA256"
-
-
-def canonical_query(params: Mapping[str, str]) -> str:
-    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20). The signed
-    text is also the one that is sent, so no library can encode it differently."""
-    return "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(params.items()))
-
-
-def timestamp(now: float) -> str:
-    """Return epoch seconds as `2026-01-15T08:30:00Z`."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-
-
-def unsigned_headers(
-    *, host: str, action: str, version: str, now: float, nonce: str, body: bytes = b""
-) -> dict[str, str]:
-    """Return the headers of every call, signed or not."""
-    return {
-        "host": host,
-        "x-acs-action": action,
-        "x-acs-content-sha256": hashlib.sha256(body).hexdigest(),
-        "x-acs-date": timestamp(now),
-        "x-acs-signature-nonce": nonce,
-        "x-acs-version": version,
-    }
-
-
-def signed_headers(
-    headers: Mapping[str, str],
-    query: str,
-    *,
-    key_id: str,
-    key_secret: Secret,
-    secret: Secret | None = None,
-    method: str = "POST",
-) -> dict[str, str]:
-    """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
-    query: canonical_query of what is sent; secret: the session's token. Every given header is signed, because the
-    vendor requires it of each `x-acs-*`, of host and of content-type."""
-    signed = dict(headers)
-    if secret:
-        signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": secret.reveal()}
-    names = ";".join(sorted(signed))
-    digest = hashlib.sha256(canonical_request(signed, query, method).encode()).hexdigest()
-    signature = hmac.new(key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()
-    return signed | {"authorization": f"{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={signature}"}
-
-
-def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
-    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body."""
-    lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
-    return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
-
-
 # -- client
-
-
-def new_nonce() -> str:
-    """Return 32 random hex digits."""
-    return uuid.uuid4().hex
 
 
 @dataclass
@@ -168,7 +107,7 @@ class Line:
             self.budget.take()
         if self._http is None:
             self._http = Http(
-                vendor=VENDOR,
+                vendor=PROVIDER,
                 deployment=self.services.deployment,
                 sleep=self.services.sleep,
                 chance=self.services.chance,
@@ -198,7 +137,7 @@ class Line:
             nonce=self.new_nonce(),
         ) | {"accept": "application/json"}
         signed = signed_headers(
-            headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, secret=credential.token
+            headers, query, key_id=credential.key.reveal(), key_secret=credential.secret, secret=credential.token
         )
         return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
 

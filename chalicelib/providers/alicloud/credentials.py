@@ -1,176 +1,124 @@
-"""The credential that signs: how settings and secret name one, the formats of the secret, and its renewal.
+"""The credential that signs: formats of the secret, the signature, where keys come from, and their renewal.
 
-Exactly one method must be configured completely. Upstream takes the first complete set of settings; an incomplete set
-falls through to the instance metadata service, whose address does not respond outside ECS. Here an incomplete set is an
-error that names what is missing, and the metadata service is used only if the settings request it.
+A key comes from a secret, or it is temporary: a role of the Security Token Service, or an ECS instance's role. The
+secret may supply roles that the settings leave out, because upstream's Kubernetes Secret holds them too; the settings
+take precedence. Every problem here becomes an error of a call and does not end a pass: a configuration error is
+Unauthorized, an unavailable AWS service is Transient. Every refusal by STS, and a response without credentials (on
+which upstream crashes), is Unauthorized: a role, a trust policy or a token is wrong, and the operator must act.
 
 An access key may be rotated and a session may expire during a pass. In both cases the source is read once more and the
-call is tried once more; a second refusal is final (Unauthorized). Sessions are kept in this process's memory only,
-never in the table. They are looked up by what they were made from, so a changed key or role never gets a session of the
-old one.
+call is tried once more; a second refusal is final (Unauthorized).
 """
 
 from __future__ import annotations
 
 import configparser
+import hashlib
+import hmac
 import re
-import threading
-from collections.abc import Callable, Iterable
-from enum import StrEnum
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable, place_of
-from chalicelib.providers.credential_source import json_fields
-from chalicelib.providers.errors import Throttled, Transient
+from chalicelib.model.secret import LONGEST_TOKEN, Secret, place_of
+from chalicelib.model.timestamps import parse_time
+from chalicelib.model.vendor_hosts import FILE_PROBLEM, METADATA, METADATA_SERVICE
+from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, secret_fields
+from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.error_mapping import error_for
+from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Access, AlicloudSettings, Service, Way, way_of
+from chalicelib.providers.base import Connection
+from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import Http, Limits, VendorRequest
+from chalicelib.providers.services import ProviderServices
 
-PLACE = "providers.alicloud"
-
-# -- settings
-
-
-class Way(StrEnum):
-    """How credentials are obtained."""
-
-    KEY = "access key"
-    ROLE = "role, by access key"
-    OIDC = "role, by OIDC token"
-    METADATA = "role of an ECS instance"
+LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 
 
-class Access(msgspec.Struct, frozen=True):
-    """The credential settings. They hold names of secrets, never secrets. An empty text means "not given"."""
+class AlicloudCredential(AccessKey, frozen=True):
+    """An access key and, for a session, its token and lifetime."""
 
-    credentials_secret: str = ""
-    role_arn: str = ""
-    session_name: str = ""
-    oidc_provider_arn: str = ""
-    oidc_token_secret: str = ""
-    oidc_token_file: str = ""
-    metadata_endpoint: str = ""
-    ram_role: str = ""
-
-    @property
-    def by_oidc(self) -> bool:
-        """Whether any OIDC setting is given."""
-        return bool(self.oidc_provider_arn or self.oidc_token_secret or self.oidc_token_file)
-
-    @property
-    def by_metadata(self) -> bool:
-        """Whether the settings request the metadata service."""
-        return bool(self.metadata_endpoint or self.ram_role)
-
-
-def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
-    """Return the one method that is configured. key_id, key_secret, token: contents of the secret. Raises BadInput
-    naming what is missing, or if two methods are configured."""
-    by_key = key_id or key_secret or token
-    methods = {"an access key": by_key, "OIDC": access.by_oidc, "instance metadata": access.by_metadata}
-    configured = [name for name, is_configured in methods.items() if is_configured]
-    if len(configured) > 1:
-        raise BadInput(PLACE, f"names two ways to credentials: {' and '.join(configured)}", "keep one of them")
-    if access.by_oidc:
-        _check_oidc(access)
-        return Way.OIDC
-    if access.by_metadata:
-        return Way.METADATA
-    secret = place_of(access.credentials_secret) if access.credentials_secret else f"{PLACE}.credentialsSecret"
-    if not by_key:
-        raise BadInput(
-            secret,
-            "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named",
-            "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
-        )
-    for present, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
-        if not present:
-            raise BadInput(secret, f"{field} is missing", f"add {field} to it")
-    return Way.ROLE if access.role_arn else Way.KEY
-
-
-def check_access(access: Access) -> None:
-    """Run the checks that are possible before the secret is read. Raises BadInput."""
-    if access.oidc_token_secret and access.oidc_token_file:
-        raise BadInput(f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two")
-    if not access.credentials_secret:
-        way_of(access, key_id=False, key_secret=False, token=False)
-
-
-def _check_oidc(access: Access) -> None:
-    token = access.oidc_token_secret or access.oidc_token_file
-    for field, value, remedy in (
-        ("oidcProviderArn", access.oidc_provider_arn, "add oidcProviderArn"),
-        ("roleArn", access.role_arn, "add roleArn"),
-        ("oidcTokenSecret", token, "name the secret that holds the token (or oidcTokenFile, a file of this machine)"),
-    ):
-        if not value:
-            raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", remedy)
+    def hidden_in(self, text: str) -> str:
+        """Return the text with every part of the credential removed, in any encoding."""
+        for secret in self.secrets:
+            text = secret.hidden_in(text)
+        return text
 
 
 # -- secrets
 
-_PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
-# A field's letters in lower case, without dashes and underscores -> our field.
-_FIELDS = {
-    "accesskeyid": "key_id",
-    "accesskeysecret": "key_secret",
-    "securitytoken": "token",
-    "regionid": "region",
-    "region": "region",
-    "rolearn": "role_arn",
-    "rolesessionname": "session_name",
-    "sessionname": "session_name",
-    "oidcproviderarn": "oidc_provider_arn",
-    "oidctokenfile": "oidc_token_file",
-    "oidctokenfilepath": "oidc_token_file",
-}
-_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> maximum length
+_REMEDY = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
+
+
+def _ini_fields(text: str, place: str) -> Iterable[tuple[str, str]]:
+    parser = configparser.RawConfigParser(delimiters=("=",), interpolation=None, default_section="")
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        raise BadInput(place, "is neither JSON nor an INI with a section [global]", _REMEDY) from None
+    sections = {name.strip().lower(): name for name in parser.sections()}
+    if set(sections) != {"global"}:
+        problem = "has another section than [global]" if sections else "has no section [global]"
+        raise BadInput(place, problem, "put the fields under [global]")
+    return [(name, value.strip().strip('"')) for name, value in parser.items(sections["global"])]
+
+
+_FORMAT = SecretFormat(
+    fields={
+        "accesskeyid": "key_id",
+        "accesskeysecret": "key_secret",
+        "securitytoken": "token",
+        "regionid": None,  # the policy's region applies
+        "region": None,
+        "rolearn": "role_arn",
+        "rolesessionname": "session_name",
+        "sessionname": "session_name",
+        "oidcproviderarn": "oidc_provider_arn",
+        "oidctokenfile": "oidc_token_file",
+        "oidctokenfilepath": "oidc_token_file",
+    },
+    written={"key_id": "accessKeyId", "key_secret": "accessKeySecret", "token": "securityToken"},
+    known="accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId",
+    remedy=_REMEDY,
+    lines=_ini_fields,
+    prefix=re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE),
+    longest={"token": LONGEST_TOKEN},
+)
 LONGEST_OIDC_TOKEN = 20_000  # characters
 # The characters of a signed JSON Web Token.
 _OIDC_TOKEN = re.compile(rf"[A-Za-z0-9_.-]{{4,{LONGEST_OIDC_TOKEN}}}\Z")
-_FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
-_KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
 
 
 class SecretText(msgspec.Struct, frozen=True):
-    """The contents of a secret. Its region is not used; the policy's region applies."""
+    """The contents of a secret."""
 
     key_id: Secret = Secret("")
     key_secret: Secret = Secret("")
     token: Secret = Secret("")
-    region: str = ""
     role_arn: str = ""
     session_name: str = ""
     oidc_provider_arn: str = ""
     oidc_token_file: str = ""
 
+    @property
+    def credential(self) -> AlicloudCredential:
+        """The access key."""
+        return AlicloudCredential(self.key_id, self.key_secret, self.token)
+
 
 def parse_secret(text: str, place: str) -> SecretText:
-    """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]; raises BadInput naming the field,
-    never its value. All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and
-    `ALIBABA_CLOUD_ACCESS_KEY_ID`. A trailing newline breaks signatures and is removed."""
-    pairs = json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _ini_fields(text, place)
-    values: dict[str, str] = {}
-    for name, written in pairs:
-        field = _FIELDS.get(_PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower())
-        if field is None:
-            # A user may have written the key in place of its name, so only text that looks like a name is shown.
-            shown = name if re.fullmatch(r"[A-Za-z_-]{1,40}", name) else "a field"
-            raise BadInput(place, f"{shown} is not known", f"the fields are {_KNOWN}")
-        value = written.strip()
-        if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
-            raise BadInput(place, f"{name} contains spaces or special characters", "write it without them")
-        if value and field in _SENT and not is_sendable(value, _SENT[field]):
-            raise BadInput(
-                place,
-                f"{name} is not a key or token: it is too long or contains invalid characters",
-                "write it as the vendor gave it",
-            )
-        if value and values.setdefault(field, value) != value:
-            raise BadInput(place, f"{name} is given twice with different values", "keep one of the two")
-    secrets = {field: Secret(values.pop(field)) for field in _SENT if field in values}
+    """Parse JSON, upstream's Kubernetes Secret, or an INI with a section [global]. `ALIBABA_CLOUD_` may precede a name.
+    Raises BadInput naming the field, never its value."""
+    values = secret_fields(text, place, _FORMAT)
+    secrets = {field: Secret(values.pop(field)) for field in _FORMAT.written if field in values}
     return SecretText(**secrets, **values)  # type: ignore[arg-type]
 
 
@@ -183,51 +131,74 @@ def parse_oidc_token(text: str, place: str) -> Secret:
     return Secret(token)
 
 
-def _ini_fields(text: str, place: str) -> Iterable[tuple[str, str]]:
-    parser = configparser.RawConfigParser(delimiters=("=",), interpolation=None, default_section="")
-    try:
-        parser.read_string(text)
-    except configparser.Error:
-        raise BadInput(place, "is neither JSON nor an INI with a section [global]", _FORM) from None
-    sections = {name.strip().lower(): name for name in parser.sections()}
-    if set(sections) != {"global"}:
-        problem = "has another section than [global]" if sections else "has no section [global]"
-        raise BadInput(place, problem, "put the fields under [global]")
-    return [(name, value.strip().strip('"')) for name, value in parser.items(sections["global"])]
+# -- signature, as pure functions: no clock, no randomness, no network
+
+ALGORITHM = "ACS3-HMAC-SHA256"
 
 
-# -- credentials
+def canonical_query(params: Mapping[str, str]) -> str:
+    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20). The signed
+    text is also the one that is sent, so no library can encode it differently."""
+    return "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in sorted(params.items()))
+
+
+def timestamp(now: float) -> str:
+    """Return epoch seconds as `2026-01-15T08:30:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+
+
+def unsigned_headers(
+    *, host: str, action: str, version: str, now: float, nonce: str, body: bytes = b""
+) -> dict[str, str]:
+    """Return the headers of every call, signed or not."""
+    return {
+        "host": host,
+        "x-acs-action": action,
+        "x-acs-content-sha256": hashlib.sha256(body).hexdigest(),
+        "x-acs-date": timestamp(now),
+        "x-acs-signature-nonce": nonce,
+        "x-acs-version": version,
+    }
+
+
+def signed_headers(
+    headers: Mapping[str, str],
+    query: str,
+    *,
+    key_id: str,
+    key_secret: Secret,
+    secret: Secret | None = None,
+    method: str = "POST",
+) -> dict[str, str]:
+    """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
+    query: canonical_query of what is sent; secret: the session's token. Every given header is signed, because the
+    vendor requires it of each `x-acs-*`, of host and of content-type."""
+    signed = dict(headers)
+    if secret:
+        signed |= {"x-acs-accesskey-id": key_id, "x-acs-security-token": secret.reveal()}
+    names = ";".join(sorted(signed))
+    digest = hashlib.sha256(canonical_request(signed, query, method).encode()).hexdigest()
+    signature = hmac.new(key_secret.reveal().encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()
+    return signed | {"authorization": f"{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={signature}"}
+
+
+def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body."""
+    lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
+    return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
+
+
+def new_nonce() -> str:
+    """Return 32 random hex digits."""
+    return uuid.uuid4().hex
+
+
+# -- sources
 
 LIFETIME = 3600.0  # requested session lifetime in seconds; every role allows an hour
 _EARLY = 900.0  # seconds before the end at which a session is renewed, as in the vendor's own client …
 _SHARE = 0.8  # … but not before this share of a short lifetime has passed
-_LAST_USE = 60.0  # seconds before its end until which an old session is used while STS is unavailable
-_AGAIN = 30.0  # seconds until the next attempt in that case
-_MOST_SESSIONS = 256
-
-
-class AlicloudCredential(msgspec.Struct, frozen=True):
-    """A key and, for a session, its token and expiry. obtained, expires: epoch seconds."""
-
-    key_id: Secret
-    key_secret: Secret
-    token: Secret = Secret("")
-    obtained: float = 0.0
-    expires: float = float("inf")
-
-    def hidden_in(self, text: str) -> str:
-        """Return the text with every part of the credential removed, in any encoding."""
-        for secret in (self.token, self.key_secret, self.key_id):
-            text = secret.hidden_in(text)
-        return text
-
-    def signs_like(self, other_credential: AlicloudCredential) -> bool:
-        """Whether both sign alike, regardless of when they were obtained."""
-        return (self.key_id, self.key_secret, self.token) == (
-            other_credential.key_id,
-            other_credential.key_secret,
-            other_credential.token,
-        )
+_LEAST = 60.0  # minimum seconds for which a session is used
 
 
 class AlicloudCredentialSource(Protocol):
@@ -256,44 +227,20 @@ class AlicloudAccessKeys:
         return None if self._credential.signs_like(refused_credential) else self._credential
 
 
-class Sessions:
-    """The sessions of a process. Thread-safe; if two threads both create one, the later is kept."""
+def due(credential: AlicloudCredential) -> float:
+    """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
+    The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
+    for every request."""
+    life = credential.expires - credential.obtained
+    early = life - _EARLY
+    return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LEAST)
+
+
+class Sessions(TemporaryKeys[AlicloudCredential]):
+    """The sessions of a process. While STS is unavailable, an old one is used as long as it is valid."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: dict[str, tuple[AlicloudCredential, float]] = {}
-
-    def get(self, key: str, now: float, make: Callable[[], AlicloudCredential]) -> AlicloudCredential:
-        """Return the session made from what `key` identifies, renewed before it expires. While STS is unavailable, the
-        old session is used as long as it is valid. Every other error of `make` is raised."""
-        with self._lock:
-            old, renewal = self._sessions.get(key, (None, 0.0))
-        if old is not None and old.obtained - _LAST_USE <= now < renewal:
-            return old
-        try:
-            new = make()
-        except (Transient, Throttled):
-            if old is None or not old.obtained - _LAST_USE <= now < old.expires - _LAST_USE:
-                raise
-            return self._keep(key, old, now, now + _AGAIN)
-        return self._keep(key, new, now, due(new))
-
-    def drop(self, key: str, refused_credential: AlicloudCredential) -> None:
-        """Remove a session that the vendor refused, unless another one has replaced it."""
-        with self._lock:
-            session = self._sessions.get(key)
-            if session is not None and session[0].signs_like(refused_credential):
-                del self._sessions[key]
-
-    def _keep(self, key: str, credential: AlicloudCredential, now: float, renewal: float) -> AlicloudCredential:
-        with self._lock:
-            if len(self._sessions) >= _MOST_SESSIONS:
-                valid = [(name, session) for name, session in self._sessions.items() if session[0].expires > now]
-                self._sessions = dict(valid)
-            if len(self._sessions) >= _MOST_SESSIONS:
-                self._sessions.clear()
-            self._sessions[key] = (credential, renewal)
-        return credential
+        super().__init__(due, (Transient, Throttled))
 
 
 @lru_cache(maxsize=1)
@@ -323,10 +270,309 @@ class Session:
         return None if fresh.signs_like(refused_credential) else fresh
 
 
-def due(credential: AlicloudCredential) -> float:
-    """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
-    The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
-    for every request."""
-    life = credential.expires - credential.obtained
-    early = life - _EARLY
-    return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LAST_USE)
+_ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
+
+
+class AlicloudCredentials:
+    """The credential for the combination of settings and secret. Its source is chosen at first use, so building a
+    provider makes no call. caller: as for Sts."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: AlicloudSettings,
+        sessions: Sessions,
+        nonce: Callable[[], str],
+        caller: SignedCaller,
+    ) -> None:
+        self._connection, self._settings, self._sessions = connection, settings, sessions
+        self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce, caller)
+        self._owner = ""  # a role's account or an instance; empty for a key
+        self._source: AlicloudCredentialSource | None = None
+
+    def current(self) -> AlicloudCredential:
+        """Return the source's credential; reads the secret first, if there is one. Raises ProviderError."""
+        if self._source is None:
+            self._source = as_provider_error(self._choose)
+        return self._source.current()
+
+    def renewed(self, refused_credential: AlicloudCredential) -> AlicloudCredential | None:
+        """Return the source's other credential. Raises ProviderError."""
+        return self._source.renewed(refused_credential) if self._source is not None else self.current()
+
+    def account(self) -> str:
+        """Return the account whose rate limit applies, as a digest: the role's account, the instance's, or the key. Two
+        keys of one account have separate budgets, because a key does not reveal its account."""
+        key = self.current().key
+        return digest(self._owner or key.reveal())
+
+    def _choose(self) -> AlicloudCredentialSource:
+        access, text = self._settings.access, SecretText()
+        if access.credentials_secret:
+            text = self._read_secret(fresh=False)
+            roles = {
+                field: getattr(access, field) or getattr(text, field)
+                for field in ("role_arn", "session_name", "oidc_provider_arn")
+            }
+            file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
+            access = msgspec.structs.replace(access, oidc_token_file=file, **roles)
+        match way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token)):
+            case Way.KEY:
+                return self._key(text)
+            case Way.ROLE:
+                return self._assumed_role(access, text)
+            case Way.OIDC:
+                return self._role_by_oidc(access)
+            case Way.METADATA:
+                return self._instance_role(access)
+
+    def _read_secret(self, *, fresh: bool) -> SecretText:
+        name, reader = self._settings.access.credentials_secret, self._connection.read_secret
+        return parse_secret(read_fresh(reader, name) if fresh else reader(name), place_of(name))
+
+    def _key(self, text: SecretText) -> AlicloudAccessKeys:
+        def read_again() -> AlicloudCredential:
+            fresh = as_provider_error(lambda: self._read_secret(fresh=True))
+            if not (fresh.key_id and fresh.key_secret):
+                raise Unauthorized("the secret no longer holds an access key", code="NoCredentials")
+            return fresh.credential
+
+        return AlicloudAccessKeys(text.credential, read_again)
+
+    def _assumed_role(self, access: Access, text: SecretText) -> Session:
+        keys, self._owner = self._key(text), _account(access.role_arn)
+        parts = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
+        return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, self._session_name(access)))
+
+    def _role_by_oidc(self, access: Access) -> Session:
+        def make() -> AlicloudCredential:
+            token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
+            return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._session_name(access))
+
+        self._owner = _account(access.role_arn)
+        # Not by the token, which changes at every renewal, so each cluster has its own session.
+        parts = (self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
+        return self._session(access, parts, make)
+
+    def _instance_role(self, access: Access) -> Session:
+        url = (access.metadata_endpoint or METADATA).rstrip("/")
+        self._owner = f"{url} {access.ram_role}"
+        role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
+        return self._session(access, (url, access.ram_role), role.credential)
+
+    def _session(self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]) -> Session:
+        parts = (self._sts.url, access.role_arn, self._session_name(access), *parts)
+        key = digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)  # reveals nothing of the parts
+        return Session(self._sessions, key, make, self._connection.now)
+
+    def _session_name(self, access: Access) -> str:
+        """Return the session name that the audit log shows. Upstream requires one to be configured."""
+        name = access.session_name or f"outscaler-{self._connection.cluster}"
+        return re.sub(r"[^A-Za-z0-9.@_-]", "-", name)[:64]
+
+    def _token(self, access: Access) -> Secret:
+        if access.oidc_token_secret:
+            text = read_fresh(self._connection.read_secret, access.oidc_token_secret)
+            return parse_oidc_token(text, place_of(access.oidc_token_secret))
+        place = f"OIDC token file {access.oidc_token_file}"
+        if not self._connection.means.deployment.files:
+            raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
+        try:
+            with Path(access.oidc_token_file).open("rb") as file:
+                text = file.read(LONGEST_OIDC_TOKEN + 2).decode("ascii")
+        except UnicodeDecodeError:
+            raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
+        except OSError as error:
+            raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
+        return parse_oidc_token(text, place)
+
+
+def _account(role_arn: str) -> str:
+    """Return the account in a role's name; the whole name if it contains none."""
+    match = _ACCOUNT.match(role_arn)
+    return match[1] if match else role_arn
+
+
+# -- Security Token Service
+
+
+class Granted(msgspec.Struct, frozen=True, rename="pascal"):
+    """A temporary credential in the format of STS and the metadata service."""
+
+    access_key_id: str = ""
+    access_key_secret: str = ""
+    security_token: str = ""
+    expiration: str = ""
+
+    def __repr__(self) -> str:
+        return "Granted(***)"
+
+    def credential(self, now: float, action: str) -> AlicloudCredential:
+        """Return the credential, obtained at `now` by that action; raises Unauthorized if something is missing. An
+        unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor refuses
+        it."""
+        if not (self.access_key_id and self.access_key_secret and self.security_token):
+            raise Unauthorized(f"{action}: the answer holds no credentials", code="NoCredentials")
+        try:
+            expires = parse_time(self.expiration)
+        except BadInput:
+            expires = now + LIFETIME
+        key, secret, token = Secret(self.access_key_id), Secret(self.access_key_secret), Secret(self.security_token)
+        return AlicloudCredential(key, secret, token, obtained=now, expires=expires)
+
+
+class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """The response to AssumeRole and AssumeRoleWithOIDC."""
+
+    credentials: Granted = Granted()
+
+
+SignedCaller = Callable[[AlicloudCredentialSource], Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]]
+"""Returns the function that calls an action of STS, signed with a source's credential; it raises ProviderError."""
+
+
+class Sts(msgspec.Struct, frozen=True):
+    """A role by an access key, or by an OIDC token (RRSA). url: the service's root, with scheme. caller: makes signed
+    calls of STS with the credential of a source."""
+
+    url: str
+    services: ProviderServices
+    now: Callable[[], float]
+    new_nonce: Callable[[], str]
+    caller: SignedCaller
+
+    def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRole, signed with that key. Raises ProviderError."""
+        params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
+        try:
+            return self.caller(source)("AssumeRole", params, StsAnswer).credentials.credential(self.now(), "AssumeRole")
+        except ProviderError as error:
+            raise _final(error) from None
+
+    def by_oidc(self, secret: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
+        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+        action = "AssumeRoleWithOIDC"
+        form = {
+            "RoleArn": role_arn,
+            "OIDCProviderArn": provider_arn,
+            "OIDCToken": secret.reveal(),
+            "DurationSeconds": f"{LIFETIME:.0f}",
+        }
+        request = VendorRequest(
+            "POST",
+            f"{self.url}/",
+            {"content-type": "application/x-www-form-urlencoded"},
+            {"Action": action, "RoleSessionName": session_name},
+            urlencode(form).encode(),
+            safe=True,
+        )
+        http = Http(
+            vendor=PROVIDER,
+            deployment=self.services.deployment,
+            sleep=self.services.sleep,
+            chance=self.services.chance,
+            clock=self.now,
+            secrets=lambda: (secret,),
+            explain=error_for,
+            sign=self._dated,
+            limits=LIMITS,
+        )
+        try:
+            return decode(http.send(request), StsAnswer).credentials.credential(self.now(), action)
+        except ProviderError as error:
+            raise _final(error, secret.hidden_in(f"{action}: {error.message}")) from None
+        finally:
+            http.close()
+
+    def _dated(self, request: VendorRequest) -> VendorRequest:
+        params = request.params | {
+            "Version": VERSIONS[Service.STS],
+            "Format": "JSON",
+            "Timestamp": timestamp(self.now()),
+            "SignatureNonce": self.new_nonce(),
+        }
+        return VendorRequest(
+            request.method, f"{request.url}?{canonical_query(params)}", request.headers, {}, request.body, request.safe
+        )
+
+
+def _final(error: ProviderError, message: str = "") -> ProviderError:
+    """Return the error with this message; Unauthorized unless waiting can resolve it."""
+    temporary = isinstance(error, Transient | Throttled)
+    return (type(error) if temporary else Unauthorized)(
+        message or error.message,
+        code=error.code,
+        request_id=error.request_id,
+        retry_after=error.retry_after if temporary or isinstance(error, Unauthorized) else 0.0,
+    )
+
+
+# -- instance metadata
+
+_METADATA_LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
+_TOKEN_SECONDS = "300"  # noqa: S105 - how long the token lives
+_ROLES = "/latest/meta-data/ram/security-credentials/"
+
+
+class InstanceRole(msgspec.Struct, frozen=True):
+    """The role of an ECS instance, read from its metadata service, only if the settings request it.
+
+    Lambda has no such service. This exists for parity and for a pass that runs on an ECS instance. The protected mode
+    (IMDSv2), which upstream does not support, is tried first. There is one attempt with a timeout of one second for
+    each wait, so a missing service is detected in less than three seconds.
+
+    url: the service's root. role: empty for the instance's own role."""
+
+    url: str
+    role: str
+    services: ProviderServices
+    now: Callable[[], float]
+
+    def credential(self) -> AlicloudCredential:
+        """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
+        http = Http(
+            vendor=METADATA_SERVICE,
+            deployment=self.services.deployment,
+            sleep=self.services.sleep,
+            chance=self.services.chance,
+            clock=self.now,
+            limits=_METADATA_LIMITS,
+        )
+        try:
+            return self._read(http)
+        except BadInput as error:
+            raise Unauthorized(f"instance metadata: {error}", code="MetadataAddress") from None
+        except ProviderError as error:
+            cls = type(error) if isinstance(error, Unauthorized | Transient | Throttled) else Unauthorized
+            raise cls(f"instance metadata: {error.message}", code=error.code) from None
+        finally:
+            http.close()
+
+    def _read(self, http: Http) -> AlicloudCredential:
+        headers = self._token(http)
+        role = self.role
+        if not role:
+            answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}", dict(headers), safe=True))
+            role = "".join(answer.body.decode("utf-8", "replace").strip().splitlines()[:1]).strip()
+        if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
+            raise Unauthorized("the instance has no role", code="NoRole")
+        answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        try:
+            granted = msgspec.json.decode(answer.body, type=Granted)
+        except msgspec.MsgspecError:
+            raise Transient("the answer is not a credential") from None
+        return granted.credential(self.now(), f"role {role}")
+
+    def _token(self, http: Http) -> dict[str, str]:
+        """Return the header of the protected mode; none if the service reports that it does not support that mode."""
+        headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
+        try:
+            answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+        except Transient as error:
+            if not error.code:
+                raise  # no service responds: another attempt would only take longer
+            return {}
+        except ProviderError:
+            return {}
+        text = answer.body.decode("ascii", "replace").strip()
+        return {"X-aliyun-ecs-metadata-token": text} if re.fullmatch(r"[!-~]{1,4096}", text) else {}

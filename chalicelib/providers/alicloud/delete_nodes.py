@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.api import IDS
 from chalicelib.providers.alicloud.decoding import Accepted, ScalingGroup, ScalingInstance
@@ -42,50 +42,27 @@ from chalicelib.providers.alicloud.node_groups import (
     target_of,
     unremovable,
 )
-from chalicelib.providers.alicloud.provider_ids import handle_of, identify, is_placeholder, placeholder_group
-from chalicelib.providers.alicloud.scale_up import (
-    ACTIVITY,
-    AlicloudContext,
-    client_token,
-    growing_wait,
-    lower,
-    other_size,
-    succeeded,
-)
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify, placeholder_group
+from chalicelib.providers.alicloud.scale_up import ACTIVITY, FOLLOWING, AlicloudContext, client_token, lower
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.sized_group import (
+    Targets,
+    changed_size,
+    check_nodes,
+    check_sizes,
+    other_size,
+    read_targets,
+    size_without,
+)
 
 STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
+_FOLLOWING = msgspec.structs.replace(FOLLOWING, step=STEP)
 _LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
 
 
 # -- targets
-
-
-class AlicloudTargets(msgspec.Struct, frozen=True):
-    """The targets of a removal: instance ids and placeholders."""
-
-    instances: tuple[str, ...]
-    placeholders: tuple[str, ...]
-
-
-def read_targets(operation: Operation) -> AlicloudTargets:
-    """Return the targets, each once; raises InvalidRequest for one without an id, or for another group's
-    placeholder."""
-    handles: dict[str, None] = {}
-    for target in operation.spec.targets:
-        handle = handle_of(target)
-        if not handle:
-            raise InvalidRequest(f"{target.node or target.instance}: no ECS instance is known for it")
-        handles[handle] = None
-    for handle in handles:
-        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
-    return AlicloudTargets(
-        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
-    )
 
 
 def _listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
@@ -102,12 +79,12 @@ def _is_alive(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
 
 
 def _check_membership(
-    context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
+    context: AlicloudContext, operation: Operation, targets: Targets, listed: Mapping[str, ScalingInstance]
 ) -> None:
     """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not. An instance
     unknown to ESS counts as gone."""
     context.bounds(operation.spec.group)
-    absent = [name for name in targets.instances if name not in listed]
+    absent = [name for name in targets.machines if name not in listed]
     if not absent:
         return
     elsewhere = {
@@ -121,21 +98,8 @@ def _check_membership(
 
 
 def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequence[str]) -> None:
-    """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
-    instances that never joined are deleted, is a node by now. Without a connection to the cluster nothing is
-    checked."""
-    if context.joined is None:
-        return
-    nodes = context.joined()
-    identity = identify(nodes, context.settings.region)
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        refuse_joined(joined_of(instances, identity))
-        return
-
-    def instance_of(target: RemovalTarget) -> str | None:
-        return name if (name := handle_of(target)) in instances else None
-
-    refuse_changed(operation.spec.targets, instance_of, identity, nodes)
+    region = context.settings.region
+    check_nodes(operation, context.joined, lambda nodes: identify(nodes, region), instances, handle_of)
 
 
 # -- removal
@@ -143,10 +107,10 @@ def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequ
 
 def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
-    targets = read_targets(operation)
+    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
-    listed = _listed_in(context, operation.spec.group, () if targets.placeholders else targets.instances)
+    listed = _listed_in(context, operation.spec.group, () if targets.placeholders else targets.machines)
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
         _check_membership(context, operation, targets, listed)
@@ -160,9 +124,9 @@ def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
     ESS is not modified before the removal request."""
-    targets = read_targets(operation)
-    listed = _listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
-    if any(_is_alive(name, listed) for name in targets.instances):
+    targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    listed = _listed_in(context, operation.spec.group, targets.machines) if targets.machines else {}
+    if any(_is_alive(name, listed) for name in targets.machines):
         return True
     if not targets.placeholders:
         return False
@@ -181,11 +145,11 @@ class _Removal:
         operation: Operation,
         group: ScalingGroup,
         listed: Mapping[str, ScalingInstance],
-        targets: AlicloudTargets,
+        targets: Targets,
     ) -> None:
         self._context, self._operation, self._group = context, operation, group
         self._targets, self._name = targets, operation.spec.group
-        alive = [name for name in targets.instances if _is_alive(name, listed)]
+        alive = [name for name in targets.machines if _is_alive(name, listed)]
         try:
             refused = msgspec.json.decode(operation.status.data.get(REFUSED) or "{}", type=dict[str, str])
         except (msgspec.MsgspecError, UnicodeError):
@@ -229,7 +193,7 @@ class _Removal:
         return self._answered(lot, accepted)
 
     def _end(self, code: str = "") -> Outcome:
-        removed = len(self._targets.instances) - len(self._refused) + len(self._targets.placeholders)
+        removed = len(self._targets.machines) - len(self._refused) + len(self._targets.placeholders)
         facts: dict[str, str | int] = {"removed": removed, "group": self._name}
         if not self._refused:
             return Succeeded(facts)
@@ -245,14 +209,13 @@ class _Removal:
             why = failure(activities[0])
             text = f"{self._name}: {requested} could not be removed: {why.message}"
             return Failed(why.cls, text, why.code, facts={ACTIVITY: activity})
-        pause, data, _ = growing_wait(self._operation)
         if running(activities):
-            return InProgress(pause, STEP, data, f"scaling activity {activity} removes {requested}")
-        late = data.get(LATE, "") + "."
+            return _FOLLOWING.later(self._operation, f"scaling activity {activity} removes {requested}")
+        late = self._operation.status.data.get(LATE, "") + "."
         if len(late) > _LATE_POLLS:
             text = f"{self._name}: ESS says that {requested} was removed and lists it still"
             return Failed("Unknown", text, facts={ACTIVITY: activity})
-        return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {requested}")
+        return _FOLLOWING.later(self._operation, f"ESS has not begun to remove {requested}", data={LATE: late})
 
     def _check_permitted(self) -> None:
         """Raise InvalidRequest if the group must not be changed or would fall below its minimum. While an activity is
@@ -292,24 +255,23 @@ def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
     """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError. A group
     without a desired capacity has a target equal to its instances, so there is never anything to lower."""
     name, to_size = operation.spec.group, operation.spec.to_size
-    if to_size < 0:
-        raise InvalidRequest(f"{name}: {to_size} is not a valid size")
+    check_sizes(operation)
     context.bounds(name)
     group = context.group(name)
     size = target_of(group)
     if size <= to_size:
-        return succeeded(operation)
+        return changed_size(operation)
     if not group.enable_desired_capacity:
         raise InvalidRequest(f"{name} has no desired capacity: its size is the {size} instances it has")
     if size != operation.spec.from_size:
-        return other_size(operation, size)
+        return other_size(operation, name, size)
     existing = occupied(group, context.api.instances(name))
     if to_size < existing:
         raise InvalidRequest(f"{name}: {to_size} is below the {existing} instances that exist")
     if to_size < group.min_size:
         raise InvalidRequest(f"{name}: {to_size} is below the group's MinSize {group.min_size}")
     lower(context, operation, group, to_size)
-    return succeeded(operation)
+    return changed_size(operation)
 
 
 def _lower_by_placeholders(
@@ -317,17 +279,14 @@ def _lower_by_placeholders(
     operation: Operation,
     group: ScalingGroup,
     listed: Mapping[str, ScalingInstance],
-    targets: AlicloudTargets,
+    targets: Targets,
 ) -> Failed | None:
-    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased. The
-    new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
-    operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
+    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased."""
     if not group.enable_desired_capacity:
         return None  # instances that were not created are not part of such a group's size
-    if group.desired_capacity > operation.spec.from_size:
-        return other_size(operation, group.desired_capacity)
     least = max(occupied(group, listed.values()), group.min_size)
-    size = max(least, operation.spec.from_size - len(targets.placeholders))
-    if size < group.desired_capacity:
+    size = size_without(operation, len(targets.placeholders), operation.spec.group, group.desired_capacity, least)
+    if isinstance(size, int):
         lower(context, operation, group, size)
-    return None
+        return None
+    return size

@@ -4,18 +4,23 @@ A running scaling activity does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi, Line, new_nonce
-from chalicelib.providers.alicloud.credential_sources import AlicloudCredentials
-from chalicelib.providers.alicloud.credentials import Sessions, of_this_process
+from chalicelib.providers.alicloud.api import AlicloudApi, Line
+from chalicelib.providers.alicloud.credentials import (
+    AlicloudCredentials,
+    AlicloudCredentialSource,
+    Sessions,
+    StsAnswer,
+    new_nonce,
+    of_this_process,
+)
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
-from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
-from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
 from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import PermanentConflict
@@ -38,7 +43,11 @@ def open_api(
     """
     services, now, limit = connection.means, connection.now, WaitLimit()
     store = of_this_process() if sessions is None else sessions
-    credentials = AlicloudCredentials(connection, settings, store, nonce)
+
+    def sts_caller(source: AlicloudCredentialSource) -> Callable[[str, Mapping[str, str], type[StsAnswer]], StsAnswer]:
+        return Line(Service.STS, settings.endpoints.url(Service.STS), source, services, now, new_nonce=nonce).call
+
+    credentials = AlicloudCredentials(connection, settings, store, nonce, sts_caller)
 
     def cache_key(kind: str) -> str:
         return f"alicloud/{credentials.account()}/{settings.region}/{kind}"

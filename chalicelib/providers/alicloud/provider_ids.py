@@ -82,14 +82,9 @@ def placeholder_id(region: str, group: str, number: int) -> str:
     return f"{region}.{placeholder_handle(group, number)}"
 
 
-def is_placeholder(handle: str) -> bool:
-    """Whether the handle stands for a machine that does not exist."""
-    return handle.startswith(_PLACEHOLDER)
-
-
-def placeholder_group(handle: str) -> str:
-    """Return the group in a placeholder's handle."""
-    return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
+def placeholder_group(handle: str) -> str | None:
+    """Return the group in a placeholder's handle; None for an instance's."""
+    return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0] if handle.startswith(_PLACEHOLDER) else None
 
 
 def handle_of(target: RemovalTarget) -> str:

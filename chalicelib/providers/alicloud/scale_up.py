@@ -50,12 +50,13 @@ from chalicelib.providers.alicloud.node_groups import (
 from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Unauthorized, Unknown
 from chalicelib.providers.node_identity import Seen
+from chalicelib.providers.sized_group import Polls, changed_size, check_sizes, other_size
 
-ACTIVITY, POLLS = "activity", "polls"
+ACTIVITY = "activity"  # of the operation's data: the id of the activity that is followed
 BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none
-STEP = "activity"
 _TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
-_FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
+FOLLOWING = Polls("activity", first=5.0, growth=2.0, longest=30.0)
+_PATIENCE = 600.0  # seconds
 _TOKEN = 48  # digits; ESS accepts 64 characters
 
 
@@ -98,15 +99,6 @@ def client_token(operation: Operation, *parts: str) -> str:
     return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"
 
 
-def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
-    """Return seconds until the next poll (5, 10, 20, then 30), the data that records it, and whether the limit is
-    reached. Polls are counted because clocks of different functions may differ."""
-    text = operation.status.data.get(POLLS, "")
-    polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
-    waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
-    return waits[-1], {**operation.status.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
-
-
 def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
     """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
     holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
@@ -128,17 +120,6 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
             raise
 
 
-def other_size(operation: Operation, size: int) -> Failed:
-    """Return the failure for a size that was changed outside this operation."""
-    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
-    return Failed("Conflict", f"{operation.spec.group} has the size {size}, but {planned} was planned")
-
-
-def succeeded(operation: Operation) -> Succeeded:
-    """Return the outcome of an operation whose size is reached."""
-    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
-
-
 # -- scale-up
 
 
@@ -146,8 +127,7 @@ def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     name, from_size, to_size = operation.spec.group, operation.spec.from_size, operation.spec.to_size
     bounds = context.bounds(name)
-    if to_size <= from_size:
-        raise InvalidRequest(f"from {from_size} to {to_size} does not increase the size")
+    check_sizes(operation)
     if to_size > bounds.max:
         raise InvalidRequest(f"{name}: {to_size} is above the policy's maximum {bounds.max}")
     group = context.group(name)
@@ -156,9 +136,9 @@ def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
         return _progress(context, operation, activity)
     size = target_of(group)
     if size == to_size:
-        return succeeded(operation)
+        return changed_size(operation)
     if size != from_size:
-        return other_size(operation, size)
+        return other_size(operation, name, size)
     if reason := no_scale_up(group):
         raise InvalidRequest(reason)
     if to_size > group.max_size:
@@ -191,7 +171,7 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
         newest = context.api.activities(operation.spec.group)
         activities = list(takewhile(lambda activity: activity.scaling_activity_id != before, newest))[-1:]
         if not activities and present(context.group(operation.spec.group)) >= operation.spec.to_size:
-            return succeeded(operation)
+            return changed_size(operation)
     activity = activities[0] if activities else ScalingActivity(scaling_activity_id=name)
     outcome = _progress(context, operation, activity)
     if before is not None and isinstance(outcome, Failed):
@@ -214,9 +194,11 @@ def _request(context: AlicloudContext, operation: Operation, group: ScalingGroup
         if not is_no_change(error):
             raise
         if target_of(context.group(name)) == to_size:
-            return succeeded(operation)
+            return changed_size(operation)
         raise Conflict(f"{name} is still shrinking", code=error.code) from None
-    return InProgress(_FIRST, STEP, {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {})
+    return FOLLOWING.begin(
+        {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {},
+    )
 
 
 def _set_desired(
@@ -229,7 +211,7 @@ def _set_desired(
         raise Unauthorized(f"{error.message}; {text}", code=error.code, request_id=error.request_id)
     before = context.check_idle(operation.spec.group)
     context.api.set_desired(operation.spec.group, operation.spec.to_size)
-    return InProgress(_FIRST, STEP, {BEFORE: before[0].scaling_activity_id if before else ""})
+    return FOLLOWING.begin({BEFORE: before[0].scaling_activity_id if before else ""})
 
 
 def _take_back(context: AlicloudContext, operation: Operation) -> None:
@@ -254,11 +236,10 @@ def _progress(context: AlicloudContext, operation: Operation, activity: ScalingA
         ACTIVITY: name,
     }
     if not activity.over:
-        pause, data, enough = growing_wait(operation)
-        if enough:
+        if FOLLOWING.have_taken(operation, _PATIENCE):
             return Succeeded({**facts, "note": "the scaling activity is still running"})
         note = f"scaling activity {name} is {activity.progress}% done"
-        return InProgress(pause, STEP, {**data, ACTIVITY: name}, note)
+        return FOLLOWING.later(operation, note, data={ACTIVITY: name})
     if failed(activity):
         why = failure(activity)
         some = f" ({count} of {requested} were created)" if count else ""

@@ -113,9 +113,14 @@ class ExoscaleApi:
         types |= self._types.get(name for name in names if name not in types)
         new: dict[str, InstanceType | None] = {}
         try:
-            for name in names:
-                if name not in types:
-                    self._read_type(name, new)
+            for name in (name for name in names if name not in types):
+                try:
+                    answer = self._get(f"/instance-type/{name.lower()}")
+                except NotFound:
+                    new[name] = None
+                    continue
+                with suppress(ProviderError):
+                    new[name] = decoding.read_one(answer, InstanceType, name.lower())
         finally:
             self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # even if a later one could not be read
         return types | new
@@ -155,16 +160,6 @@ class ExoscaleApi:
         if not ids:
             raise InvalidRequest("there is no instance to evict", code="Id")
         return self._put(f"{path}:evict", {"instances": ids}, safe=False)
-
-    def _read_type(self, name: str, types: dict[str, InstanceType | None]) -> None:
-        """Add the instance type; None if there is none, nothing if it cannot be decoded."""
-        try:
-            answer = self._get(f"/instance-type/{name.lower()}")
-        except NotFound:
-            types[name] = None
-            return
-        with suppress(ProviderError):
-            types[name] = decoding.read_one(answer, InstanceType, name.lower())
 
     def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:

@@ -16,9 +16,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
-from chalicelib.providers.credential_source import json_fields
+from chalicelib.model.secret import Secret
+from chalicelib.providers.access_keys import SecretFormat, name_value_lines, secret_fields
 from chalicelib.providers.http import VendorRequest
 
 ALGORITHM = "EXO2-HMAC-SHA256"
@@ -63,41 +62,28 @@ def signed(request: VendorRequest, credential: ExoscaleCredential, now: float) -
     )
 
 
-_PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
-_NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
-_FIELDS = {"apikey": "key", "apisecret": "secret", "apizone": None, "zone": None, "apienvironment": None}
-_WRITTEN = {"key": "apiKey", "secret": "apiSecret"}
-_FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
-
-
-def parse_secret(text: str, place: str) -> ExoscaleCredential:
-    """Parse JSON, an environment file, or upstream's Kubernetes Secret; raises BadInput naming the field, never its
-    value. All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret
-    also names the zone, which the policy defines here. A trailing newline would break the signature and is removed."""
-    secrets: dict[str, Secret] = {}
-    for name, text_value in json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _lines(text, place):
-        letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()
-        # A user may have written the key in place of its name, so only text that looks like a name is shown.
-        shown = name.strip() if _NAME.match(name.strip()) else "a field"
-        if letters not in _FIELDS:
-            raise BadInput(place, f"{shown} is not known", "the fields are apiKey and apiSecret")
-        field, value = _FIELDS[letters], text_value.strip()
-        if field is None or not value:
-            continue
-        if not is_sendable(value, LONGEST_KEY):
-            raise BadInput(place, f"{shown} contains spaces, commas or special characters", "write it without them")
-        if secrets.setdefault(field, Secret(value)) != Secret(value):
-            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
-    for field, written in _WRITTEN.items():
-        if field not in secrets:
-            raise BadInput(place, f"{written} is missing", _FORM)
-    return ExoscaleCredential(secrets["key"], secrets["secret"])
+_REMEDY = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
-    lines = [line.strip().removeprefix("export ") for line in text.splitlines()]
-    pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "["))]
-    if not pairs or not all(equals for _, equals, _ in pairs):
-        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
-    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]
+    lines = (line.strip().removeprefix("export ") for line in text.splitlines())
+    return name_value_lines((line for line in lines if line and not line.startswith(("#", "["))), place, _REMEDY)
+
+
+_FORMAT = SecretFormat(
+    fields={"apikey": "key", "apisecret": "secret", "apizone": None, "zone": None, "apienvironment": None},
+    written={"key": "apiKey", "secret": "apiSecret"},
+    known="apiKey and apiSecret",
+    remedy=_REMEDY,
+    lines=_lines,
+    prefix=re.compile(r"EXOSCALE[_-]?", re.IGNORECASE),
+    shown=re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII),  # keys begin with EXO
+    problem="contains spaces, commas or special characters",
+)
+
+
+def parse_secret(text: str, place: str) -> ExoscaleCredential:
+    """Parse JSON, an environment file, or upstream's Kubernetes Secret, which also names the zone that the policy
+    defines here. Raises BadInput naming the field, never its value."""
+    values = secret_fields(text, place, _FORMAT, ("key", "secret"))
+    return ExoscaleCredential(Secret(values["key"]), Secret(values["secret"]))

@@ -28,6 +28,7 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings
+from chalicelib.providers import sized_group
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, QuotaExceeded, Unknown
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.decoding import Quota, Work
@@ -35,15 +36,11 @@ from chalicelib.providers.exoscale.error_mapping import work_error
 from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.exoscale.zone import ExoscalePool, make_pools
 from chalicelib.providers.node_identity import Seen
+from chalicelib.providers.sized_group import Polls, check_sizes
 
-WORK, POLLS, LOOKS = (
-    "work",
-    "polls",
-    "looks",
-)  # keys of an operation's data: the vendor's operation, polls, repeated reads
-STEP = "follow"
-FIRST, LONGEST, PATIENCE = 3.0, 60.0, 600.0  # seconds until a poll, and in total
-_GROWS = 1.5
+WORK = "work"  # key of an operation's data: the vendor's operation
+FOLLOWING = Polls("follow", first=3.0, growth=1.5, longest=60.0)  # as in the vendor's own clients
+PATIENCE = 600.0  # seconds of polls in total
 ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, because they may lag behind
 
 
@@ -100,30 +97,12 @@ def check_settled(pool: ExoscalePool) -> None:
 
 def other_size(operation: Operation, pool: ExoscalePool) -> Failed:
     """Return the failure for a size that was changed outside this operation."""
-    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
-    return Failed("Conflict", f"{pool.title} has the size {pool.target}, but {planned} was planned")
+    return sized_group.other_size(operation, pool.title, pool.target)
 
 
 # -- polls of the vendor's operations
 
-
-def counted(operation: Operation, key: str) -> int:
-    """Return a count in the operation's data; 0 if it cannot be read."""
-    text = operation.status.data.get(key, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
-
-
-def _waits(operation: Operation) -> list[float]:
-    """Return the seconds waited before each poll so far and, last, until the next: 3 s at first, then growing up to a
-    minute, as in the vendor's own clients. Polls are counted because clocks of different functions may differ."""
-    return [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(counted(operation, POLLS) + 1)]
-
-
-def poll_later(operation: Operation, note: str, *, data: Mapping[str, str] | None = None) -> InProgress:
-    """Return Pending with a growing delay and no limit of polls; the caller limits the total time. data: added to the
-    operation's."""
-    polls = {POLLS: str(counted(operation, POLLS) + 1)}
-    return InProgress(round(_waits(operation)[-1], 1), STEP, {**operation.status.data, **polls, **(data or {})}, note)
+LOOKS, counted, poll_later = sized_group.LOOKS, sized_group.counted, FOLLOWING.later
 
 
 def read_again(operation: Operation, note: str) -> InProgress | None:
@@ -131,12 +110,12 @@ def read_again(operation: Operation, note: str) -> InProgress | None:
     looks = counted(operation, LOOKS) + 1
     if looks >= ENOUGH_LOOKS:
         return None
-    return InProgress(round(_waits(operation)[-1], 1), STEP, {**operation.status.data, LOOKS: str(looks)}, note)
+    return InProgress(FOLLOWING.pause(operation), FOLLOWING.step, {**operation.status.data, LOOKS: str(looks)}, note)
 
 
 def requested(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
     """Return the Pending outcome of a change that the vendor has accepted."""
-    return InProgress(FIRST, STEP, {**(data or {}), WORK: work.id})
+    return FOLLOWING.begin({**(data or {}), WORK: work.id})
 
 
 def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
@@ -174,8 +153,7 @@ def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
 def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     spec = operation.spec
-    if spec.to_size <= spec.from_size:
-        raise InvalidRequest(f"from {spec.from_size} to {spec.to_size} does not increase the size")
+    check_sizes(operation)
     pool = context.pool(spec.group)
     bounds = context.bounds(pool)
     if bounds is not None and bounds.max is not None and spec.to_size > bounds.max:
@@ -235,7 +213,7 @@ def _progress(operation: Operation, pool: ExoscalePool, work: Work | None) -> Ou
 
 
 def _wait_for_machines(operation: Operation, note: str) -> Outcome:
-    if sum(_waits(operation)[:-1]) >= PATIENCE:
+    if FOLLOWING.have_taken(operation, PATIENCE):
         return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
     return poll_later(operation, note)
 

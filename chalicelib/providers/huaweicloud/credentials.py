@@ -27,11 +27,18 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.model.secret import LONGEST_TOKEN, Secret
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
+from chalicelib.providers.access_keys import (
+    AccessKey,
+    SecretFormat,
+    TemporaryKeys,
+    name_value_lines,
+    secret_fields,
+)
 from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource, digest, json_fields
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.decoding import body_of
@@ -40,71 +47,13 @@ from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
 
 
-class CceCredential(msgspec.Struct, frozen=True):
-    """An access key with its secret, and the token of a temporary one. obtained, expires: epoch seconds."""
-
-    key: Secret
-    secret: Secret
-    token: Secret = Secret("")
-    obtained: float = 0.0
-    expires: float = float("inf")
-
-    @property
-    def secrets(self) -> tuple[Secret, ...]:
-        """The parts that must be hidden."""
-        return self.token, self.secret, self.key
-
-    def signs_like(self, other_credential: CceCredential) -> bool:
-        """Whether both sign alike, regardless of when they were obtained."""
-        return self.secrets == other_credential.secrets
+class CceCredential(AccessKey, frozen=True):
+    """An access key with its secret, and the token of a temporary one."""
 
 
 # -- secrets
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
-_FIELDS = {
-    "accesskey": "key",
-    "accesskeyid": "key",
-    "ak": "key",
-    "secretkey": "secret",
-    "secretaccesskey": "secret",
-    "sk": "secret",
-    "securitytoken": "token",
-    **dict.fromkeys(
-        ("projectid", "clusterid", "region", "cceendpoint", "ecsendpoint", "asendpoint", "iamendpoint"), None
-    ),
-}
-_WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
-_FORM = 'write {"accessKey": "…", "secretKey": "…"}'
-
-
-def parse_secret(text: str, place: str) -> CceCredential:
-    """Parse JSON, or lines of name=value, optionally under [Global] as in upstream's INI; raises BadInput naming the
-    field, never its value.
-
-    All forms of a field name are equal: `accessKey`, `access-key`, `ACCESS_KEY`. Upstream's file also names project and
-    endpoints, which the policy defines here. A trailing newline would break the signature and is removed."""
-    secrets: dict[str, Secret] = {}
-    in_json = text.lstrip("\ufeff \t\r\n").startswith("{")
-    text = text.lstrip("\ufeff")
-    for name, text_value in json_fields(text, place, _FORM) if in_json else _lines(text, place):
-        letters = re.sub(r"[-_ ]", "", name.strip()).lower()
-        # A user may have written the key in place of its name, so only text that looks like a name is shown.
-        shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
-        if letters not in _FIELDS:
-            raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")
-        field, value = _FIELDS[letters], text_value.strip()
-        if field is None or not value:
-            continue
-        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
-            raise BadInput(place, f"{_WRITTEN[field]} contains spaces or special characters", "write it without them")
-        if secrets.setdefault(field, Secret(value)) != Secret(value):
-            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
-    for field in ("key", "secret"):
-        if field not in secrets:
-            raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
-    return CceCredential(secrets["key"], secrets["secret"], secrets.get("token", Secret("")))
+_REMEDY = 'write {"accessKey": "…", "secretKey": "…"}'
 
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
@@ -112,10 +61,33 @@ def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
     lines = [line for line in lines if line and not line.startswith(("#", ";"))]
     if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
         raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")
-    pairs = [line.partition("=") for line in lines if not line.startswith("[")]
-    if not pairs or not all(equals for _, equals, _ in pairs):
-        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
-    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]
+    return name_value_lines((line for line in lines if not line.startswith("[")), place, _REMEDY)
+
+
+_FORMAT = SecretFormat(
+    fields={
+        **dict.fromkeys(("accesskey", "accesskeyid", "ak"), "key"),
+        **dict.fromkeys(("secretkey", "secretaccesskey", "sk"), "secret"),
+        "securitytoken": "token",
+        # Upstream's file names these too; the policy defines them.
+        **dict.fromkeys(("projectid", "clusterid", "region")),
+        **dict.fromkeys(("cceendpoint", "ecsendpoint", "asendpoint", "iamendpoint")),
+    },
+    written={"key": "accessKey", "secret": "secretKey", "token": "securityToken"},
+    known="accessKey, secretKey, securityToken",
+    remedy=_REMEDY,
+    lines=_lines,
+    shown=re.compile(r"[A-Za-z][A-Za-z_-]{0,13}\Z", re.ASCII),  # no longer than security-token
+    longest={"token": LONGEST_TOKEN},
+)
+
+
+def parse_secret(text: str, place: str) -> CceCredential:
+    """Parse JSON, or lines of name=value, optionally under [Global] as in upstream's INI; raises BadInput naming the
+    field, never its value."""
+    values = secret_fields(text, place, _FORMAT, ("key", "secret"))
+    key, secret, token = (Secret(values.get(field, "")) for field in _FORMAT.written)
+    return CceCredential(key, secret, token)
 
 
 # -- signature
@@ -173,48 +145,14 @@ def signed(call: VendorRequest, credential: CceCredential, now: float) -> Vendor
 
 EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed
 _LEAST = 60.0  # minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
-_LAST_USE = 60.0  # seconds before their expiry until which old keys are used while IAM is unavailable
-_AGAIN = 30.0  # seconds until the next attempt in that case
-_MOST = 256  # maximum agencies of one process
 
 
-class Sessions:
-    """The temporary keys of a process. Thread-safe; if two threads both create some, the later are kept."""
+class Sessions(TemporaryKeys[CceCredential]):
+    """The temporary keys of a process. While IAM provides none, the old ones are used as long as they are valid, also
+    after a permanent refusal, because an error here must not hide the result of a change that was sent with them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: dict[str, tuple[CceCredential, float]] = {}
-
-    def get(self, name: str, now: float, make: Callable[[], CceCredential]) -> CceCredential:
-        """Return the keys of that name, renewed before they expire. While IAM provides none, the old ones are used as
-        long as they are valid, also after a permanent refusal, because an error here must not hide the result of a
-        change that was sent with them. After that the error of `make` is raised."""
-        with self._lock:
-            old, renewal = self._sessions.get(name, (None, 0.0))
-        # a clock that went back does not extend their life
-        if old is not None and old.obtained - _LAST_USE <= now < renewal:
-            return old
-        try:
-            new = make()
-        except ProviderError:
-            if old is None or not old.obtained - _LAST_USE <= now < old.expires - _LAST_USE:
-                raise
-            return self._keep(name, old, now + _AGAIN)
-        return self._keep(name, new, max(new.expires - EARLY, new.obtained + _LEAST))
-
-    def drop(self, name: str, refused_credential: CceCredential) -> None:
-        """Remove keys that the vendor refused, unless others have replaced them."""
-        with self._lock:
-            session = self._sessions.get(name)
-            if session is not None and session[0].signs_like(refused_credential):
-                del self._sessions[name]
-
-    def _keep(self, name: str, credential: CceCredential, renewal: float) -> CceCredential:
-        with self._lock:
-            if name not in self._sessions and len(self._sessions) >= _MOST:
-                self._sessions.clear()
-            self._sessions[name] = (credential, renewal)
-        return credential
+        super().__init__(lambda keys: max(keys.expires - EARLY, keys.obtained + _LEAST), (ProviderError,))
 
 
 @lru_cache(maxsize=1)

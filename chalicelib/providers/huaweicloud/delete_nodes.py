@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
-from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, undeletable
 from chalicelib.providers.huaweicloud.node_groups import is_settled, total_of
@@ -30,21 +30,26 @@ from chalicelib.providers.huaweicloud.provider_ids import (
     group_id,
     group_of,
     handle_of,
-    is_placeholder,
     placeholder_group,
 )
 from chalicelib.providers.huaweicloud.scale_up import (
-    FIRST,
+    FOLLOWING,
     SENT,
-    STEP,
     CceContext,
     CceGroup,
     nodes_of_group,
-    other_size,
-    poll_later,
     read_again,
 )
-from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import Identity, Seen
+from chalicelib.providers.sized_group import (
+    Targets,
+    changed_size,
+    check_nodes,
+    check_sizes,
+    other_size,
+    read_targets,
+    size_without,
+)
 
 JOBS = "jobs"
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
@@ -52,29 +57,6 @@ _FEW = 3  # maximum nodes read one by one instead of by the complete list
 
 
 # -- targets
-
-
-class CceTargets(msgspec.Struct, frozen=True):
-    """The targets of a removal: CCE nodes by uid, and placeholders."""
-
-    nodes: tuple[str, ...]
-    placeholders: tuple[str, ...]
-
-
-def read_targets(operation: Operation) -> CceTargets:
-    """Return the targets, each once; raises InvalidRequest for one without a uid, or for another group's
-    placeholder."""
-    handles: dict[str, None] = {}
-    for target in operation.spec.targets:
-        handle = handle_of(target)
-        if not handle:
-            raise InvalidRequest(f"{target.node or target.instance}: no CCE node is known for it")
-        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
-        handles[handle] = None
-    return CceTargets(
-        tuple(handle for handle in handles if not is_placeholder(handle)), tuple(filter(is_placeholder, handles))
-    )
 
 
 def _alive(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
@@ -105,21 +87,13 @@ def _check_membership(nodes: Mapping[str, CceNode], group: CceGroup) -> None:
 
 
 def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
-    """Raise PermanentConflict if one of the machines (by uid) is not, or not for certain, the node that was planned,
-    or, if machines that never joined are deleted, is a node by now. Without a connection to the cluster nothing is
-    checked."""
-    if context.joined is None:
-        return
-    nodes = context.joined()
-    identity = CceGroupNames(nodes, machines.values()).identity
-    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
-        refuse_joined(machines[name].name or name for name in joined_of(machines, identity))
-        return
+    def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
+        return CceGroupNames(nodes, machines.values()).identity
 
-    def machine_of(target: RemovalTarget) -> str | None:
-        return name if (name := handle_of(target)) in machines else None
+    def name_of(machine: str) -> str:
+        return machines[machine].name or machine
 
-    refuse_changed(operation.spec.targets, machine_of, identity, nodes)
+    check_nodes(operation, context.joined, identify, machines, handle_of, name_of)
 
 
 # -- removal
@@ -127,8 +101,8 @@ def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[st
 
 def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Sends nothing if one of them must not be deleted."""
-    targets = read_targets(operation)
-    nodes = _alive(context, targets.nodes)
+    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    nodes = _alive(context, targets.machines)
     if SENT in operation.status.data:
         return _progress(context, operation, targets, nodes)
     try:
@@ -136,13 +110,13 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
     except NotFound:
         if nodes:
             raise
-        return _succeeded(operation, targets)  # the pool is gone with its nodes
+        return targets.removed(operation)  # the pool is gone with its nodes
     if nodes:
         _check_permitted(context, operation, group, nodes)
     if targets.placeholders and (conflict := _lower_by(context, operation, group, len(targets.placeholders))):
         return conflict
     if not nodes:
-        return _succeeded(operation, targets)
+        return targets.removed(operation)
     if operation.spec.kind is OperationKind.DELETE_NODES:
         _check_nodes(context, operation, nodes)
     return _delete(context, operation, nodes)
@@ -151,8 +125,8 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError. There is nothing to undo, because
     CCE is not modified before the deletion."""
-    targets = read_targets(operation)
-    if _alive(context, targets.nodes):
+    targets = read_targets(operation, handle_of, placeholder_group, "CCE node")
+    if _alive(context, targets.machines):
         return True
     if not targets.placeholders:
         return False
@@ -202,21 +176,21 @@ def _delete(context: CceContext, operation: Operation, nodes: Mapping[str, CceNo
             if _alive(context, [name]):  # it exists, so NotFound refers to something different
                 raise
     data = {SENT: "yes", JOBS: ",".join([job for job in jobs if job][:_MOST_JOBS])}
-    return InProgress(FIRST, STEP, data, f"{operation.spec.group}: CCE deletes {', '.join(nodes)}")
+    return FOLLOWING.begin(data, f"{operation.spec.group}: CCE deletes {', '.join(nodes)}")
 
 
-def _progress(context: CceContext, operation: Operation, targets: CceTargets, nodes: Mapping[str, CceNode]) -> Outcome:
+def _progress(context: CceContext, operation: Operation, targets: Targets, nodes: Mapping[str, CceNode]) -> Outcome:
     """Follow the deletions through the node list, and failed ones through their jobs. A finished job may precede the
     list."""
     if not nodes:
-        return _succeeded(operation, targets)
+        return targets.removed(operation)
     working, failed = _jobs(context, operation)
     note = f"{operation.spec.group}: {', '.join(nodes)} still there"
-    facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(nodes), "left": ",".join(nodes)}
+    facts: dict[str, str | int] = {"removed": len(targets.machines) - len(nodes), "left": ",".join(nodes)}
     if failed:
         return Failed("Unknown", f"{note}: {failed}", facts=facts)
     if working:
-        return poll_later(operation, note)
+        return FOLLOWING.later(operation, note)
     again = read_again(operation, note)
     return again or Failed("Unknown", f"{note} though CCE has taken the deletion", facts=facts)
 
@@ -234,10 +208,6 @@ def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
     return working, failed
 
 
-def _succeeded(operation: Operation, targets: CceTargets) -> Succeeded:
-    return Succeeded({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.spec.group})
-
-
 # -- lower size
 
 
@@ -252,34 +222,30 @@ def decrease_target(context: CceContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError. After
     the request was accepted, nothing more is sent."""
     to_size = operation.spec.to_size
-    if to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {to_size} is not a valid size")
+    check_sizes(operation)
     group = context.group(operation.spec.group)
     if group.size <= to_size:
-        return Succeeded({"from": operation.spec.from_size, "to": to_size})
+        return changed_size(operation)
     if SENT in operation.status.data:
         note = f"{group.title} still has the size {group.size} though CCE has taken {to_size}"
         return read_again(operation, note) or Failed("Unknown", note)
     if group.size != operation.spec.from_size:
-        return other_size(operation, group)
+        return other_size(operation, group.title, group.size)
     existing = _existing_nodes(context, group)
     if to_size < existing.group:
         raise InvalidRequest(f"{group.title}: {to_size} is below the {existing.group} nodes that exist")
     _lower(context, group, to_size, existing)
-    return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"})
+    return FOLLOWING.begin({**operation.status.data, SENT: "yes"})
 
 
 def _lower_by(context: CceContext, operation: Operation, group: CceGroup, count: int) -> Failed | None:
     """Lower the size by a number of nodes that were never created; None if it is done or nothing is left to lower.
-
-    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
-    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
-    Raises ProviderError."""
+    Failed if the size has increased. Raises ProviderError."""
     if group.size > operation.spec.from_size:
-        return other_size(operation, group)
+        return other_size(operation, group.title, group.size)
     existing = _existing_nodes(context, group)
-    size = max(existing.group, operation.spec.from_size - count)
-    if size < group.size:
+    size = size_without(operation, count, group.title, group.size, existing.group)
+    if isinstance(size, int):
         _lower(context, group, size, existing)
     return None
 

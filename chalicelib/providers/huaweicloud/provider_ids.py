@@ -108,21 +108,17 @@ def placeholder(group: str, number: int) -> str:
     return f"{group}/{_PLACEHOLDER}{number}"
 
 
-def is_placeholder(handle: str) -> bool:
-    """Whether the handle stands for a machine that does not exist."""
-    return handle.rpartition("/")[2].startswith(_PLACEHOLDER)
-
-
-def placeholder_group(handle: str) -> str:
-    """Return the node group of a placeholder."""
-    return handle.rpartition("/")[0]
+def placeholder_group(handle: str) -> str | None:
+    """Return the node group of a placeholder; None for a machine's handle."""
+    group, _, name = handle.rpartition("/")
+    return group if name.startswith(_PLACEHOLDER) else None
 
 
 def handle_of(target: RemovalTarget) -> str:
     """Return the CCE node's uid or the placeholder of a target; "" if neither its handle nor its provider id contains
     one."""
     for word in (target.handle, target.instance):
-        if is_placeholder(word):
+        if placeholder_group(word) is not None:
             return word
         uid = word.rpartition("/")[2].lower()
         if is_id(uid):

@@ -66,11 +66,11 @@ from chalicelib.providers.huaweicloud.node_groups import (
 )
 from chalicelib.providers.huaweicloud.provider_ids import group_of, is_zone, split
 from chalicelib.providers.node_identity import Seen
+from chalicelib.providers.sized_group import LOOKS, Polls, check_sizes, counted, other_size
 
-POLLS, LOOKS, SENT = "polls", "looks", "sent"  # keys of an operation's data
-STEP = "follow"
-FIRST, LONGEST, PATIENCE = 5.0, 60.0, 600.0  # seconds until a poll, and in total
-_GROWS = 1.5
+SENT = "sent"  # key of an operation's data: a request was accepted
+FOLLOWING = Polls("follow", first=5.0, growth=1.5, longest=60.0)
+PATIENCE = 600.0  # seconds of polls in total
 # Polls before numbers that contradict the request are accepted, because they may lag behind. The same number of
 # polls applies before a pool with inconsistent numbers is given up: a minute of waiting loses nothing.
 ENOUGH_LOOKS, MANY_LOOKS = 5, 13
@@ -149,42 +149,14 @@ def nodes_of_group(nodes: tuple[CceNode, ...], group: CceGroup) -> tuple[CceNode
     return tuple(node for node in nodes if group_of(node, group.pool) == group.scale_group)
 
 
-def other_size(operation: Operation, group: CceGroup) -> Failed:
-    """Return the failure for a size that was changed outside this operation."""
-    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
-    return Failed("Conflict", f"{group.title} has the size {group.size}, but {planned} was planned")
-
-
-# -- polls. They are counted instead of comparing clocks, so a clock that goes back has no effect.
-
-
-def _count(operation: Operation, key: str) -> int:
-    """Return a count in the operation's data; 0 if it cannot be read."""
-    text = operation.status.data.get(key, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
-
-
-def _pause(number: int) -> float:
-    return float(min(LONGEST, FIRST * _GROWS ** min(number, 20)))
-
-
-def poll_later(operation: Operation, note: str) -> InProgress:
-    """Return Pending with a growing delay of up to a minute."""
-    polls = _count(operation, POLLS)
-    return InProgress(round(_pause(polls), 1), STEP, {**operation.status.data, POLLS: str(polls + 1)}, note)
-
-
-def _have_polls_taken(operation: Operation, seconds: float) -> bool:
-    """Whether the polls so far took this many seconds. From then on the planner waits, with its own timer."""
-    return sum(_pause(number) for number in range(min(_count(operation, POLLS), 100))) >= seconds
-
-
-def read_again(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> InProgress | None:
+def read_again(
+    operation: Operation, note: str, step: str = FOLLOWING.step, enough: int = ENOUGH_LOOKS
+) -> InProgress | None:
     """Return Pending for another read of inconsistent numbers; None after enough polls."""
-    looks = _count(operation, LOOKS) + 1
+    looks = counted(operation, LOOKS) + 1
     if looks >= enough:
         return None
-    return InProgress(FIRST, step, {**operation.status.data, LOOKS: str(looks)}, note)
+    return InProgress(FOLLOWING.first, step or FOLLOWING.step, {**operation.status.data, LOOKS: str(looks)}, note)
 
 
 # -- scale-up
@@ -193,15 +165,14 @@ def read_again(operation: Operation, note: str, step: str = STEP, enough: int = 
 def scale_up(context: CceContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     from_size, to_size = operation.spec.from_size, operation.spec.to_size
-    if to_size <= from_size:
-        raise InvalidRequest(f"from {from_size} to {to_size} does not increase the size")
+    check_sizes(operation)
     group = context.group(operation.spec.group)
     if group.size == to_size:
         return _progress(context, operation.with_status(data={**operation.status.data, SENT: "yes"}), group)
     if group.size != from_size:
-        return other_size(operation, group)
+        return other_size(operation, group.title, group.size)
     announced = TOTAL in operation.status.data
-    if announced and group.pool.desired != _count(operation, BASE):
+    if announced and group.pool.desired != counted(operation, BASE):
         return _after_other_change(operation, group)
     if problem := _inconsistency(operation, group):
         return read_again(operation, problem, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", problem)
@@ -215,7 +186,7 @@ def has_requested(context: CceContext, operation: Operation) -> bool:
         return True
     group = context.group(operation.spec.group)
     announced = TOTAL in operation.status.data
-    return group.size == operation.spec.to_size or (announced and group.pool.desired == _count(operation, TOTAL))
+    return group.size == operation.spec.to_size or (announced and group.pool.desired == counted(operation, TOTAL))
 
 
 def poll_growth(context: CceContext, operation: Operation) -> Outcome:
@@ -278,8 +249,11 @@ def _after_other_change(operation: Operation, group: CceGroup) -> Outcome:
     """Handle a pool whose size has changed since the announcement, while the group's has not."""
     if is_settled(group.pool):
         return _announce(operation, group)
-    if group.pool.desired == _count(operation, TOTAL):
-        return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"}, f"{group.title}: the pool is growing")
+    if group.pool.desired == counted(operation, TOTAL):
+        return FOLLOWING.begin(
+            {**operation.status.data, SENT: "yes"},
+            f"{group.title}: the pool is growing",
+        )
     # It is unknown which group has changed.
     text = _unsettled(group)
     return read_again(operation, text, ANNOUNCE) or Failed("Conflict", text)
@@ -319,7 +293,7 @@ def _send_total(context: CceContext, operation: Operation, group: CceGroup) -> O
         now = context.group(name)
         reason = refusal(now.pool, now.scale_group) or failure(now.pool, now.scale_group)
         raise (_titled(group, reason) if reason is not None else error) from None
-    return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"})
+    return FOLLOWING.begin({**operation.status.data, SENT: "yes"})
 
 
 def _progress(context: CceContext, operation: Operation, group: CceGroup) -> Outcome:
@@ -334,13 +308,11 @@ def _progress(context: CceContext, operation: Operation, group: CceGroup) -> Out
 
 def _smaller_than_requested(operation: Operation, group: CceGroup) -> Outcome:
     size, to_size, total = group.size, operation.spec.to_size, group.pool.desired
-    if total > total_of(group.pool) and not _have_polls_taken(
-        operation, PATIENCE
-    ):  # the pool shows the request already
-        return poll_later(operation, f"{group.title} is at {size}, and its pool is at {total}")
+    if total > total_of(group.pool) and not FOLLOWING.have_taken(operation, PATIENCE):
+        return FOLLOWING.later(operation, f"{group.title} is at {size}, and its pool is at {total}")
     again = read_again(operation, f"{group.title} is at {size} and was asked to go to {to_size}")
     if again is not None or size != operation.spec.from_size:
-        return again or other_size(operation, group)
+        return again or other_size(operation, group.title, group.size)
     facts = _facts(operation, group.scale_group.existing)
     return Failed("Unknown", f"{group.title} is at {size} though CCE has taken {to_size}", facts=facts)
 
@@ -351,9 +323,9 @@ def _missing_nodes(operation: Operation, group: CceGroup) -> Outcome:
     if (why := failure(group.pool, group.scale_group)) is not None:
         again = read_again(operation, note) if why.code == operation.status.data.get(WAS, "") else None
         return again or Failed(why.error_class, f"{note}: {why.message}", why.code, facts=facts)
-    if _have_polls_taken(operation, UNSEEN):
+    if FOLLOWING.have_taken(operation, UNSEEN):
         return Succeeded({**facts, "note": note})
-    return poll_later(operation, note)
+    return FOLLOWING.later(operation, note)
 
 
 def _facts(operation: Operation, nodes: int) -> dict[str, str | int]:

@@ -35,7 +35,14 @@ VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
         "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
     }
 )
-VARIED = ("test_suite_observe", "test_suite_scale_up", "test_suite_remove", "test_suite_random", "test_suite_identity")
+VARIED = (
+    "test_suite_observe",
+    "test_suite_scale_up",
+    "test_suite_sizes",
+    "test_suite_remove",
+    "test_suite_random",
+    "test_suite_identity",
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -7,8 +7,8 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
 from chalicelib.model.vendor_hosts import CCE_REGIONS, METADATA, METADATA_SERVICE, mistakes, refused
-from chalicelib.providers.alicloud.endpoints import Endpoints, Network
-from chalicelib.providers.alicloud.endpoints import Service as AliService
+from chalicelib.providers.alicloud.settings import Endpoints, Network
+from chalicelib.providers.alicloud.settings import Service as AliService
 from chalicelib.providers.huaweicloud.models import Service, url_of
 from tests.cases import each_row
 

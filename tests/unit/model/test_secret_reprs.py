@@ -10,7 +10,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
-from chalicelib.providers.alicloud.credential_sources import Granted, StsAnswer
+from chalicelib.providers.alicloud.credentials import Granted, StsAnswer
 from chalicelib.providers.cherryservers.models import CreateServer
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.exoscale import credentials as exoscale

@@ -44,7 +44,7 @@ EXCEPTIONS: Mapping[str, set[str]] = {
         "scaleUp",
     },
     "policy/vendors/huaweicloud.py": {"agencyDomain", "agencyDuration", "agencyName"},
-    "providers/alicloud/credentials.py": {"oidcProviderArn", "oidcTokenSecret", "roleArn"},
+    "providers/alicloud/settings.py": {"oidcProviderArn", "oidcTokenSecret", "roleArn"},
     "providers/clusterapi/settings.py": {
         "autoDiscovery",
         "cloudConfigAuthoritative",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
+from chalicelib.providers.alicloud.settings import Endpoints, Network, Service
 from tests.cases import each_row
 
 

@@ -7,8 +7,7 @@ import pytest
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.policy.vendors.alicloud import AlicloudBounds
-from chalicelib.providers.alicloud.endpoints import Network, Service
-from chalicelib.providers.alicloud.settings import read_settings
+from chalicelib.providers.alicloud.settings import Network, Service, read_settings
 from tests.cases import each_row
 
 RIGHT = {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "0:5:asg-1"}

@@ -5,7 +5,12 @@ from __future__ import annotations
 import hashlib
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.api import canonical_query, canonical_request, signed_headers, unsigned_headers
+from chalicelib.providers.alicloud.credentials import (
+    canonical_query,
+    canonical_request,
+    signed_headers,
+    unsigned_headers,
+)
 from tests.cases import each_row
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", Secret("example-key-secret-0123456789")

@@ -1,0 +1,163 @@
+"""What the changes of groups with an absolute size share: sizes, polls, targets, and the check of the current nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.node_identity import Identity, PermanentConflict, Seen
+from chalicelib.providers.sized_group import (
+    Polls,
+    Targets,
+    check_nodes,
+    check_sizes,
+    counted,
+    read_targets,
+    size_without,
+)
+from tests.cases import each_row
+from tests.operations import new_operation
+
+POLLS = Polls("look", first=5.0, growth=2.0, longest=30.0)
+
+
+def change(
+    kind: OperationKind, from_size: int = 3, to_size: int = 5, targets: tuple[RemovalTarget, ...] = ()
+) -> Operation:
+    operation = new_operation("change-1", "shop", "vendor", "g", kind, "plan", 0.0, from_size, to_size)
+    return operation.with_spec(targets=targets)
+
+
+@each_row(
+    ("kind", "from_size", "to_size", "problem"),
+    [
+        (OperationKind.SCALE_UP, 3, 4, ""),
+        (OperationKind.SCALE_UP, 3, 3, "from 3 to 3 does not increase the size"),
+        (OperationKind.SCALE_UP, 3, 2, "from 3 to 2 does not increase the size"),
+        (OperationKind.DECREASE_TARGET, 3, 0, ""),
+        (OperationKind.DECREASE_TARGET, 3, -1, "g: -1 is not a valid size"),
+    ],
+)
+def test_sizes_of_a_change_are_checked(kind: OperationKind, from_size: int, to_size: int, problem: str) -> None:
+    if not problem:
+        check_sizes(change(kind, from_size, to_size))
+        return
+    with pytest.raises(InvalidRequest, match=problem):
+        check_sizes(change(kind, from_size, to_size))
+
+
+@each_row(
+    ("placeholders", "size", "least", "lower"),
+    [
+        (2, 5, 0, 3),
+        (2, 5, 4, 4),  # not below what exists
+        (2, 5, 5, None),
+        (2, 4, 0, 3),  # a concurrent removal has lowered it by one
+        (2, 3, 0, None),  # it is lower already
+        (0, 5, 0, None),
+    ],
+)
+def test_placeholders_lower_the_planned_size(placeholders: int, size: int, least: int, lower: int | None) -> None:
+    assert size_without(change(OperationKind.DELETE_INSTANCES, 5, 3), placeholders, "pool g", size, least) == lower
+
+
+def test_size_that_was_increased_is_not_lowered() -> None:
+    outcome = size_without(change(OperationKind.DELETE_INSTANCES, 5, 3), 2, "pool g", 6, 0)
+    assert outcome == Failed("Conflict", "pool g has the size 6, but from 5 to 3 was planned")
+
+
+@each_row(
+    ("text", "number"),
+    [("", 0), ("7", 7), ("9999999", 9_999_999), ("10000000", 0), ("-1", 0), ("1.5", 0), ("²", 0), ("٣", 0)],
+)
+def test_number_in_the_data_of_an_operation(text: str, number: int) -> None:
+    assert counted(change(OperationKind.SCALE_UP).with_status(data={"polls": text}), "polls") == number
+
+
+def test_pause_between_polls_grows_up_to_the_longest() -> None:
+    operation, pauses = change(OperationKind.SCALE_UP).with_status(data={"id": "a"}), []
+    for _ in range(5):
+        pending = POLLS.later(operation, "note", data={"more": "b"})
+        pauses.append(pending.after)
+        assert (pending.step, pending.note, pending.data["id"], pending.data["more"]) == ("look", "note", "a", "b")
+        operation = operation.with_status(data=pending.data)
+    assert pauses == [5.0, 10.0, 20.0, 30.0, 30.0]
+    assert operation.status.data["polls"] == "5"
+    assert POLLS.have_taken(operation, 95.0)
+    assert not POLLS.have_taken(operation, 95.1)
+    begun = POLLS.begin({"id": "a"}, "sent")
+    assert (begun.after, begun.step, begun.data, begun.note) == (5.0, "look", {"id": "a"}, "sent")
+
+
+def test_absurd_number_of_polls_is_no_long_sum() -> None:
+    operation = change(OperationKind.SCALE_UP).with_status(data={"polls": "9999999"})
+    assert POLLS.have_taken(operation, 600.0)
+    assert POLLS.pause(operation) == 30.0
+
+
+def group_of(handle: str) -> str | None:
+    return handle.partition("/")[0] if "/" in handle else None
+
+
+def target(handle: str) -> RemovalTarget:
+    return RemovalTarget(f"node-{handle}", f"id-{handle}", handle)
+
+
+def targets_of(*handles: str) -> Targets:
+    order = change(OperationKind.DELETE_NODES, 3, 1, tuple(map(target, handles)))
+    return read_targets(order, lambda each: each.handle, group_of, "machine")
+
+
+def test_targets_are_read_once_each() -> None:
+    targets = targets_of("a", "g/1", "b", "a", "g/1")
+    assert targets == Targets(("a", "b"), ("g/1",))
+    assert targets.removed(change(OperationKind.DELETE_NODES)).facts == {"removed": 3, "group": "g"}
+
+
+@each_row(
+    ("handle", "problem"),
+    [("", "node-: no machine is known for it"), ("other/1", "other/1 does not belong to g")],
+)
+def test_target_that_names_nothing_of_the_group_is_refused(handle: str, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        targets_of("a", handle)
+
+
+def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
+    return Identity(nodes, lambda node: (node.provider_id,) if node.provider_id else ())
+
+
+@each_row(
+    ("kind", "nodes", "problem"),
+    [
+        (OperationKind.DELETE_NODES, (Seen("node-a", "a"),), ""),
+        (OperationKind.DELETE_NODES, (), ""),
+        (OperationKind.DELETE_NODES, (Seen("other", "a"),), "node other now"),
+        (OperationKind.DELETE_NODES, (Seen("node-a", ""),), "no longer identifies itself"),
+        (OperationKind.DELETE_NODES, (Seen("node-b", "x"),), ""),  # b is not deleted now
+        (OperationKind.DELETE_INSTANCES, (), ""),
+        (OperationKind.DELETE_INSTANCES, (Seen("node-b", "b"),), ""),
+        (OperationKind.DELETE_INSTANCES, (Seen("node-a", "a"),), "the machine a has joined the cluster"),
+    ],
+)
+def test_current_nodes_are_checked_for_the_machines_of_this_call(
+    kind: OperationKind, nodes: tuple[Seen, ...], problem: str
+) -> None:
+    def check() -> None:
+        order = change(kind, 3, 1, (target("a"), target("b")))
+        check_nodes(
+            order, lambda: nodes, identify, ("a",), lambda each: each.handle, lambda name: f"the machine {name}"
+        )
+
+    if not problem:
+        check()
+        return
+    with pytest.raises(PermanentConflict, match=problem):
+        check()
+
+
+def test_without_a_cluster_no_node_is_checked() -> None:
+    order = change(OperationKind.DELETE_INSTANCES, 3, 2, (target("a"),))
+    check_nodes(order, None, identify, ("a",), lambda each: each.handle)
