@@ -41,11 +41,10 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Throttled, Transient
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.services import Cache, ProviderServices
+from chalicelib.providers.services import Cache, ProviderServices, TtlCache
 
 T = TypeVar("T")
 
@@ -169,9 +168,7 @@ class Line:
         if self._http is None:
             self._http = Http(
                 vendor=VENDOR,
-                deployment=self.services.deployment,
-                sleep=self.services.sleep,
-                chance=self.services.chance,
+                services=self.services,
                 clock=self.now,
                 sign=self._signed,
                 explain=self._explained,

@@ -16,11 +16,10 @@ from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_t
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.services import KubeLists
 
 
 def open_api(
@@ -52,27 +51,24 @@ def open_api(
     )
 
 
-_ACTIONS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=poll_growth,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=PermanentConflict,
-)
-
-
 class AliCloud(BaseProvider[AlicloudContext]):
     """The scaling groups of one region that a policy names, for one pass."""
 
+    name = PROVIDER
+    scale_up = change(scale_up)
+    poll_scale_up = change(poll_growth)
+    delete_nodes = change(delete_nodes)
+    decrease_target = change(decrease_target)
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
+
     def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _ACTIONS)
+        super().__init__(AlicloudContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
-        return node_groups.observe(self._context.api, self._context.settings, nodes)
+        return node_groups.observe(self.context.api, self.context.settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:

@@ -19,7 +19,6 @@ from chalicelib import __version__
 from chalicelib.model.secret import Secret
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherrySettings
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.decoding import (
     TOTAL,
     UnreadableServer,
@@ -34,9 +33,9 @@ from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, 
 from chalicelib.providers.cherryservers.tokens import parse_api_token
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
-from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import TtlCache
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
 _HOUR = 3600.0
@@ -51,7 +50,7 @@ class CherryApi:
     """One project with one token, for one pass. Every method raises ProviderError. root: without a trailing slash.
     plans: cached for an hour, by slug."""
 
-    def __init__(self, rest: RestClient[Secret], root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
+    def __init__(self, rest: Http, root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
         self.project = project
         self._rest, self._root, self._plans = rest, root, plans
 
@@ -144,9 +143,9 @@ class CherryApi:
 class _Orders:
     """Orders in several threads, each over its own connections, which are closed at the end."""
 
-    def __init__(self, rest: RestClient[Secret], root: str, threads: int) -> None:
+    def __init__(self, rest: Http, root: str, threads: int) -> None:
         self._root, self._clients = root, [rest.clone() for _ in range(threads)]
-        self._idle: SimpleQueue[RestClient[Secret]] = SimpleQueue()
+        self._idle: SimpleQueue[Http] = SimpleQueue()
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="cherryservers")
         self.stopped = threading.Event()
 
@@ -162,11 +161,11 @@ class _Orders:
         for client in self._clients:
             client.close()
 
-    def idle_client(self) -> RestClient[Secret]:
+    def idle_client(self) -> Http:
         """Return an idle client; waits until there is one."""
         return self._idle.get()
 
-    def send(self, client: RestClient[Secret], body: CreateServer) -> _Result:
+    def send(self, client: Http, body: CreateServer) -> _Result:
         """Send one POST. Returns None without sending once an order has met an error that applies to all."""
         call = VendorRequest("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
         try:
@@ -198,15 +197,15 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         return f"cherryservers/{digest(source.current().reveal())}/{subject}"
 
     budget = CallBudget(services, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
-    rest = RestClient(
+    rest = Http(
         PROVIDER,
-        source,
-        sign=_signed,
-        secrets=lambda token: (token,),
+        services,
+        now,
+        source=source,
+        sign=lambda call: _signed(call, source.current()),
+        secrets=lambda: (source.current(),),
         explain=error_for,
         budget=budget,
-        services=services,
-        now=now,
     )
     return CherryApi(rest, settings.endpoint, project, TtlCache(services.cache, lambda: key("plans"), CherryPlan, now))
 

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds, CherrySettings
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.decoding import UnreadableServer
 from chalicelib.providers.cherryservers.definition_reader import Definitions
@@ -19,7 +18,7 @@ from chalicelib.providers.cherryservers.instances import Lister, ServerList
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.tokens import Tokens
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
-from chalicelib.providers.services import Cache
+from chalicelib.providers.services import Cache, TtlCache
 
 KEPT = 3600.0  # seconds for which a deleted server is remembered
 _TRIES = 3

@@ -30,8 +30,8 @@ from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.providers.cherryservers.decoding import UnreadableServer
 from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.kube_protocol import KubeLists
 from chalicelib.providers.node_identity import Identity, N, Seen, nodes, refuse_changed, refuse_joined
+from chalicelib.providers.services import KubeLists
 
 SCHEME = "cherryservers://"
 FAILED = "failed deployment"

@@ -14,7 +14,7 @@ from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.models import CapiCluster, CapiMachine, CapiResource, Scale
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized, class_for
-from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.services import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"

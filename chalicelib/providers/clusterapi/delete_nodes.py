@@ -123,15 +123,19 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
 
 def cancel_delete(context: CapiContext, operation: Operation) -> bool:
     """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError. False if the size
-    was lowered for them already, or if none of them is alive."""
-    if operation.spec.group.startswith(f"{POOL}/"):
-        view = _look_at_pool(context, operation, checked=False)
-        state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
-    else:
-        state = _look(context, operation, _handles(operation), checked=False).standing
-        pending = state.targets_marked and state.goal >= state.size
-    if not pending:
-        release_marks(context, operation, state.targets)
+    was lowered for them already, or if none of them is alive. True if the group is gone: there is nothing to undo, and
+    no controller would choose a Machine."""
+    try:
+        if operation.spec.group.startswith(f"{POOL}/"):
+            view = _look_at_pool(context, operation, checked=False)
+            state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
+        else:
+            state = _look(context, operation, _handles(operation), checked=False).standing
+            pending = state.targets_marked and state.goal >= state.size
+        if not pending:
+            release_marks(context, operation, state.targets)
+    except NotFound:
+        return True
     return not pending
 
 

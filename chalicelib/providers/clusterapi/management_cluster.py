@@ -16,7 +16,7 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, class_for
-from chalicelib.providers.kube_protocol import Identified, KubeApi
+from chalicelib.providers.services import Identified, KubeApi
 
 _IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
 

@@ -24,7 +24,7 @@ from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_
 from chalicelib.providers.clusterapi.api import POOL, VERSION, ApiGroup, ServedList
 from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.services import KubeApi
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.

@@ -12,15 +12,12 @@ from contextlib import suppress
 
 import msgspec
 
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale import decoding
-from chalicelib.providers.exoscale.credentials import ExoscaleCredential
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
-from chalicelib.providers.http import VendorRequest, VendorResponse
-from chalicelib.providers.rest_client import RestClient
-from chalicelib.providers.services import Cache
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.services import Cache, TtlCache
 
 DAY = 86400.0
 FRESH = 300.0  # seconds until a quota is read again
@@ -43,7 +40,7 @@ class ExoscaleApi:
         self,
         zone: str,
         root: str,
-        rest: RestClient[ExoscaleCredential],
+        rest: Http,
         *,
         cache: Cache,
         key: Callable[[str], str],

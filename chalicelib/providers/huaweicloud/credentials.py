@@ -30,14 +30,12 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.credential_source import SecretSource, digest, json_fields
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.http import Http, VendorRequest
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.rest_client import RestClient
-from chalicelib.providers.services import Cache
+from chalicelib.providers.services import Cache, TtlCache
 
 
 class CceCredential(msgspec.Struct, frozen=True):
@@ -273,7 +271,7 @@ _DAY = 86400.0
 _SHOWN = 5
 
 
-def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: str) -> dict[str, Any]:
+def _answer(rest: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
     """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything that waiting cannot resolve."""
     try:
         return body_of(rest.send(request))
@@ -284,7 +282,7 @@ def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: st
         ) from None
 
 
-def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
+def granted(rest: Http, root: str, agency: Agency, now: float) -> CceCredential:
     """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
     Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
     that end sooner are replaced when the vendor refuses them."""
@@ -310,7 +308,7 @@ class Projects:
 
     def __init__(
         self,
-        rest: RestClient[CceCredential],
+        rest: Http,
         root: str,
         region: str,
         *,

@@ -21,7 +21,7 @@ from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, 
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 from tests.operations import new_operation
 
 CLUSTER, POOL = "cluster2", "pool3"
