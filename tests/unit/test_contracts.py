@@ -42,7 +42,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Inside each vendor: the provider above the changes, the changes above the reading, the reading above the API": (
         ("providers/alicloud/api", "chalicelib.providers.alicloud.node_groups"),
-        ("providers/cherryservers/models", "chalicelib.providers.cherryservers.api"),
+        ("providers/cherryservers/decoding", "chalicelib.providers.cherryservers.api"),
         ("providers/clusterapi/node_groups", "chalicelib.providers.clusterapi.scale_up"),
         ("providers/exoscale/credentials", "chalicelib.providers.exoscale.api"),
         ("providers/huaweicloud/scale_up", "chalicelib.providers.huaweicloud.provider"),

@@ -41,7 +41,7 @@ from chalicelib.providers.alicloud.decoding import (
 )
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget
 from chalicelib.providers.services import Cache, ProviderServices, TtlCache
@@ -145,13 +145,15 @@ class Line:
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
         """Return the response to one action. Raises ProviderError whose message begins with the action."""
         call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+        http = self._open()
         try:
             try:
-                return self._send(call, kind)
+                self.source.current()
+                return decoding.decode(http.send(call), kind)
             except ProviderError as error:
                 if not self._is_worth_another(error):
                     raise
-                return self._send(call, kind)
+                return decoding.decode(http.send(call), kind)
         except ProviderError as error:
             named = error.message.startswith(f"{action}: ")
             raise self._cleaned(error, error.message if named else f"{action}: {error.message}") from None
@@ -161,26 +163,18 @@ class Line:
         if self.budget is not None:
             self.budget.expect(calls)
 
-    def _send(self, request: VendorRequest, kind: type[T]) -> T:
-        self.source.current()  # this client retries, not the transport, because every attempt needs a new signature
-        if self.budget is not None:
-            self.budget.take()
+    def _open(self) -> Http:
         if self._http is None:
             self._http = Http(
-                vendor=VENDOR,
-                services=self.services,
-                clock=self.now,
+                VENDOR,
+                self.services,
+                self.now,
                 sign=self._signed,
                 explain=self._explained,
+                budget=self.budget,
                 limits=LIMITS,
             )
-        try:
-            answer = self._http.send(request)
-        except Throttled as error:
-            if self.budget is not None:
-                self.budget.refused(error.retry_after)
-            raise
-        return decoding.decode(answer, kind)
+        return self._http
 
     def _signed(self, request: VendorRequest) -> VendorRequest:
         """Return the request with the query in its URL exactly as signed. A library in between may encode `*` or a
@@ -200,11 +194,7 @@ class Line:
         return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
 
     def _explained(self, response: VendorResponse) -> ProviderError | None:
-        """Return the vendor's error. A pause that it names applies to all functions; the transport also sleeps if it is
-        short."""
         error = error_for(response)
-        if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
-            self.budget.refused(error.retry_after)
         return self._cleaned(error, error.message) if error is not None else None
 
     def _is_worth_another(self, error: ProviderError) -> bool:

@@ -12,10 +12,9 @@ from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
-from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.cherryservers.instances import lister
+from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.tokens import open_tokens
 from chalicelib.providers.services import KubeLists

@@ -48,10 +48,20 @@ import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
-from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.capi_state import ON_DELETE, controller, gives_way, rolling_out
-from chalicelib.providers.clusterapi.context import (
+from chalicelib.providers.clusterapi.instances import (
+    Nodes,
+    cannot_choose,
+    handle_of,
+    joined_elsewhere,
+    listed_handle,
+    listed_id,
+    normalise,
+    without_machine,
+)
+from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiMachine, CapiResource
+from chalicelib.providers.clusterapi.scale_up import (
     NEVER_JOINED,
     TRIES,
     CapiContext,
@@ -70,17 +80,6 @@ from chalicelib.providers.clusterapi.context import (
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.clusterapi.instances import (
-    Nodes,
-    cannot_choose,
-    handle_of,
-    joined_elsewhere,
-    listed_handle,
-    listed_id,
-    normalise,
-    without_machine,
-)
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are created within a few; a pool's provider takes longer to choose; the

@@ -20,9 +20,15 @@ from chalicelib.model.quantity import parse_amount, parse_quantity, quantity_tex
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.policy.go_patterns import pattern
 from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
-from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL, VERSION, ApiGroup, ServedList
-from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
+from chalicelib.providers.clusterapi.models import (
+    CAPACITY,
+    CapiResource,
+    InfrastructureReference,
+    is_domain,
+    is_label_value,
+    is_qualified_name,
+)
 from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.services import KubeApi
 

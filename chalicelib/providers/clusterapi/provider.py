@@ -9,14 +9,19 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.clusterapi.capi_state import read_capi_state
-from chalicelib.providers.clusterapi.context import CapiContext, ScalableResourceState
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.clusterapi.discovery import scope
-from chalicelib.providers.clusterapi.management_cluster import Reach, to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.node_template import InfrastructureReader
-from chalicelib.providers.clusterapi.scale_up import decrease_target, has_requested, scale_up
-from chalicelib.providers.clusterapi.settings import PLACE, read_names, read_settings, unnamed
+from chalicelib.providers.clusterapi.scale_up import CapiContext, ScalableResourceState, has_requested, resize
+from chalicelib.providers.clusterapi.settings import (
+    PLACE,
+    Reach,
+    read_names,
+    read_settings,
+    scope,
+    to_management,
+    unnamed,
+)
 from chalicelib.providers.services import KubeApi
 
 
@@ -25,10 +30,10 @@ class ClusterApi(BaseProvider[CapiContext]):
 
     name = PROVIDER
     permanent_conflict = ScalableResourceState
-    scale_up = change(scale_up)
+    scale_up = change(resize)
     poll_scale_up = scale_up
     delete_nodes = change(delete_nodes)
-    decrease_target = change(decrease_target)
+    decrease_target = scale_up
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
 

@@ -126,7 +126,7 @@ class ExoscaleApi:
 
     def scale_pool(self, pool: str, size: int) -> Work:
         """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses the instances to delete."""
-        return self._scale(_pool_path(pool), size)
+        return self._put(f"{_pool_path(pool)}:scale", {"size": _checked_size(size)}, safe=True)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
         """Remove these members from a standalone Instance Pool and destroy them; its size is lowered with them."""
@@ -134,18 +134,13 @@ class ExoscaleApi:
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        return self._scale(_nodepool_path(cluster, nodepool), size)
+        return self._put(f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True)
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
         return self._evict(_nodepool_path(cluster, nodepool), instances)
 
     # -- transport
-
-    def _scale(self, path: str, size: int) -> Work:
-        if size < 0:
-            raise InvalidRequest(f"a size of {size} cannot be", code="Size")
-        return self._put(f"{path}:scale", {"size": size}, safe=True)
 
     def _evict(self, path: str, instances: Sequence[str]) -> Work:
         ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
@@ -190,3 +185,9 @@ def _pool_path(pool: str) -> str:
 
 def _nodepool_path(cluster: str, nodepool: str) -> str:
     return f"/sks-cluster/{checked(cluster, 'SKS cluster')}/nodepool/{checked(nodepool, 'Nodepool')}"
+
+
+def _checked_size(size: int) -> int:
+    if size < 0:
+        raise InvalidRequest(f"a size of {size} cannot be", code="Size")
+    return size

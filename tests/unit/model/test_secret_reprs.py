@@ -11,7 +11,7 @@ from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.alicloud.credential_sources import Granted, StsAnswer
-from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
