@@ -21,9 +21,8 @@ from chalicelib.model.errors import MALFORMED
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import ANNOTATION_PREFIX, OPERATION_ANNOTATION
 from chalicelib.providers.cherryservers.tokens import IDS, LABEL, PATH, TYPE
-from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
 from chalicelib.providers.clusterapi.api import MACHINE, CapiApi, discover
-from chalicelib.providers.clusterapi.models import CapiMachine
+from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiAnnotations, CapiMachine
 from chalicelib.providers.errors import InvalidRequest, ProviderError
 
 T = TypeVar("T")

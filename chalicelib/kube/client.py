@@ -33,10 +33,20 @@ from chalicelib.kube.list_page import (
     decoded,
     typed_page,
 )
-from chalicelib.kube.transport import JSON, Dial, KubeConnection, KubeRequest, exchange, open_connection, server_date
+from chalicelib.kube.transport import (
+    JSON,
+    Dial,
+    KubeConnection,
+    KubeRequest,
+    body_of,
+    open_connection,
+    server_date,
+    wire_request,
+)
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.addresses import are_private
+from chalicelib.net.http_exchange import NoReply, Reply, exchange
 from chalicelib.net.time_limit import time_left
 
 T = TypeVar("T")
@@ -175,7 +185,7 @@ class KubeClient:
         """
         total = float(query.get("timeoutSeconds", "1")) + _FROZEN
         request = structs.replace(_get(path, query), accept=accept, on_piece=on_piece, keep_body=False)
-        self._named(structs.replace(request, total=total, longest=longest))
+        self._ask(structs.replace(request, total=total, longest=longest))
 
     def begin_lists(self) -> None:
         """Start the time for all lists anew: a client that is kept serves several passes."""
@@ -240,7 +250,7 @@ class KubeClient:
         for attempt in range(1, attempts + 1):
             total = min(request.total, self._bounds.exchange, until - self._monotonic())
             try:
-                body = self._named(structs.replace(request, total=total, longest=self._bounds.body))
+                body = self._ask(structs.replace(request, total=total, longest=self._bounds.body))
             except (Unavailable, TooManyRequests) as error:
                 problem: Unavailable | TooManyRequests = error
             else:
@@ -262,10 +272,24 @@ class KubeClient:
                 raise problem
         raise AssertionError("the last attempt returns or raises")
 
-    def _named(self, request: KubeRequest) -> bytes:
-        """Make one call; its error names the request and the credential."""
+    def _ask(self, request: KubeRequest) -> bytes:
+        """Make one call; on 401 again with the credential read anew, on 403 if it has changed. Its error names the
+        request and the credential."""
+        repeated = False
         try:
-            return self._authorised(request)
+            while True:
+                line, credential = self._ready()
+                wire, bounds = wire_request(line, credential, request)
+                try:
+                    answer: Reply | NoReply = exchange(line.session, wire, bounds, self._monotonic)
+                except NoReply as error:
+                    answer = error
+                try:
+                    return body_of(answer, request, credential)
+                except (Forbidden, Unauthorized) as refused:
+                    if repeated or not self._is_worth_another(refused, credential):
+                        raise
+                repeated = True
         except ClusterError as error:
             error.asked = f"{request.method} {request.path}"
             try:
@@ -276,22 +300,14 @@ class KubeClient:
             error.asked += f" with {credential.user_place}" if credential.user_place else ""
             raise
 
-    def _authorised(self, request: KubeRequest) -> bytes:
-        """Make one call; on 401 retry with the credential read again once, on 403 if it has changed."""
-        line, credential = self._ready()
-        try:
-            return exchange(line, credential, request, self._monotonic)
-        except Forbidden:
-            if not self._is_replaced(credential):
-                raise
-        except Unauthorized as refused:
-            problem = self._renew(credential)
-            if problem:
-                raise Unauthorized(
-                    f"{refused.message}; reading the credential again: {problem}", status=401, reason=refused.reason
-                ) from None
-        line, credential = self._ready()
-        return exchange(line, credential, request, self._monotonic)
+    def _is_worth_another(self, refused: Forbidden | Unauthorized, credential: KubeCredential) -> bool:
+        """Return whether the credential is another one by now. Raises Unauthorized if it cannot be read."""
+        if isinstance(refused, Forbidden):
+            return self._is_replaced(credential)
+        if problem := self._renew(credential):
+            text = f"{refused.message}; reading the credential again: {problem}"
+            raise Unauthorized(text, status=401, reason=refused.reason) from None
+        return True
 
     def _ready(self) -> tuple[KubeConnection, KubeCredential]:
         """Return the connection and a credential with a fresh token. A mistake that an operator must correct is

@@ -1,6 +1,6 @@
-"""One exchange over the wire: sends a request and returns a body or raises a ClusterError. Stateless, without retries.
+"""The connection to an API server, what is sent over it, and what an answer means. Stateless, without retries.
 
-An exchange is bounded in time and size (net/http_exchange.py). Exceptions of `requests` never leave this module, not
+An exchange is bounded in time and size (net/http_exchange.py). Exceptions of `requests` never leave that module, not
 even as an exception's context, because each of them contains the whole request, and with it the bearer token.
 
 TLS trusts only the cluster's own CA. `requests` lets REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE replace `session.verify`,
@@ -24,12 +24,11 @@ import requests
 from requests.structures import CaseInsensitiveDict
 
 from chalicelib.kube.credentials import KubeCredential
-from chalicelib.kube.errors import ClusterError, Unavailable, from_answer
+from chalicelib.kube.errors import Unavailable, from_answer
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.net.addresses import is_loopback, never
-from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
-from chalicelib.net.http_exchange import exchange as bounded
+from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 
 # A page of the largest objects that an API server stores, 1.5 MB each, may be longer; it is then read in smaller ones.
@@ -147,16 +146,10 @@ def open_connection(credential: KubeCredential) -> KubeConnection:
     return KubeConnection(session, credential.server)
 
 
-def exchange(
-    connection: KubeConnection,
-    credential: KubeCredential,
-    request: KubeRequest,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> bytes:
-    """Send once, without following redirects. Returns the body of a 2xx; raises ClusterError.
-
-    monotonic: seconds of a clock that never goes back, for request.total.
-    """
+def wire_request(
+    connection: KubeConnection, credential: KubeCredential, request: KubeRequest
+) -> tuple[Request, ExchangeBounds]:
+    """Return the request as it is sent, with the credential, and its limits."""
     headers = {"Accept": request.accept}
     if request.body is not None:
         headers["Content-Type"] = request.content_type
@@ -164,44 +157,39 @@ def exchange(
         bearer = "" if credential.token_header else "Bearer "
         headers[credential.token_header or "Authorization"] = f"{bearer}{credential.token.reveal()}"
     connect, read = request.timeout
-    bounds = ExchangeBounds(connect, read, request.total, request.longest)
-    problem: ClusterError | None = None
-    try:
-        answer = bounded(
-            connection.session,
-            Request(
-                request.method,
-                connection.server + request.path,
-                headers,
-                request.query,
-                request.body,
-                gzip=request.gzip,
-                on_piece=request.on_piece,
-                keep_body=request.keep_body,
-            ),
-            bounds,
-            monotonic,
-        )
-    except NoReply as error:
-        problem = _no_answer(error, request, credential, bounds)
-    if problem is not None:
-        raise problem
-    if answer.status >= 300:
-        raise from_answer(
-            answer.status,
-            answer.body,
-            CaseInsensitiveDict(answer.headers),
-            _secrets(credential),
-            described=answer.described(),
-        )
-    return answer.body
+    wire = Request(
+        request.method,
+        connection.server + request.path,
+        headers,
+        request.query,
+        request.body,
+        gzip=request.gzip,
+        on_piece=request.on_piece,
+        keep_body=request.keep_body,
+    )
+    return wire, ExchangeBounds(connect, read, request.total, request.longest)
+
+
+def body_of(answer: Reply | NoReply, request: KubeRequest, credential: KubeCredential) -> bytes:
+    """Return the body of a 2xx; raises ClusterError for any other answer, and for none."""
+    if isinstance(answer, NoReply):
+        raise _no_answer(answer, request, credential)
+    if answer.status < 300:
+        return answer.body
+    raise from_answer(
+        answer.status,
+        answer.body,
+        CaseInsensitiveDict(answer.headers),
+        _secrets(credential),
+        described=answer.described(),
+    )
 
 
 def server_date(connection: KubeConnection) -> str:
     """Return the header Date of the server's answer, whatever its status; "" without one or without an answer."""
     connect, read = 5.0, 10.0
     try:
-        answer = bounded(
+        answer = exchange(
             connection.session,
             Request("GET", f"{connection.server}/version", {"Accept": "application/json"}, {}, None),
             ExchangeBounds(connect, read, connect + read, 2**20),
@@ -218,7 +206,7 @@ def _secrets(credential: KubeCredential) -> tuple[Secret, ...]:
     return credential.token, Secret(unquote(password))
 
 
-def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential, bounds: ExchangeBounds) -> Unavailable:
+def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential) -> Unavailable:
     """Describe a failure below HTTP and the server, in words that cannot quote a header."""
     what, host = f"{request.method} {request.path}", urlsplit(credential.server).netloc
     if error.certificate:
@@ -227,7 +215,7 @@ def _no_answer(error: NoReply, request: KubeRequest, credential: KubeCredential,
         )
     remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the network path to it"
     if error.kind in PLAIN:
-        words = PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)
+        words = PLAIN[error.kind].format(seconds=error.seconds, bytes=request.longest)
         reason = TOO_LARGE if error.kind == "Size" else "Network"
         return Unavailable(f"{what}: {words} ({host}); {remedy}", reason=reason, lasting=error.kind in _LASTING)
     if error.kind in _NO_ANSWER:

@@ -8,7 +8,6 @@ method sleeps or waits for machines: a change that takes time returns Pending an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -21,6 +20,7 @@ from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.services import ProviderServices
 
 
@@ -115,87 +115,63 @@ class Connection(msgspec.Struct, frozen=True):
 C = TypeVar("C")
 
 
-@dataclass(frozen=True)
-class ProviderActions(Generic[C]):
-    """A provider's changes, according to the protocol; each raises ProviderError. delete_nodes: also for machines that
-    never joined. permanent_conflict: the Conflict that a retry cannot resolve."""
-
-    scale_up: Callable[[C, Operation], Outcome]
-    has_requested: Callable[[C, Operation], bool]
-    poll: Callable[[C, Operation], Outcome]
-    delete_nodes: Callable[[C, Operation], Outcome]
-    decrease_target: Callable[[C, Operation], Outcome]
-    cancel_delete: Callable[[C, Operation], bool]
-    permanent_conflict: type[Conflict]
-
-
 class BaseProvider(Generic[C]):
-    """The part of the Provider protocol that makes changes, as functions of a context; each vendor implements observe.
+    """A provider whose changes are functions of a context. A vendor's class has the methods of Provider as
+    `scale_up = change(scale_up)`, and implements observe.
 
     Each call is independent: a change first reads its own progress, so its next step is a repeated call. Only a
-    scale-up has a separate poll function, if the vendor takes long."""
+    scale-up has a function of its own for that, if the vendor takes long."""
 
-    def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
-        self._name, self._context, self._steps = name, context, steps
-        self._next = {
-            OperationKind.SCALE_UP: steps.poll,
-            OperationKind.DELETE_NODES: steps.delete_nodes,
-            OperationKind.DELETE_INSTANCES: steps.delete_nodes,
-            OperationKind.DECREASE_TARGET: steps.decrease_target,
-        }
+    name: str
+    permanent_conflict: type[Conflict] = PermanentConflict
+    """A Conflict that a retry cannot resolve."""
+    delete_nodes: Callable[[Operation], Outcome]
+    decrease_target: Callable[[Operation], Outcome]
+    poll_scale_up: Callable[[Operation], Outcome]
 
-    @property
-    def name(self) -> str:
-        """The provider's name in the policy."""
-        return self._name
-
-    def scale_up(self, operation: Operation) -> Outcome:
-        """Scale from from_size to to_size."""
-        try:
-            return self._steps.scale_up(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return self._failure(error)
-
-    def has_requested(self, operation: Operation) -> bool:
-        """Whether the vendor may have received the request of this scale-up."""
-        try:
-            return self._steps.has_requested(self._context, operation)
-        except BadInput as error:
-            raise InvalidRequest(str(error)) from error
-
-    def delete_nodes(self, operation: Operation) -> Outcome:
-        """Remove exactly these machines and lower the size accordingly."""
-        try:
-            return self._steps.delete_nodes(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return self._failure(error)
-
-    def cancel_delete(self, operation: Operation) -> bool:
-        """Undo a prepared removal; False if every target is gone or leaving."""
-        return self._steps.cancel_delete(self._context, operation)
-
-    def decrease_target(self, operation: Operation) -> Outcome:
-        """Lower the size without removing a machine."""
-        try:
-            return self._steps.decrease_target(self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return self._failure(error)
+    def __init__(self, context: C) -> None:
+        self.context = context
 
     def poll(self, operation: Operation) -> Outcome:
         """Execute the next step of a change."""
+        match operation.spec.kind:
+            case OperationKind.SCALE_UP:
+                return self.poll_scale_up(operation)
+            case OperationKind.DECREASE_TARGET:
+                return self.decrease_target(operation)
+        return self.delete_nodes(operation)
+
+
+def change(function: Callable[[C, Operation], Outcome]) -> Callable[[BaseProvider[C], Operation], Outcome]:
+    """Return a method that makes a change. function: raises ProviderError, or BadInput for a configuration error.
+
+    The method returns the failure of an error that rules out success. It raises errors after which the change may have
+    happened or may succeed soon (Transient, Throttled, other Conflicts), so that the caller waits and calls again. A
+    busy group is therefore never counted as failed."""
+
+    def method(self: BaseProvider[C], operation: Operation) -> Outcome:
         try:
-            return self._next[operation.spec.kind](self._context, operation)
-        except (ProviderError, BadInput) as error:
-            return self._failure(error)
-
-    def _failure(self, error: ProviderError | BadInput) -> Outcome:
-        """Return the failure of an error that rules out success; a configuration error is a failure that names it.
-
-        Raises errors after which the change may have happened or may succeed soon (Transient, Throttled, other
-        Conflicts), so that the caller waits and calls again. A busy group is therefore never counted as failed."""
-        if isinstance(error, BadInput):
+            return function(self.context, operation)
+        except BadInput as error:
             return Failed("InvalidRequest", str(error).splitlines()[0])
-        lasting = isinstance(error, self._steps.permanent_conflict)
-        if isinstance(error, Transient | Throttled | Conflict) and not lasting:
-            raise error
-        return Failed(error.error_class, error.message, error.code, error.retry_after)
+        except self.permanent_conflict as error:
+            return Failed(error.error_class, error.message, error.code, error.retry_after)
+        except (Transient, Throttled, Conflict):
+            raise
+        except ProviderError as error:
+            return Failed(error.error_class, error.message, error.code, error.retry_after)
+
+    return method
+
+
+def question(function: Callable[[C, Operation], bool]) -> Callable[[BaseProvider[C], Operation], bool]:
+    """Return a method that answers a question about a change, or undoes it. function: raises ProviderError, or BadInput
+    for a configuration error, which is InvalidRequest."""
+
+    def method(self: BaseProvider[C], operation: Operation) -> bool:
+        try:
+            return function(self.context, operation)
+        except BadInput as error:
+            raise InvalidRequest(str(error)) from error
+
+    return method

@@ -1,4 +1,5 @@
-"""The only HTTP client for vendor APIs, so that the same limits and precautions apply to all of them.
+"""The only HTTP client for vendor APIs, so that the same limits and precautions apply to all of them: one caller that
+signs, limits the rate, repeats and cleans errors.
 
 A call is bounded in time, size and number of attempts. It is repeated only if the caller declares that safe. Whether a
 change took effect after a lost response is determined by the provider, not assumed here. The environment is ignored (no
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -20,7 +22,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.model.vendor_hosts import refused
 from chalicelib.net.addresses import is_loopback
@@ -28,7 +29,18 @@ from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.net.time_limit import time_left
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown, class_for
+from chalicelib.providers.credential_source import SecretSource
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+    class_for,
+)
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import ProviderServices
 
 T = TypeVar("T")
 
@@ -91,63 +103,133 @@ class Limits(msgspec.Struct, frozen=True):
     longest_pause: maximum seconds slept between attempts; if a vendor requests more, Throttled is raised instead.
     bytes: of a response."""
 
-    connect: float = 3.05
-    read: float = 20.0
-    total: float = 30.0
+    connect: float = 3.0
+    read: float = 10.0
+    total: float = 20.0
     attempts: int = 3
     longest_pause: float = 5.0
     bytes: int = 16 * 2**20
 
 
+LIMITS = Limits()
+
+
 class Http:
-    """A session with one vendor. explain: maps the vendor's own error codes to errors of the tree; None if only the
-    status is known. sign: called before every attempt, because signatures contain the time; returns the call to send.
-    secrets: hidden in errors. sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are injected. monotonic: a
-    clock in seconds that never goes back, for the total. vendor, deployment: whose hosts may be called
-    (model/vendor_hosts.py)."""
+    """One vendor's API, for one provider object. vendor, services.deployment: whose hosts may be called
+    (model/vendor_hosts.py). clock: epoch seconds. source: a credential that may be replaced while it is in use. sign:
+    called before every attempt, because signatures contain the time; returns the call to send. secrets: hidden in
+    errors. explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. budget:
+    the rate limit that all functions share. monotonic: a clock in seconds that never goes back, for the total. Not
+    thread-safe: each further thread uses a `clone`."""
 
     def __init__(
         self,
-        *,
         vendor: str,
-        deployment: Deployment,
-        sleep: Callable[[float], None],
-        chance: Callable[[], float],
+        services: ProviderServices,
         clock: Callable[[], float],
+        *,
+        source: SecretSource[Any] | None = None,
+        sign: Callable[[VendorRequest], VendorRequest] = lambda call: call,
         secrets: Callable[[], tuple[Secret, ...]] = tuple,
         explain: Callable[[VendorResponse], ProviderError | None] = lambda _: None,
-        sign: Callable[[VendorRequest], VendorRequest] = lambda call: call,
-        limits: Limits | None = None,
+        budget: CallBudget | None = None,
+        limits: Limits = LIMITS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._vendor, self._deployment = vendor, deployment
-        self._sleep, self._chance, self._clock = sleep, chance, clock
-        self._secrets, self._explain, self._sign = secrets, explain, sign
-        self._limits, self._monotonic = limits or Limits(), monotonic
-        self._session = BoundedSession()
-        self._session.mount("https://", BoundedAdapter(public_context))
-        self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
+        self._vendor, self._services, self._clock = vendor, services, clock
+        self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
+        self._budget, self._limits, self._monotonic = budget, limits, monotonic
+        self._session: BoundedSession | None = None
 
-    def send(self, request: VendorRequest) -> VendorResponse:
-        """Return the response, with a status below 300 and not HTML. Raises ProviderError, or BadInput for an address
-        that is not one of the vendor's."""
-        self._check_address(request.url)
-        attempts = self._limits.attempts if request.safe else 1
-        for attempt in range(1, attempts + 1):
-            try:
-                return self._once(self._sign(request), request.name)
-            except (Transient, Throttled) as error:
-                # exponential, half of it random, and at least what the vendor requests
-                longest = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
-                pause = max(error.retry_after, longest * (0.5 + 0.5 * self._chance()))
-                if attempt == attempts or pause > self._limits.longest_pause or pause >= time_left():
-                    raise
-                self._sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
+    def clone(self) -> Http:
+        """Return the same API over its own connections, for another thread. It reserves nothing. Its caller has called
+        `reserve` before, in the thread that owns the budget, and has made a first call, so that the credential has been
+        read."""
+        client = copy(self)
+        client._session = None
+        return client
 
     def close(self) -> None:
-        """Close the connections."""
-        self._session.close()
+        """Close the connections, if any; the next call opens new ones."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def announce_calls(self, calls: int) -> None:
+        """Announce the number of calls that will follow soon (rate_limit.py)."""
+        if self._budget is not None:
+            self._budget.expect(calls)
+
+    def reserve(self) -> None:
+        """Wait until one call is allowed; raises Throttled."""
+        if self._budget is not None:
+            self._budget.take()
+
+    def refused(self, seconds: float) -> None:
+        """Record that the vendor throttles: pause all calls for this long (0: for the default pause)."""
+        if self._budget is not None:
+            self._budget.refused(seconds)
+
+    def send(self, request: VendorRequest, *, booked: bool = False) -> VendorResponse:
+        """Return the response, with a status below 300 and not HTML. Raises ProviderError, or BadInput for an address
+        that is not one of the vendor's.
+
+        A refused credential is read once more, because it may have been replaced. A pause that the vendor requests
+        applies to every function; it is also slept here if it is short. booked: the call has been reserved already, and
+        if the vendor throttles, the caller must call `refused`."""
+        source = self._source
+        used = source.current() if source is not None else None
+        renewed, attempt = False, 1
+        if not booked:
+            self.reserve()
+        self._check_address(request.url)
+        bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
+        while True:
+            call = self._sign(request)
+            self._check_address(call.url)  # checked once more, as it was signed
+            wire = Request(call.method, call.url, call.headers, call.params, call.body)
+            try:
+                reply = exchange(self._open_session(), wire, bounds, self._monotonic)
+            except NoReply as no_reply:
+                error = self._unanswered(request.name, no_reply)
+            else:
+                response = VendorResponse(request.name, reply.status, reply.headers, reply.body)
+                if (refusal := self._refusal(response)) is None:
+                    return response
+                error = refusal
+            if (
+                isinstance(error, Unauthorized)
+                and not renewed
+                and self._source is not None
+                and self._source.renewed(used)
+            ):
+                renewed, attempt = True, 1
+                if not booked:
+                    self.reserve()
+                continue
+            pause = self._pause(error, attempt) if request.safe else None
+            if isinstance(error, Throttled) and not booked and (error.retry_after or pause is None):
+                self.refused(error.retry_after)
+            if pause is None:
+                raise error
+            self._services.sleep(pause)
+            attempt += 1
+
+    def _pause(self, error: ProviderError, attempt: int) -> float | None:
+        """Return the seconds until the next attempt: exponential, half of it random, and at least what the vendor
+        requests. None if there is no further one."""
+        if attempt == self._limits.attempts or not isinstance(error, Transient | Throttled):
+            return None
+        longest = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
+        pause = max(error.retry_after, longest * (0.5 + 0.5 * self._services.chance()))
+        return None if pause > self._limits.longest_pause or pause >= time_left() else pause
+
+    def _open_session(self) -> BoundedSession:
+        if self._session is None:
+            self._session = BoundedSession()
+            self._session.mount("https://", BoundedAdapter(public_context))
+            self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
+        return self._session
 
     def _check_address(self, url: str) -> None:
         try:
@@ -155,34 +237,27 @@ class Http:
             root = f"{parts.scheme}://{parts.netloc}"
         except ValueError:
             root = ""
-        if problem := refused(self._vendor, root, self._deployment):
+        if problem := refused(self._vendor, root, self._services.deployment):
             raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
 
-    def _once(self, call: VendorRequest, name: str) -> VendorResponse:
-        self._check_address(call.url)  # checked once more, as it was signed
-        bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
-        request = Request(call.method, call.url, call.headers, call.params, call.body)
-        try:
-            reply = exchange(self._session, request, bounds, self._monotonic)
-        except NoReply as error:  # it names only the kind of failure, because all other details contain the URL
-            text = f"no answer ({error.kind})"
-            if error.sent and error.kind in PLAIN:
-                text = PLAIN[error.kind].format(seconds=error.seconds, bytes=bounds.bytes)
-            # not sent: an invalid address or header
-            problem = (Transient if error.sent else InvalidRequest)(f"{name}: {text}")
-        else:
-            return self._checked(VendorResponse(name, reply.status, reply.headers, reply.body))
-        raise self._cleaned(problem, 0.0)
+    def _unanswered(self, name: str, error: NoReply) -> ProviderError:
+        """Return the error of a call without a response. It names only the kind of failure, because all other details
+        contain the URL."""
+        text = f"no answer ({error.kind})"
+        if error.sent and error.kind in PLAIN:
+            text = PLAIN[error.kind].format(seconds=error.seconds, bytes=self._limits.bytes)
+        # not sent: an invalid address or header
+        return self._cleaned((Transient if error.sent else InvalidRequest)(f"{name}: {text}"), 0.0)
 
-    def _checked(self, response: VendorResponse) -> VendorResponse:
+    def _refusal(self, response: VendorResponse) -> ProviderError | None:
+        """Return the error of a response; None for a success."""
         call, status = response.call, str(response.status)
-        if response.status < 300:
-            if "text/html" in response.headers.get("content-type", "").lower():
-                problem = Transient(f"{call}: a web page came instead of the API's answer", code=status)
-                raise self._cleaned(problem, 0.0)
-            return response
-        error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
-        raise self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
+        if response.status >= 300:
+            error = self._explain(response) or class_for(response.status)(f"{call}: HTTP {status}", code=status)
+            return self._cleaned(error, retry_after(response.headers.get("retry-after", ""), self._clock()))
+        if "text/html" not in response.headers.get("content-type", "").lower():
+            return None
+        return self._cleaned(Transient(f"{call}: a web page came instead of the API's answer", code=status), 0.0)
 
     def _cleaned(self, error: ProviderError, pause: float) -> ProviderError:
         """Return the same error, shortened and without any secret that the vendor echoed."""

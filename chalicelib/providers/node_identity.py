@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.errors import Conflict, Transient
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 
 M = TypeVar("M", bound=Hashable)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -89,3 +89,119 @@ class ProviderServices(msgspec.Struct, frozen=True):
     rate_limiter: RateLimiter = UnlimitedRateLimiter()
     cache: Cache = NullCache()
     deployment: Deployment = STRICT
+
+
+# -- a cluster's API: the kube package and the providers are in one layer and must not import each other. Errors of its
+# client are OutscalerErrors with a `status`.
+
+
+class ListPage(Protocol):
+    """One page of a list. first: the list starts, or starts again, and earlier pages are void."""
+
+    @property
+    def body(self) -> bytes:
+        """The List as the server sent it."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the first page."""
+
+
+class KubeLists(Protocol):
+    """A read-only connection to a cluster."""
+
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[ListPage]:
+        """Return a complete list in pages."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A connection that reports which cluster it reaches."""
+
+    @property
+    def identity(self) -> str:
+        """An identifier that is equal for all connections to one cluster and different for every other cluster."""
+
+
+class KubeApi(KubeLists, Protocol):
+    """A read-write connection to a cluster."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """Send one request and return the response body."""
+
+
+# -- vendor data that seldom changes, in the cache shared by all functions: one row per account, region and kind
+
+T = TypeVar("T")
+
+_LARGEST = 250_000  # bytes; the shared cache accepts 300 kB
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    """value None: the vendor does not know the name."""
+
+    put: float
+    until: float
+    value: msgspec.Raw
+
+
+class TtlCache(Generic[T]):
+    """A cache of items of one kind by name. key: determined at the first use, because it names the account.
+
+    Each entry has its own expiry, so adding an entry does not change the age of the others. An unreadable row is read
+    again from the vendor, a clock that goes back makes no entry live forever, and without a shared cache everything
+    works uncached."""
+
+    def __init__(self, cache: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
+        self._cache, self._key, self._now = cache, key, now
+        self._values: msgspec.json.Decoder[T | None] = msgspec.json.Decoder(kind | None)
+        self._row: dict[str, _Entry] | None = None
+
+    def get(self, names: Iterable[str]) -> dict[str, T | None]:
+        """Return the cached items of these names; None: known not to exist. Names that are absent must be requested."""
+        row, now = self._read(), self._now()
+        items: dict[str, T | None] = {}
+        for name in names:
+            entry = row.get(name)
+            if entry is not None and entry.put <= now < entry.until:
+                try:
+                    items[name] = self._values.decode(entry.value)
+                except msgspec.MsgspecError:
+                    continue
+        return items
+
+    def put(self, things: Mapping[str, T | None], *, known: float, unknown: float) -> None:
+        """Add items to the row in one write. known, unknown: seconds to cache existing and missing items (0: do not
+        cache)."""
+        now = self._now()
+        new = {
+            name: _Entry(now, now + seconds, msgspec.Raw(msgspec.json.encode(thing)))
+            for name, thing in things.items()
+            if (seconds := unknown if thing is None else known)
+        }
+        if not new:
+            return
+        row = {name: entry for name, entry in self._read().items() if entry.put <= now < entry.until} | new
+        text = msgspec.json.encode(row)
+        if len(text) > _LARGEST:
+            row, text = new, msgspec.json.encode(new)
+        self._row = row
+        if len(text) <= _LARGEST:
+            self._cache.put(self._key(), text, max(entry.until for entry in row.values()) - now)
+
+    def _read(self) -> dict[str, _Entry]:
+        if self._row is None:
+            text = self._cache.get(self._key())
+            try:
+                self._row = msgspec.json.decode(text, type=dict[str, _Entry]) if text else {}
+            except msgspec.MsgspecError:
+                self._row = {}
+        return self._row

@@ -22,8 +22,8 @@ from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.providers.cherryservers.tokens import LABEL, TYPE
-from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP as CAPI
-from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
+from chalicelib.providers.clusterapi.models import DEFAULT_GROUP as CAPI
+from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiAnnotations
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule

@@ -30,8 +30,8 @@ from chalicelib.policy.diagnostics import Diagnostics, Scalar
 from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.sections import CRON
 from chalicelib.providers.cherryservers import definition_reader, pool_definition
-from chalicelib.providers.clusterapi.discovery import parse_labels, parse_spec
 from chalicelib.providers.clusterapi.node_template import parse_taint
+from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec
 from tests.cases import each_row
 
 _FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")  # no blanks of a shell

@@ -37,12 +37,12 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("operations/step_context", "chalicelib.operations.runner"),
     ),
     "Inside providers: the registry above the vendors, the vendors above their common parts": (
-        ("providers/rest_client", "chalicelib.providers.exoscale.api"),
+        ("providers/http", "chalicelib.providers.exoscale.api"),
         ("providers/errors", "chalicelib.providers.base"),
     ),
     "Inside each vendor: the provider above the changes, the changes above the reading, the reading above the API": (
         ("providers/alicloud/api", "chalicelib.providers.alicloud.node_groups"),
-        ("providers/cherryservers/models", "chalicelib.providers.cherryservers.api"),
+        ("providers/cherryservers/decoding", "chalicelib.providers.cherryservers.api"),
         ("providers/clusterapi/node_groups", "chalicelib.providers.clusterapi.scale_up"),
         ("providers/exoscale/credentials", "chalicelib.providers.exoscale.api"),
         ("providers/huaweicloud/scale_up", "chalicelib.providers.huaweicloud.provider"),
@@ -55,7 +55,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("plan/repair", "pynamodb"),
     ),
     "HTTP leaves through one transport": (
-        ("providers/kube_protocol", "requests"),
+        ("providers/services", "requests"),
         ("kube/client", "urllib3"),
         ("handlers/read_api", "http"),
     ),

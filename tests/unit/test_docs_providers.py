@@ -19,7 +19,7 @@ from chalicelib.policy.vendors import cherryservers as cherry
 from chalicelib.policy.vendors import exoscale as exo
 from chalicelib.policy.vendors.settings import VendorSettings, keys_of, settings_of
 from chalicelib.providers import errors
-from chalicelib.providers.cherryservers import api, context, delete_nodes, pool_definition, scale_up, tokens
+from chalicelib.providers.cherryservers import api, delete_nodes, instances, pool_definition, scale_up, tokens
 from chalicelib.providers.cherryservers import decoding as cherry_codes
 from chalicelib.providers.cherryservers import instances as cherry_states
 from chalicelib.providers.cherryservers.definition_reader import (
@@ -171,7 +171,7 @@ def test_docs_providers_numbers_equal_the_code(page: Path, words: str) -> None:
 
 
 def test_docs_cherryservers_deleted_servers_are_not_counted_for_an_hour() -> None:
-    assert context.KEPT == 3600
+    assert instances.KEPT == 3600
     assert "Servers deleted within the last hour do not count" in CHERRY.read_text("utf-8")
 
 

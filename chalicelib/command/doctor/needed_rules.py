@@ -15,10 +15,8 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, NAMESPACE, PLURAL, obeyed
 from chalicelib.providers.cherryservers.tokens import IDS
-from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP
-from chalicelib.providers.clusterapi.discovery import scope
-from chalicelib.providers.clusterapi.management_cluster import to_management
-from chalicelib.providers.clusterapi.settings import read_names
+from chalicelib.providers.clusterapi.models import DEFAULT_GROUP
+from chalicelib.providers.clusterapi.settings import read_names, scope, to_management
 from chalicelib.snapshot.storage import PRIORITIES
 
 WORKLOAD, MANAGEMENT = "workload", "management"

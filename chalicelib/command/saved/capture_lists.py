@@ -23,7 +23,7 @@ from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.snapshot import MissingData
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
-from chalicelib.providers.clusterapi.annotations import BOUND_ANNOTATIONS, DEFAULT_GROUP, CapiAnnotations
+from chalicelib.providers.clusterapi.models import BOUND_ANNOTATIONS, DEFAULT_GROUP, CapiAnnotations
 from chalicelib.providers.clusterapi.node_groups import read_bounds
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource

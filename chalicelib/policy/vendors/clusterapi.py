@@ -63,7 +63,7 @@ def _read_labels(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
 
 
 def _parse_discovery(value: str) -> str:
-    """Check one auto-discovery spec, which the provider parses (providers/clusterapi/discovery.py)."""
+    """Check one auto-discovery spec, which the provider parses (providers/clusterapi/settings.py)."""
     remedy = "write it like clusterapi:namespace=default,clusterName=prod,team=web"
     discoverer, colon, rest = value.partition(":")
     if not colon or discoverer != "clusterapi" or ":" in rest:

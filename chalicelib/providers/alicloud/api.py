@@ -15,40 +15,50 @@ missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from chalicelib.providers.alicloud import decoding
+from chalicelib.providers.alicloud.credentials import AlicloudCredential
+from chalicelib.providers.alicloud.credentials import AlicloudCredentialSource
+from chalicelib.providers.alicloud.credentials import LIMITS
+from chalicelib.providers.alicloud.credentials import canonical_query
+from chalicelib.providers.alicloud.credentials import new_nonce
+from chalicelib.providers.alicloud.credentials import signed_headers
+from chalicelib.providers.alicloud.credentials import unsigned_headers
+from chalicelib.providers.alicloud.decoding import Accepted
+from chalicelib.providers.alicloud.decoding import InstanceType
+from chalicelib.providers.alicloud.decoding import LaunchTemplateData
+from chalicelib.providers.alicloud.decoding import ScalingActivity
+from chalicelib.providers.alicloud.decoding import ScalingConfiguration
+from chalicelib.providers.alicloud.decoding import ScalingGroup
+from chalicelib.providers.alicloud.decoding import ScalingInstance
+from chalicelib.providers.alicloud.decoding import Version
+from chalicelib.providers.alicloud.error_mapping import Sense
+from chalicelib.providers.alicloud.error_mapping import error_for
+from chalicelib.providers.alicloud.error_mapping import sense_of
+from chalicelib.providers.alicloud.settings import PROVIDER
+from chalicelib.providers.alicloud.settings import Service
+from chalicelib.providers.alicloud.settings import VERSIONS
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import NotFound
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.http import Http
+from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import Cache
+from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.services import TtlCache
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+from typing import Protocol
+from typing import TypeVar
 from urllib.parse import urlsplit
-
 import msgspec
 
-from chalicelib.providers.alicloud import decoding
-from chalicelib.providers.alicloud.credentials import (
-    LIMITS,
-    AlicloudCredential,
-    AlicloudCredentialSource,
-    canonical_query,
-    new_nonce,
-    signed_headers,
-    unsigned_headers,
-)
-from chalicelib.providers.alicloud.decoding import (
-    Accepted,
-    InstanceType,
-    LaunchTemplateData,
-    ScalingActivity,
-    ScalingConfiguration,
-    ScalingGroup,
-    ScalingInstance,
-    Version,
-)
-from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
-from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
-from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Throttled, Transient
-from chalicelib.providers.http import Http, VendorRequest, VendorResponse
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.services import Cache, ProviderServices
 
 T = TypeVar("T")
 
@@ -85,13 +95,15 @@ class Line:
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
         """Return the response to one action. Raises ProviderError whose message begins with the action."""
         call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+        http = self._open()
         try:
             try:
-                return self._send(call, kind)
+                self.source.current()
+                return decoding.decode(http.send(call), kind)
             except ProviderError as error:
                 if not self._is_worth_another(error):
                     raise
-                return self._send(call, kind)
+                return decoding.decode(http.send(call), kind)
         except ProviderError as error:
             named = error.message.startswith(f"{action}: ")
             raise self._cleaned(error, error.message if named else f"{action}: {error.message}") from None
@@ -101,28 +113,32 @@ class Line:
         if self.budget is not None:
             self.budget.expect(calls)
 
-    def _send(self, request: VendorRequest, kind: type[T]) -> T:
-        self.source.current()  # this client retries, not the transport, because every attempt needs a new signature
-        if self.budget is not None:
-            self.budget.take()
+    def _open(self) -> Http:
         if self._http is None:
             self._http = Http(
+<<<<<<< /tmp/tmpmkrmnut6/o
                 vendor=PROVIDER,
                 deployment=self.services.deployment,
                 sleep=self.services.sleep,
                 chance=self.services.chance,
                 clock=self.now,
+||||||| /tmp/tmpmkrmnut6/b
+                vendor=VENDOR,
+                deployment=self.services.deployment,
+                sleep=self.services.sleep,
+                chance=self.services.chance,
+                clock=self.now,
+=======
+                VENDOR,
+                self.services,
+                self.now,
+>>>>>>> /tmp/tmpmkrmnut6/t
                 sign=self._signed,
                 explain=self._explained,
+                budget=self.budget,
                 limits=LIMITS,
             )
-        try:
-            answer = self._http.send(request)
-        except Throttled as error:
-            if self.budget is not None:
-                self.budget.refused(error.retry_after)
-            raise
-        return decoding.decode(answer, kind)
+        return self._http
 
     def _signed(self, request: VendorRequest) -> VendorRequest:
         """Return the request with the query in its URL exactly as signed. A library in between may encode `*` or a
@@ -142,11 +158,7 @@ class Line:
         return VendorRequest(request.method, f"{request.url}?{query}", signed, {}, b"", request.safe)
 
     def _explained(self, response: VendorResponse) -> ProviderError | None:
-        """Return the vendor's error. A pause that it names applies to all functions; the transport also sleeps if it is
-        short."""
         error = error_for(response)
-        if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
-            self.budget.refused(error.retry_after)
         return self._cleaned(error, error.message) if error is not None else None
 
     def _is_worth_another(self, error: ProviderError) -> bool:

@@ -4,28 +4,40 @@ A running scaling activity does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
-
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi, Line
-from chalicelib.providers.alicloud.credentials import (
-    AlicloudCredentials,
-    AlicloudCredentialSource,
-    Sessions,
-    StsAnswer,
-    new_nonce,
-    of_this_process,
-)
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
-from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
-from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.alicloud.api import AlicloudApi
+from chalicelib.providers.alicloud.api import Line
+from chalicelib.providers.alicloud.credentials import AlicloudCredentialSource
+from chalicelib.providers.alicloud.credentials import AlicloudCredentials
+from chalicelib.providers.alicloud.credentials import Sessions
+from chalicelib.providers.alicloud.credentials import StsAnswer
+from chalicelib.providers.alicloud.credentials import new_nonce
+from chalicelib.providers.alicloud.credentials import of_this_process
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete
+from chalicelib.providers.alicloud.delete_nodes import decrease_target
+from chalicelib.providers.alicloud.delete_nodes import delete_nodes
+from chalicelib.providers.alicloud.scale_up import AlicloudContext
+from chalicelib.providers.alicloud.scale_up import has_requested
+from chalicelib.providers.alicloud.scale_up import poll_growth
+from chalicelib.providers.alicloud.scale_up import scale_up
+from chalicelib.providers.alicloud.settings import AlicloudSettings
+from chalicelib.providers.alicloud.settings import PROVIDER
+from chalicelib.providers.alicloud.settings import Service
+from chalicelib.providers.alicloud.settings import read_settings
+from chalicelib.providers.base import BaseProvider
+from chalicelib.providers.base import Connection
+from chalicelib.providers.base import Observation
+from chalicelib.providers.base import change
+from chalicelib.providers.base import question
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.rate_limit import WaitLimit
+from chalicelib.providers.services import KubeLists
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import cast
 
 
 def open_api(
@@ -61,27 +73,24 @@ def open_api(
     )
 
 
-_ACTIONS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=poll_growth,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=PermanentConflict,
-)
-
-
 class AliCloud(BaseProvider[AlicloudContext]):
     """The scaling groups of one region that a policy names, for one pass."""
 
+    name = PROVIDER
+    scale_up = change(scale_up)
+    poll_scale_up = change(poll_growth)
+    delete_nodes = change(delete_nodes)
+    decrease_target = change(decrease_target)
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
+
     def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _ACTIONS)
+        super().__init__(AlicloudContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
-        return node_groups.observe(self._context.api, self._context.settings, nodes)
+        return node_groups.observe(self.context.api, self.context.settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:

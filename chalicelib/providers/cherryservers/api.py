@@ -19,9 +19,11 @@ from chalicelib import __version__
 from chalicelib.model.secret import Secret
 from chalicelib.policy.vendors.cherryservers import PROVIDER, CherrySettings
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cherryservers.decoding import (
     TOTAL,
+    CherryPlan,
+    CherryServer,
+    CreateServer,
     UnreadableServer,
     denied,
     error_for,
@@ -30,13 +32,12 @@ from chalicelib.providers.cherryservers.decoding import (
     read_rows,
     total_of,
 )
-from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
 from chalicelib.providers.cherryservers.tokens import parse_api_token
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
-from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import TtlCache
 
 THREADS = 4  # concurrent orders: as many as the vendor accepts per second
 _HOUR = 3600.0
@@ -51,7 +52,7 @@ class CherryApi:
     """One project with one token, for one pass. Every method raises ProviderError. root: without a trailing slash.
     plans: cached for an hour, by slug."""
 
-    def __init__(self, rest: RestClient[Secret], root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
+    def __init__(self, rest: Http, root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
         self.project = project
         self._rest, self._root, self._plans = rest, root, plans
 
@@ -87,19 +88,31 @@ class CherryApi:
         request is refused for its token or for too many calls, or when the rate limit has no slot soon enough. The
         unsent requests have the result None, and a result before or among them holds the error. Transient: whether the
         server was bought is unknown, also if a success cannot be decoded."""
+        clients = [self._rest.clone() for _ in range(min(THREADS, len(bodies)))]
+        idle, stopped = SimpleQueue[Http](), threading.Event()
         slots: list[Future[_Result] | ProviderError] = []
-        orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
-        with orders as pool:
-            for body in bodies:
-                client = orders.idle_client()  # first, because a reserved slot cannot be kept for later
-                if orders.stopped.is_set():
-                    break
+        try:
+            # Leaving the pool waits for the answers to all orders, because one without an answer may have been bought.
+            with ThreadPoolExecutor(THREADS, thread_name_prefix="cherryservers") as pool:
                 try:
-                    self._rest.reserve()
-                except ProviderError as error:
-                    slots.append(error)
-                    break
-                slots.append(pool.submit(copy_context().run, orders.send, client, body))
+                    for client in clients:
+                        idle.put(client)
+                    for body in bodies:
+                        client = idle.get()  # first, because a reserved slot cannot be kept for later
+                        if stopped.is_set():
+                            break
+                        try:
+                            self._rest.reserve()
+                        except ProviderError as error:
+                            slots.append(error)
+                            break
+                        slots.append(pool.submit(copy_context().run, self._buy, client, body, idle, stopped))
+                except BaseException:
+                    stopped.set()  # orders still in the queue are not sent
+                    raise
+        finally:
+            for client in clients:
+                client.close()
         results = [slot.result() if isinstance(slot, Future) else slot for slot in slots]
         throttled = [error.retry_after for error in results if isinstance(error, Throttled) and error is not slots[-1]]
         if throttled:
@@ -140,37 +153,11 @@ class CherryApi:
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> VendorResponse:
         return self._rest.send(VendorRequest("GET", f"{self._root}/{path}", params=dict(params or {}), safe=True))
 
-
-class _Orders:
-    """Orders in several threads, each over its own connections, which are closed at the end."""
-
-    def __init__(self, rest: RestClient[Secret], root: str, threads: int) -> None:
-        self._root, self._clients = root, [rest.clone() for _ in range(threads)]
-        self._idle: SimpleQueue[RestClient[Secret]] = SimpleQueue()
-        self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="cherryservers")
-        self.stopped = threading.Event()
-
-    def __enter__(self) -> ThreadPoolExecutor:
-        for client in self._clients:
-            self._idle.put(client)
-        return self._pool
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self.stopped.set()  # orders still in the queue are not sent
-        self._pool.shutdown(wait=True)
-        for client in self._clients:
-            client.close()
-
-    def idle_client(self) -> RestClient[Secret]:
-        """Return an idle client; waits until there is one."""
-        return self._idle.get()
-
-    def send(self, client: RestClient[Secret], body: CreateServer) -> _Result:
+    def _buy(self, client: Http, body: CreateServer, idle: SimpleQueue[Http], stopped: threading.Event) -> _Result:
         """Send one POST. Returns None without sending once an order has met an error that applies to all."""
         call = VendorRequest("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
         try:
-            if self.stopped.is_set():
+            if stopped.is_set():
                 return None
             answer = client.send(call, booked=True)
             if error := denied(answer):
@@ -181,10 +168,10 @@ class _Orders:
                 raise Transient(error.message) from None
         except ProviderError as error:
             if isinstance(error, _STOPPING):
-                self.stopped.set()
+                stopped.set()
             return error
         finally:
-            self._idle.put(client)
+            idle.put(client)
 
 
 def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
@@ -198,15 +185,15 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         return f"cherryservers/{digest(source.current().reveal())}/{subject}"
 
     budget = CallBudget(services, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
-    rest = RestClient(
+    rest = Http(
         PROVIDER,
-        source,
-        sign=_signed,
-        secrets=lambda token: (token,),
+        services,
+        now,
+        source=source,
+        sign=lambda call: _signed(call, source.current()),
+        secrets=lambda: (source.current(),),
         explain=error_for,
         budget=budget,
-        services=services,
-        now=now,
     )
     return CherryApi(rest, settings.endpoint, project, TtlCache(services.cache, lambda: key("plans"), CherryPlan, now))
 

@@ -1,9 +1,11 @@
-"""Reads responses that deviate from the documentation, so that one unexpected value does not hide a project's servers.
+"""The types of Cherry Servers' API, and the reading of responses that deviate from its documentation, so that one
+unexpected value does not hide a project's servers.
 
-A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, because an
-underestimated number of servers leads to purchases. Tags decide which pool owns a server: a map of tags is read value
-by value, and any other value except null makes the row invalid for the same reason. An invalid row makes only its own
-pool's size unknown: its readable tags show which pools it may belong to.
+Responses contain more keys than the documentation and occasionally another type. A key with a wrong type counts as
+missing, with two exceptions. A row without a usable id is invalid, because an underestimated number of servers leads to
+purchases. Tags decide which pool owns a server: a map of tags is read value by value, and any other value except null
+makes the row invalid for the same reason. An invalid row makes only its own pool's size unknown: its readable tags show
+which pools it may belong to.
 
 As far as is known, the vendor sends all items of a list if the request names no page, and the total in a header. If
 fewer arrive, the rest is requested by offset; without the header, until no new item arrives. An inconsistent list is
@@ -21,12 +23,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from chalicelib.net.json_repair import read_json
-from chalicelib.providers.cherryservers.models import CLUSTER_TAG, POOL_TAG, CherryRefusal, CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.errors import (
     OutOfStock,
@@ -40,14 +41,169 @@ from chalicelib.providers.errors import (
 )
 from chalicelib.providers.http import VendorResponse
 
+# -- types
+
+CLUSTER_TAG, POOL_TAG, OPERATION_TAG = "k8s-cluster", "k8s-nodepool", "outscaler-operation"
+
+Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
+Text = Annotated[str, msgspec.Meta(max_length=300)]
+Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes the value of a label
+Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+"""Of a plan: cores, GB, EUR. A value out of bounds counts as not sent."""
+
+
+class Region(msgspec.Struct, frozen=True):
+    """Where servers stand. slug is the name in requests; old and new slugs are equal here."""
+
+    id: int = 0
+    slug: Slug = ""
+    name: Text = ""
+    location: str = ""
+
+
+class Pricing(msgspec.Struct, frozen=True):
+    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` and so on; taxed: whether value added tax is in it."""
+
+    price: Amount = 0.0
+    taxed: bool = False
+    currency: Text = ""
+    unit: Text = ""
+    id: int = 0
+    unit_price: float = 0.0
+
+
+class AvailableRegion(msgspec.Struct, frozen=True):
+    """A region where a plan is sold, with its stock there."""
+
+    id: int = 0
+    name: Text = ""
+    slug: Slug = ""
+    region_iso_2: str = ""
+    stock_qty: Whole = 0
+    spot_qty: Whole = 0
+    href: str = ""
+    location: str = ""
+
+
+class Cpus(msgspec.Struct, frozen=True):
+    """cores: of the whole server, not of each of `count` processors. frequency in `unit`."""
+
+    count: int = 0
+    name: str = ""
+    cores: Whole = 0
+    frequency: float = 0.0
+    unit: Text = ""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """total in `unit`."""
+
+    count: int = 0
+    total: Whole = 0
+    unit: Text = ""
+    name: str = ""
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """`count` disks of `size` `unit` each."""
+
+    count: int = 0
+    name: str = ""
+    size: Amount = 0.0
+    unit: Text = ""
+    type: str = ""
+
+
+class Named(msgspec.Struct, frozen=True):
+    """Raid, Nics and Bandwidth: only a name."""
+
+    name: str = ""
+
+
+class Specs(msgspec.Struct, frozen=True):
+    """A server's hardware."""
+
+    cpus: Cpus = Cpus()
+    memory: Memory = Memory()
+    storage: tuple[Storage, ...] = ()
+    raid: Named = Named()
+    nics: Named = Named()
+    bandwidth: Named = Named()
+
+
+class CherryPlan(msgspec.Struct, frozen=True):
+    """A kind of server. Requests and node labels use slug; name is for display and may contain blanks."""
+
+    id: int = 0
+    slug: Slug = ""
+    name: Text = ""
+    custom: bool = False
+    type: str = ""
+    category: str = ""
+    title: str = ""
+    href: str = ""
+    specs: Specs = Specs()
+    pricing: tuple[Pricing, ...] = ()
+    available_regions: tuple[AvailableRegion, ...] = ()
+
+
+class CherryServer(msgspec.Struct, frozen=True):
+    """A server. The vendor also sends its password, which is not decoded so that it cannot be shown."""
+
+    id: Id
+    name: Text = ""
+    hostname: Text = ""
+    state: Text = ""
+    status: Text = ""
+    tags: dict[str, str] = {}
+    region: Region = Region()
+    plan: CherryPlan = CherryPlan()
+    created_at: str = ""
+
+
+class CherryRefusal(msgspec.Struct, frozen=True):
+    """An error body: `code` and `message` in real responses; `errors` and `error` in upstream's client."""
+
+    code: int = 0
+    message: str = ""
+    error: str = ""
+    errors: tuple[str, ...] = ()
+
+
+class CreateServer(msgspec.Struct, frozen=True):
+    """A server to buy. os_partition_size: GB, 0 for the image's default. user_data: in base64, "" for none."""
+
+    project_id: int
+    plan: str
+    hostname: str
+    image: str
+    region: str
+    ssh_keys: tuple[int, ...] | None = None
+    ip_addresses: None = None
+    user_data: str = ""
+    tags: dict[str, str] = {}
+    os_partition_size: int = 0
+    spot_market: bool = False
+
+    def __repr__(self) -> str:
+        return f"CreateServer({self.hostname})"  # user data contains a bootstrap token
+
+    def body(self) -> bytes:
+        """Return the request's JSON. Empty values are left out, except the two lists, which are null if empty."""
+        always = {"ssh_keys": list(self.ssh_keys) if self.ssh_keys else None, "ip_addresses": None}
+        fields = {key: value for key, value in msgspec.structs.asdict(self).items() if value and key not in always}
+        return msgspec.json.encode(fields | always)
+
+
+# -- items
+
 S = TypeVar("S", bound=msgspec.Struct)
 T = TypeVar("T")
 
-_DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
+_DEEPEST = 8  # maximum nesting of structs; the deepest type has four
 _TAGS_FIELD = "tags"  # of the item itself, not of its nested objects
 _UNREADABLE = (msgspec.ValidationError, OverflowError)
-
-# -- items
 
 
 def read_one(response: VendorResponse, kind: type[S]) -> S:

@@ -28,8 +28,9 @@ import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.cherryservers.context import CherryContext
+from chalicelib.providers.cherryservers.decoding import CherryServer
 from chalicelib.providers.cherryservers.instances import (
+    CherryContext,
     ServerList,
     alike,
     belongs,
@@ -39,7 +40,6 @@ from chalicelib.providers.cherryservers.instances import (
     refuse_changed_servers,
     refuse_joined_servers,
 )
-from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.errors import (
     Conflict,

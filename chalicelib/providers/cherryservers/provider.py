@@ -9,38 +9,34 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.cherryservers import PROVIDER, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.api import open_api
-from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
 from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.cherryservers.instances import lister
+from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.scale_up import decrease_target, has_requested, scale_up
 from chalicelib.providers.cherryservers.tokens import open_tokens
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
-
-_STEPS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=scale_up,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=PermanentConflict,
-)
+from chalicelib.providers.services import KubeLists
 
 
 class CherryServers(BaseProvider[CherryContext]):
     """The pools that a policy names, in one project, for one pass."""
 
+    name = PROVIDER
+    scale_up = change(scale_up)
+    poll_scale_up = scale_up
+    delete_nodes = change(delete_nodes)
+    decrease_target = change(decrease_target)
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
+
     def __init__(self, context: CherryContext) -> None:
-        super().__init__(PROVIDER, context, _STEPS)
+        super().__init__(context)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all pools, with one list of servers, and one plan per kind of server and hour."""
-        return node_groups.observe(self._context, nodes)
+        return node_groups.observe(self.context, nodes)
 
 
 def build(connection: Connection) -> CherryServers:

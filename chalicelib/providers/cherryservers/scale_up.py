@@ -22,7 +22,7 @@ The vendor keeps no size, so a decrease of the target is only the check that not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 
 import msgspec
@@ -30,10 +30,9 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
-from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.instances import ServerList, belongs, control_plane
-from chalicelib.providers.cherryservers.models import CLUSTER_TAG, OPERATION_TAG, POOL_TAG, CherryServer, CreateServer
-from chalicelib.providers.cherryservers.node_template import stock_of
+from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, OPERATION_TAG, POOL_TAG, CherryServer, CreateServer
+from chalicelib.providers.cherryservers.instances import CherryContext, ServerList, belongs, control_plane
+from chalicelib.providers.cherryservers.node_groups import stock_of
 from chalicelib.providers.cherryservers.pool_definition import Definition, hostname, letters_for, needs_token, user_data
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.errors import (
@@ -64,7 +63,12 @@ def scale_up(context: CherryContext, operation: Operation) -> Outcome:
     order = _order(context, operation)
     progress = read_progress(operation, order.count)
     if progress is not None:
-        return _ScaleUp(context, operation, order, maximum, progress).run()
+        step = _ScaleUp(context, operation, order, maximum, progress)
+        try:
+            lot, script = step.prepare()
+        except (Throttled, Transient) as error:
+            return step.retry_later(error)
+        return step.send(lot, script) if script is not None else step.follow()
     servers = context.servers(context.definition(group))
     existing = order.existing(servers, {})
     if len(existing) == order.count:
@@ -132,24 +136,10 @@ class _ScaleUp:
         self._progress = progress
         self._fresh = not progress.interrupted(operation)
 
-    def run(self) -> Outcome:
-        """Execute the next step."""
-        try:
-            self._list()
-            self._correct_servers()
-            lot, script = self._prepare()
-        except (Throttled, Transient) as error:
-            return self._retry_later(error)
-        if script is not None:
-            return self._send(lot, script)
-        if self._progress.unsure:
-            return self._search_unsure()
-        if self._progress.open(self._order.count):
-            return _announce(self._operation, self._progress, self._order.count)
-        return self._end()
-
-    def _list(self) -> None:
-        """List the servers and update the progress with those found."""
+    def prepare(self) -> tuple[list[int], Script | None]:
+        """List the servers, update the progress with those found, and return the servers to order now and their script;
+        None if there are none. An error that prevents further orders does not end a scale-up that has bought something:
+        its servers are searched for first."""
         self._servers = self._context.servers(self._context.definition(self._operation.spec.group))
         self._existing = self._order.existing(self._servers, self._progress.made)
         progress = self._progress.with_made(self._existing)
@@ -157,6 +147,25 @@ class _ScaleUp:
             unsure = {*progress.unsure, *(number for number in progress.lot if number not in progress.made)}
             progress = msgspec.structs.replace(progress, lot=(), unsure=tuple(sorted(unsure)))
         self._progress = progress
+        self._correct_servers()
+        try:
+            lot = self._available_lot()
+            return lot, script_for(self._context, self._order) if lot else None
+        except (Throttled, Transient):
+            raise
+        except ProviderError as error:
+            if not (self._progress.made or self._progress.unsure):
+                raise
+            self._progress = self._progress.with_refused(self._progress.open(self._order.count), error)
+            return [], None
+
+    def follow(self) -> Outcome:
+        """Return the next step without an order now."""
+        if self._progress.unsure:
+            return self._search_unsure()
+        if self._progress.open(self._order.count):
+            return _announce(self._operation, self._progress, self._order.count)
+        return self._end()
 
     def _correct_servers(self) -> None:
         """Restore lost tags, and delete second servers of one name that are still being deployed."""
@@ -181,20 +190,6 @@ class _ScaleUp:
             return False
         return True
 
-    def _prepare(self) -> tuple[list[int], Script | None]:
-        """Return the servers to order now and their script; None if there are none. An error that prevents further
-        orders does not end a scale-up that has bought something: its servers are searched for first."""
-        try:
-            lot = self._available_lot()
-            return lot, script_for(self._context, self._order) if lot else None
-        except (Throttled, Transient):
-            raise
-        except ProviderError as error:
-            if not (self._progress.made or self._progress.unsure):
-                raise
-            self._progress = self._progress.with_refused(self._progress.open(self._order.count), error)
-            return [], None
-
     def _available_lot(self) -> list[int]:
         """Return the announced servers that are available; the others are refused."""
         still_open = frozenset(self._progress.open(self._order.count))
@@ -209,7 +204,7 @@ class _ScaleUp:
             self._progress = refuse_out_of_stock(self._context, self._order, self._progress)
         return [number for number in lot if number not in self._progress.refused]
 
-    def _retry_later(self, error: ProviderError) -> InProgress:
+    def retry_later(self, error: ProviderError) -> InProgress:
         """Return InProgress with the announced lot, because this call has sent nothing. Raises the error after the last
         retry."""
         if not self._fresh or self._progress.tries >= _TRIES:
@@ -218,18 +213,28 @@ class _ScaleUp:
         note = f"{error.error_class}: {error.message}"
         return InProgress(max(WAITS[0], error.retry_after), _step(progress), progress.data(self._operation), note)
 
-    def _send(self, lot: list[int], script: Script) -> Outcome:
+    def send(self, lot: list[int], script: Script) -> Outcome:
+        """Order these servers. The first server of a scale-up is ordered alone, so an error that applies to every order
+        (a refused token, no response) is met only once. A refusal of only that server does not prevent the other
+        orders."""
         before = msgspec.structs.replace(self._progress, lot=(), looks=0, tries=0)
-        bought = send(self._context, self._order, before, lot, script)
-        progress, error = bought.progress, bought.error
+        bodies = self._order.bodies(lot, script.text)
+        alone = not (before.made or before.refused) and len(bodies) > 1
+        answers: list[Result] = list(self._context.api.create(bodies[:1] if alone else bodies))
+        if alone and answers and answers[0] is not None and not isinstance(answers[0], _APPLIES_TO_ALL):
+            answers += self._context.api.create(bodies[1:])
+        results = dict(zip(lot, answers, strict=False))
+        progress, errors = before.with_answers(results, self._order.count, script)
+        error = errors[0] if errors else None
         if error is not None and not (progress.made or progress.refused or progress.again):
             if error.code == OWN_PACE and not progress.unsure:
-                return self._retry_later(error)  # not even the very first order was sent
+                return self.retry_later(error)  # not even the very first order was sent
             raise error  # the very first order: the next call searches for it before anything else
         self._progress = progress
         if progress.open(self._order.count):
-            return _announce(self._operation, progress, self._order.count, bought.pause, error)
-        return self._search_unsure() if progress.unsure else self._end()
+            pause = max((error.retry_after for error in errors), default=0.0)
+            return _announce(self._operation, progress, self._order.count, max(0.0, pause), error)
+        return self.follow()
 
     def _search_unsure(self) -> Outcome:
         """Wait for servers that were ordered and are not listed; after the last check order them again, up to
@@ -241,10 +246,8 @@ class _ScaleUp:
         error = Transient(f"the vendor gave no answer to an order, {SENT_AGAIN + 1} times, and lists no such server")
         progress = self._progress.with_refused(lost, error)
         again = {**again, **{number: again.get(number, 0) + 1 for number in progress.unsure}}
-        self._progress = progress = msgspec.structs.replace(progress, again=again, unsure=(), looks=0)
-        if progress.open(self._order.count):
-            return _announce(self._operation, progress, self._order.count)
-        return self._end()
+        self._progress = msgspec.structs.replace(progress, again=again, unsure=(), looks=0)
+        return self.follow()
 
     def _wait_for(self, numbers: tuple[int, ...]) -> InProgress | None:
         """Return InProgress for another check, or None after the last one. Checks are counted because clocks of
@@ -381,6 +384,24 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
             why=self.why if self.why is not None and self.why.rank <= why.rank else why,
             unsure=tuple(number for number in self.unsure if number not in refused),
         )
+
+    def with_answers(
+        self, results: Mapping[int, Result], count: int, script: Script
+    ) -> tuple[Progress, list[ProviderError]]:
+        """Return the progress with the results of orders, and why not all of them were sent, None if they were: the
+        first temporary error, with the longest pause. Errors do not contain the script."""
+        errors = {
+            number: script.cleaned(error) for number, error in results.items() if isinstance(error, ProviderError)
+        }
+        progress = self.with_made({number: row for number, row in results.items() if isinstance(row, CherryServer)})
+        unsure = [number for number, error in errors.items() if isinstance(error, Transient)]
+        progress = msgspec.structs.replace(progress, unsure=tuple(sorted({*progress.unsure, *unsure})))
+        for number, error in errors.items():
+            if isinstance(error, Unauthorized):
+                progress = progress.with_refused((number, *progress.open(count)), error)
+            elif not isinstance(error, _NOT_NOW):
+                progress = progress.with_refused((number,), error)
+        return progress, [error for error in errors.values() if isinstance(error, _NOT_NOW)]
 
     def interrupted(self, operation: Operation) -> bool:
         """Whether another attempt was made since this was recorded."""
@@ -522,18 +543,11 @@ class Script:
     def __init__(self, text: str, token: Token | None) -> None:
         self.text, self._token = text, token
 
-    def hidden_in(self, message: str) -> str:
-        """Return the message without the script and token, because an error may quote the request."""
-        message = message.replace(self.text, "***") if self.text else message
-        return message if self._token is None else self._token.secret.hidden_in(message)
-
-
-class Bought(msgspec.Struct, frozen=True):
-    """pause: seconds before the next order. error: why the lot was not sent completely, None if it was."""
-
-    progress: Progress
-    pause: float = 0.0
-    error: ProviderError | None = None
+    def cleaned(self, error: ProviderError) -> ProviderError:
+        """Return the same error without the script and token, because it may quote the request."""
+        message = error.message.replace(self.text, "***") if self.text else error.message
+        message = message if self._token is None else self._token.secret.hidden_in(message)
+        return type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)
 
 
 def refuse_out_of_stock(context: CherryContext, order: Order, progress: Progress) -> Progress:
@@ -556,33 +570,3 @@ def script_for(context: CherryContext, order: Order) -> Script:
     uses it."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
-
-
-def send(context: CherryContext, order: Order, progress: Progress, lot: Sequence[int], script: Script) -> Bought:
-    """Order these servers; raises nothing. The first server of a scale-up is ordered alone, so an error that applies to
-    every order (a refused token, no response) is met only once. A refusal of only that server does not prevent the
-    other orders."""
-    bodies = order.bodies(lot, script.text)
-    alone = not (progress.made or progress.refused) and len(bodies) > 1
-    answers: list[Result] = list(context.api.create(bodies[:1] if alone else bodies))
-    if alone and answers and answers[0] is not None and not isinstance(answers[0], _APPLIES_TO_ALL):
-        answers += context.api.create(bodies[1:])
-    results = dict(zip(lot, answers, strict=False))
-    servers = {number: result for number, result in results.items() if isinstance(result, CherryServer)}
-    errors = {number: _clean(error, script) for number, error in results.items() if isinstance(error, ProviderError)}
-    progress = progress.with_made(servers)
-    unsure = [number for number, error in errors.items() if isinstance(error, Transient)]
-    progress = msgspec.structs.replace(progress, unsure=tuple(sorted({*progress.unsure, *unsure})))
-    for number, error in errors.items():
-        if isinstance(error, Unauthorized):
-            progress = progress.with_refused((number, *progress.open(order.count)), error)
-        elif not isinstance(error, _NOT_NOW):
-            progress = progress.with_refused((number,), error)
-    temporary = [error for error in errors.values() if isinstance(error, _NOT_NOW)]
-    pause = max((error.retry_after for error in temporary), default=0.0)
-    return Bought(progress, max(0.0, pause), temporary[0] if temporary else None)
-
-
-def _clean(error: ProviderError, script: Script) -> ProviderError:
-    message = script.hidden_in(error.message)
-    return type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)

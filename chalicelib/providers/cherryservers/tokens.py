@@ -29,7 +29,7 @@ from chalicelib.policy.vendors.cherryservers import PLACE, CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import as_provider_error, read_fresh
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient, Unauthorized, class_for
-from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.services import KubeApi
 
 IDS = ("outsc0", "outsc1", "outsc2", "outsc3")
 LABEL = "outscaler.dev/bootstrap"

@@ -11,10 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED, OutscalerError
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
-from chalicelib.providers.clusterapi.models import CapiCluster, CapiMachine, CapiResource, Scale
+from chalicelib.providers.clusterapi.models import CapiAnnotations, CapiCluster, CapiMachine, CapiResource, Scale
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized, class_for
-from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.services import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
@@ -72,7 +71,9 @@ class CapiApi:
         """Set the size if the resource is still at resource_version. Raises Conflict if it was changed, Transient if
         the response does not confirm the write: a proxy's page with status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
-        answer = decode(ask(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
+        path = self._path(kind, namespace, name, "scale")
+        with _translated("PATCH", path):
+            answer = decode(self._kube.request("PATCH", path, body=body, content_type=MERGE_PATCH), Scale)
         if answer.spec.replicas != replicas:
             raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
 

@@ -48,10 +48,20 @@ import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
-from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.capi_state import ON_DELETE, controller, gives_way, rolling_out
-from chalicelib.providers.clusterapi.context import (
+from chalicelib.providers.clusterapi.instances import (
+    Nodes,
+    cannot_choose,
+    handle_of,
+    joined_elsewhere,
+    listed_handle,
+    listed_id,
+    normalise,
+    without_machine,
+)
+from chalicelib.providers.clusterapi.models import MARK_PREFIX, CapiMachine, CapiResource
+from chalicelib.providers.clusterapi.scale_up import (
     NEVER_JOINED,
     TRIES,
     CapiContext,
@@ -70,17 +80,6 @@ from chalicelib.providers.clusterapi.context import (
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.clusterapi.instances import (
-    Nodes,
-    cannot_choose,
-    handle_of,
-    joined_elsewhere,
-    listed_handle,
-    listed_id,
-    normalise,
-    without_machine,
-)
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are created within a few; a pool's provider takes longer to choose; the
@@ -123,15 +122,19 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
 
 def cancel_delete(context: CapiContext, operation: Operation) -> bool:
     """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError. False if the size
-    was lowered for them already, or if none of them is alive."""
-    if operation.spec.group.startswith(f"{POOL}/"):
-        view = _look_at_pool(context, operation, checked=False)
-        state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
-    else:
-        state = _look(context, operation, _handles(operation), checked=False).standing
-        pending = state.targets_marked and state.goal >= state.size
-    if not pending:
-        release_marks(context, operation, state.targets)
+    was lowered for them already, or if none of them is alive. True if the group is gone: there is nothing to undo, and
+    no controller would choose a Machine."""
+    try:
+        if operation.spec.group.startswith(f"{POOL}/"):
+            view = _look_at_pool(context, operation, checked=False)
+            state, pending = view.standing, view.excess >= view.left and view.standing.targets_marked
+        else:
+            state = _look(context, operation, _handles(operation), checked=False).standing
+            pending = state.targets_marked and state.goal >= state.size
+        if not pending:
+            release_marks(context, operation, state.targets)
+    except NotFound:
+        return True
     return not pending
 
 

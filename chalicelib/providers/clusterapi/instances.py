@@ -25,9 +25,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import POOL
-from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, StatusCondition
+from chalicelib.providers.clusterapi.models import CapiAnnotations, CapiMachine, CapiResource, StatusCondition
 from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded, Throttled, Unknown
 

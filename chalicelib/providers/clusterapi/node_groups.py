@@ -26,19 +26,19 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
 from chalicelib.providers.base import Observation
-from chalicelib.providers.clusterapi.annotations import PAUSED, CapiAnnotations
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.capi_state import (
     CapiState,
+    Doubt,
+    OwnCluster,
     Restraint,
     by_deployment,
     by_group,
     controller,
     has_deployment,
+    own_cluster,
     restraint,
 )
-from chalicelib.providers.clusterapi.cluster_ownership import Doubt, OwnCluster, own_cluster
-from chalicelib.providers.clusterapi.discovery import any_matches
 from chalicelib.providers.clusterapi.instances import (
     Nodes,
     Patience,
@@ -48,9 +48,9 @@ from chalicelib.providers.clusterapi.instances import (
     pool_held,
     pool_stuck,
 )
-from chalicelib.providers.clusterapi.models import CapiResource
+from chalicelib.providers.clusterapi.models import PAUSED, CapiAnnotations, CapiResource
 from chalicelib.providers.clusterapi.node_template import Infra, make_template, no_infrastructure
-from chalicelib.providers.clusterapi.settings import CapiSettings
+from chalicelib.providers.clusterapi.settings import CapiSettings, any_matches
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # maximum characters of a machine's name in a gap

@@ -20,11 +20,17 @@ from chalicelib.model.quantity import parse_amount, parse_quantity, quantity_tex
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.policy.go_patterns import pattern
 from chalicelib.policy.vendors.clusterapi import ARCHITECTURES
-from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL, VERSION, ApiGroup, ServedList
-from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
+from chalicelib.providers.clusterapi.models import (
+    CAPACITY,
+    CapiResource,
+    InfrastructureReference,
+    is_domain,
+    is_label_value,
+    is_qualified_name,
+)
 from chalicelib.providers.clusterapi.settings import CapiSettings
-from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.services import KubeApi
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.

@@ -7,54 +7,49 @@ from typing import cast
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.clusterapi.capi_state import read_capi_state
-from chalicelib.providers.clusterapi.context import CapiContext, ScalableResourceState
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
-from chalicelib.providers.clusterapi.discovery import scope
-from chalicelib.providers.clusterapi.management_cluster import Reach, to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.node_template import InfrastructureReader
-from chalicelib.providers.clusterapi.scale_up import decrease_target, has_requested, scale_up
-from chalicelib.providers.clusterapi.settings import PLACE, read_names, read_settings, unnamed
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.kube_protocol import KubeApi
-
-_STEPS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=scale_up,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=ScalableResourceState,
+from chalicelib.providers.clusterapi.scale_up import CapiContext, ScalableResourceState, has_requested, resize
+from chalicelib.providers.clusterapi.settings import (
+    PLACE,
+    Reach,
+    read_names,
+    read_settings,
+    scope,
+    to_management,
+    unnamed,
 )
+from chalicelib.providers.services import KubeApi
 
 
 class ClusterApi(BaseProvider[CapiContext]):
     """One CAPI cluster's node groups, for one pass."""
 
+    name = PROVIDER
+    permanent_conflict = ScalableResourceState
+    scale_up = change(resize)
+    poll_scale_up = scale_up
+    delete_nodes = change(delete_nodes)
+    decrease_target = scale_up
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
+
     def __init__(self, context: CapiContext) -> None:
-        super().__init__(PROVIDER, context, _STEPS)
+        super().__init__(context)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups. Sends two requests for discovery, one list per kind and namespace, and at most one read for
         each infrastructure object whose capacity has no other source."""
-        context, settings = self._context, self._context.settings
+        context, settings = self.context, self.context.settings
         context.check_named()
         kinds = context.served(kinds=True).kinds or frozenset()
         state = read_capi_state(context.api, kinds, scope(settings.specs))
         infra = InfrastructureReader(context.reach.management()).of
         identity = context.reach.identity()
         return make_groups(state, nodes, settings, context.policies, infra, context.now(), identity)
-
-    def cancel_delete(self, operation: Operation) -> bool:
-        """Remove our annotations from the targets' Machines; False if the size was lowered for them already."""
-        try:
-            return super().cancel_delete(operation)
-        except NotFound:
-            return True  # the group is gone: there is nothing to undo, and no controller would choose a Machine
 
 
 def build(connection: Connection) -> ClusterApi:

@@ -12,15 +12,12 @@ from contextlib import suppress
 
 import msgspec
 
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale import decoding
-from chalicelib.providers.exoscale.credentials import ExoscaleCredential
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
 from chalicelib.providers.exoscale.provider_ids import checked, is_id
-from chalicelib.providers.http import VendorRequest, VendorResponse
-from chalicelib.providers.rest_client import RestClient
-from chalicelib.providers.services import Cache
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.services import Cache, TtlCache
 
 DAY = 86400.0
 FRESH = 300.0  # seconds until a quota is read again
@@ -43,7 +40,7 @@ class ExoscaleApi:
         self,
         zone: str,
         root: str,
-        rest: RestClient[ExoscaleCredential],
+        rest: Http,
         *,
         cache: Cache,
         key: Callable[[str], str],
@@ -134,7 +131,7 @@ class ExoscaleApi:
 
     def scale_pool(self, pool: str, size: int) -> Work:
         """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses the instances to delete."""
-        return self._scale(_pool_path(pool), size)
+        return self._put(f"{_pool_path(pool)}:scale", {"size": _checked_size(size)}, safe=True)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
         """Remove these members from a standalone Instance Pool and destroy them; its size is lowered with them."""
@@ -142,18 +139,13 @@ class ExoscaleApi:
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
         """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
-        return self._scale(_nodepool_path(cluster, nodepool), size)
+        return self._put(f"{_nodepool_path(cluster, nodepool)}:scale", {"size": _checked_size(size)}, safe=True)
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         """Like evict_pool, for a Nodepool."""
         return self._evict(_nodepool_path(cluster, nodepool), instances)
 
     # -- transport
-
-    def _scale(self, path: str, size: int) -> Work:
-        if size < 0:
-            raise InvalidRequest(f"a size of {size} cannot be", code="Size")
-        return self._put(f"{path}:scale", {"size": size}, safe=True)
 
     def _evict(self, path: str, instances: Sequence[str]) -> Work:
         ids = list(dict.fromkeys(checked(name, "instance") for name in instances))
@@ -188,3 +180,9 @@ def _pool_path(pool: str) -> str:
 
 def _nodepool_path(cluster: str, nodepool: str) -> str:
     return f"/sks-cluster/{checked(cluster, 'SKS cluster')}/nodepool/{checked(nodepool, 'Nodepool')}"
+
+
+def _checked_size(size: int) -> int:
+    if size < 0:
+        raise InvalidRequest(f"a size of {size} cannot be", code="Size")
+    return size

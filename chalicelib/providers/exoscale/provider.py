@@ -9,7 +9,7 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
@@ -17,11 +17,10 @@ from chalicelib.providers.exoscale.credentials import parse_secret, signed
 from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
+from chalicelib.providers.http import Http
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import KubeLists
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
@@ -34,45 +33,42 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
     def cache_key(kind: str) -> str:
         return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{kind}"
 
-    rest = RestClient(
+    rest = Http(
         PROVIDER,
-        source,
-        sign=lambda call, credential: signed(call, credential, now()),
-        secrets=lambda credential: (credential.secret, credential.key),
+        services,
+        now,
+        source=source,
+        sign=lambda call: signed(call, source.current(), now()),
+        secrets=lambda: (source.current().secret, source.current().key),
         explain=error_for,
         budget=CallBudget(services, lambda: cache_key("api"), settings.calls_per_second, WaitLimit()),
-        services=services,
-        now=now,
     )
     return ExoscaleApi(settings.zone, settings.root, rest, cache=services.cache, key=cache_key, now=now)
-
-
-_STEPS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=poll_growth,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=PermanentConflict,
-)
 
 
 class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass. kube: a connection to the
     workload cluster, over which its nodes are listed anew before a change."""
 
+    name = PROVIDER
+    scale_up = change(scale_up)
+    poll_scale_up = change(poll_growth)
+    delete_nodes = change(delete_nodes)
+    decrease_target = change(decrease_target)
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
+
     def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, kube: KubeLists | None = None) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, ExoscaleContext(api, settings, joined), _STEPS)
+        super().__init__(ExoscaleContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
-        return node_groups.observe(self._context.api, self._context.settings, nodes)
+        return node_groups.observe(self.context.api, self.context.settings, nodes)
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""
-        left = self._context.api.quota_now().left
+        left = self.context.api.quota_now().left
         return None if left is None else max(0, left)
 
 

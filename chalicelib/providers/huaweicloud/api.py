@@ -14,16 +14,13 @@ from itertools import count
 
 import msgspec
 
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
-from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.credentials import CceCredential
 from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
 from chalicelib.providers.huaweicloud.provider_ids import checked
-from chalicelib.providers.rest_client import RestClient
-from chalicelib.providers.services import Cache
+from chalicelib.providers.services import Cache, TtlCache
 
 MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128
@@ -75,8 +72,8 @@ class CceApi:
     def __init__(
         self,
         cluster: str,
-        cce: tuple[str, RestClient[CceCredential]],
-        ecs: tuple[str, RestClient[CceCredential]],
+        cce: tuple[str, Http],
+        ecs: tuple[str, Http],
         *,
         project: Callable[[], str],
         cache: Cache,
@@ -201,7 +198,7 @@ class CceApi:
     def _list(self, url: str, params: dict[str, str]) -> VendorResponse:
         return self._listed(self._cce, VendorRequest("GET", url, self._headers(), params, safe=True))
 
-    def _listed(self, rest: RestClient[CceCredential], request: VendorRequest) -> VendorResponse:
+    def _listed(self, rest: Http, request: VendorRequest) -> VendorResponse:
         try:
             return rest.send(request)
         except NotFound as error:

@@ -14,37 +14,44 @@ mistaken for a response about a pool, where a 404 would mean that the pool is go
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import re
-import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
-
-import msgspec
-
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_TOKEN, Secret
+from chalicelib.model.secret import LONGEST_TOKEN
+from chalicelib.model.secret import Secret
 from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
-from chalicelib.providers.access_keys import (
-    AccessKey,
-    SecretFormat,
-    TemporaryKeys,
-    name_value_lines,
-    secret_fields,
-)
-from chalicelib.providers.cached import TtlCache
-from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.policy.vendors.huaweicloud import Agency
+from chalicelib.policy.vendors.huaweicloud import PLACE
+from chalicelib.providers.access_keys import AccessKey
+from chalicelib.providers.access_keys import SecretFormat
+from chalicelib.providers.access_keys import TemporaryKeys
+from chalicelib.providers.access_keys import name_value_lines
+from chalicelib.providers.access_keys import secret_fields
+from chalicelib.providers.credential_source import SecretSource
+from chalicelib.providers.credential_source import digest
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import Throttled
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.http import Http
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
+from chalicelib.providers.services import TtlCache
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote
+from urllib.parse import unquote
+from urllib.parse import urlsplit
+import hashlib
+import hmac
+import msgspec
+import re
+import threading
+import time
 
 
 class CceCredential(AccessKey, frozen=True):
@@ -211,7 +218,7 @@ _DAY = 86400.0
 _SHOWN = 5
 
 
-def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: str) -> dict[str, Any]:
+def _answer(rest: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
     """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything that waiting cannot resolve."""
     try:
         return body_of(rest.send(request))
@@ -222,7 +229,7 @@ def _answer(rest: RestClient[CceCredential], request: VendorRequest, subject: st
         ) from None
 
 
-def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
+def granted(rest: Http, root: str, agency: Agency, now: float) -> CceCredential:
     """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
     Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
     that end sooner are replaced when the vendor refuses them."""
@@ -248,7 +255,7 @@ class Projects:
 
     def __init__(
         self,
-        rest: RestClient[CceCredential],
+        rest: Http,
         root: str,
         region: str,
         *,

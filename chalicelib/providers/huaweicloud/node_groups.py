@@ -23,7 +23,6 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceBounds, CceSettings
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InstallFailed, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import (
@@ -43,6 +42,7 @@ from chalicelib.providers.huaweicloud.models import (
 )
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
+from chalicelib.providers.services import TtlCache
 
 _LISTS = 2
 MOST_PLACEHOLDERS = 1000

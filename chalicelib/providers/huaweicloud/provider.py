@@ -9,9 +9,9 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, ProviderActions
-from chalicelib.providers.cached import TtlCache
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.http import Http
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import (
@@ -29,11 +29,9 @@ from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.models import Service, url_of
 from chalicelib.providers.huaweicloud.node_groups import Switches
 from chalicelib.providers.huaweicloud.scale_up import CceContext, has_requested, poll_growth, scale_up
-from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
-from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import KubeLists, TtlCache
 
 
 def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
@@ -56,16 +54,16 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         owner = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
         return f"{PROVIDER}/{digest(owner)}/{settings.region}/{kind}"
 
-    def client(source: SecretSource[CceCredential], kind: str) -> RestClient[CceCredential]:
-        return RestClient(
+    def client(source: SecretSource[CceCredential], kind: str) -> Http:
+        return Http(
             PROVIDER,
-            source,
-            sign=lambda call, credential: signed(call, credential, now()),
-            secrets=lambda credential: credential.secrets,
+            services,
+            now,
+            source=source,
+            sign=lambda call: signed(call, source.current(), now()),
+            secrets=lambda: source.current().secrets,
             explain=error_for,
             budget=CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit),
-            services=services,
-            now=now,
         )
 
     source: SecretSource[CceCredential] = keys
@@ -92,30 +90,27 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
     )
 
 
-_ACTIONS = ProviderActions(
-    scale_up=scale_up,
-    has_requested=has_requested,
-    poll=poll_growth,
-    delete_nodes=delete_nodes,
-    decrease_target=decrease_target,
-    cancel_delete=cancel_delete,
-    permanent_conflict=PermanentConflict,
-)
-
-
 class HuaweiCloud(BaseProvider[CceContext]):
     """The scale groups of one CCE cluster's node pools, for one pass. cache: of the vendor's own autoscaler's state."""
+
+    name = PROVIDER
+    scale_up = change(scale_up)
+    poll_scale_up = change(poll_growth)
+    delete_nodes = change(delete_nodes)
+    decrease_target = change(decrease_target)
+    has_requested = question(has_requested)
+    cancel_delete = question(cancel_delete)
 
     def __init__(
         self, api: CceApi, settings: CceSettings, kube: KubeLists | None = None, cache: TtlCache[Switches] | None = None
     ) -> None:
         self._cache = cache
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, CceContext(api, settings, joined), _ACTIONS)
+        super().__init__(CceContext(api, settings, joined))
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one list of pools, one of nodes, and whatever is not cached."""
-        return node_groups.observe(self._context.api, self._context.settings, nodes, self._cache)
+        return node_groups.observe(self.context.api, self.context.settings, nodes, self._cache)
 
 
 def build(connection: Connection) -> HuaweiCloud:

@@ -9,9 +9,9 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import CapiApi
-from chalicelib.providers.clusterapi.context import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.models import CapiAnnotations
+from chalicelib.providers.clusterapi.scale_up import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, finalized, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node

@@ -18,6 +18,7 @@ from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_c
 from chalicelib.net.time_limit import time_left, time_limit
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.http import Http, VendorRequest
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.scripted_byte_server import ByteScript, endless
 
 STEP = 25.0
@@ -104,9 +105,7 @@ def test_reads_of_a_vendor_are_not_repeated_beyond_the_time_of_the_step() -> Non
         deployment = Deployment(loopback=True, endpoints=frozenset({server.host}))
         http = Http(
             vendor="cherryservers",
-            deployment=deployment,
-            sleep=pauses.append,
-            chance=lambda: 0.5,
+            services=ProviderServices(deployment=deployment, sleep=pauses.append, chance=lambda: 0.5),
             clock=lambda: 0.0,
             monotonic=lambda: 0.0,
         )

@@ -74,7 +74,6 @@ EXCEPTIONS: Mapping[str, set[str]] = {
     "policy/vendors/cherryservers.py": {"clusterName", "projectId"},
     "providers/cherryservers/definition_reader.py": {"clusterName", "projectId"},
     "providers/cherryservers/tokens.py": {"apiVersion"},
-    "providers/clusterapi/discovery.py": {"clusterName"},
     "providers/huaweicloud/node_groups.py": {"scaleDownEnabled"},
     "providers/huaweicloud/decoding.py": {"scaleDownUnneededTime", "scaleDownUtilizationThreshold"},
 }

@@ -21,8 +21,7 @@ from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS, section_of
 from chalicelib.policy.vendors.settings import keys_of
-from chalicelib.providers.clusterapi.management_cluster import to_management
-from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
+from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings, to_management
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import (
     ARCHITECTURE,

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import CapiApi, discover
 from chalicelib.providers.clusterapi.capi_state import CapiState, read_capi_state
+from chalicelib.providers.clusterapi.models import CapiAnnotations
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
 from tests.cases import each_row
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.providers.clusterapi.annotations import CAPACITY, PAUSED, REVISION, CapiAnnotations
-from chalicelib.providers.clusterapi.discovery import (
+from chalicelib.providers.clusterapi.models import CAPACITY, PAUSED, REVISION, CapiAnnotations
+from chalicelib.providers.clusterapi.settings import (
+    CapiManagement,
     Spec,
     any_matches,
     cluster_names,
     parse_spec,
+    read_settings,
     scope,
 )
-from chalicelib.providers.clusterapi.management_cluster import CapiManagement
-from chalicelib.providers.clusterapi.settings import read_settings
 from tests.cases import each_row
 
 

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.instances import Match, Nodes, Patience, classify, failure_class
+from chalicelib.providers.clusterapi.models import CapiAnnotations
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
 

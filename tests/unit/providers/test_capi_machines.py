@@ -6,8 +6,8 @@ from typing import Any
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.instances import Nodes, classify, handle_of, normalise
+from chalicelib.providers.clusterapi.models import CapiAnnotations
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.models import CapiAnnotations
 from chalicelib.providers.clusterapi.node_groups import read_options
 from tests.cases import each_row
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import CapiAnnotations
-from chalicelib.providers.clusterapi.capi_state import CapiState
-from chalicelib.providers.clusterapi.cluster_ownership import Doubt, OwnCluster, own_cluster
-from chalicelib.providers.clusterapi.discovery import Spec
+from chalicelib.providers.clusterapi.capi_state import CapiState, Doubt, OwnCluster, own_cluster
+from chalicelib.providers.clusterapi.models import CapiAnnotations
+from chalicelib.providers.clusterapi.settings import Spec
 from tests.cases import each_row
 from tests.contract.clusterapi.objects import GROUP, node
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import CAPACITY, CapiAnnotations
+from chalicelib.providers.clusterapi.models import CAPACITY, CapiAnnotations
 from chalicelib.providers.clusterapi.node_groups import read_options
 from chalicelib.providers.clusterapi.node_template import Infrastructure, make_template, read_status
 from chalicelib.providers.clusterapi.settings import CapiSettings

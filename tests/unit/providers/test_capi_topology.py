@@ -12,8 +12,8 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.base import Connection
-from chalicelib.providers.clusterapi.management_cluster import CapiManagement, to_management
 from chalicelib.providers.clusterapi.provider import build
+from chalicelib.providers.clusterapi.settings import CapiManagement, to_management
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.services import ProviderServices
 from tests.cases import each_row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames as AliNames
+from chalicelib.providers.cherryservers.decoding import CherryServer
 from chalicelib.providers.cherryservers.instances import Matching, ServerList
-from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames as ExoNames
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames as CceNames

@@ -17,6 +17,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
 from chalicelib.providers.errors import class_for
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_byte_server import ByteScript, drip
@@ -41,16 +42,15 @@ class Waits:
         self.seconds.append(seconds)
 
 
-def client(waits: Waits | None = None, **more: Any) -> Http:
-    made: dict[str, Any] = {
-        "vendor": "exoscale",
-        "deployment": LOOPBACK,
-        "sleep": waits or Waits(),
-        "chance": lambda: 1.0,
-        "clock": lambda: NOW,
-        **more,
-    }
-    return Http(**made)
+def client(
+    waits: Waits | None = None,
+    *,
+    chance: Callable[[], float] = lambda: 1.0,
+    deployment: Deployment = LOOPBACK,
+    **more: Any,
+) -> Http:
+    services = ProviderServices(sleep=waits or Waits(), chance=chance, deployment=deployment)
+    return Http("exoscale", services, lambda: NOW, **more)
 
 
 def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any) -> VendorRequest:

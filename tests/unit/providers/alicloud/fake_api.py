@@ -32,7 +32,7 @@ from chalicelib.providers.alicloud.decoding import (
 from chalicelib.providers.alicloud.provider import AliCloud
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 from tests.operations import new_operation
 
 LEAVING = ("Removing", "Removing:Wait")

@@ -13,15 +13,13 @@ from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.secret import Secret
 from chalicelib.policy.vendors.cherryservers import read_settings
 from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.context import CherryContext, DeletedServers
-from chalicelib.providers.cherryservers.decoding import UnreadableServer
+from chalicelib.providers.cherryservers.decoding import CherryPlan, CherryServer, CreateServer, UnreadableServer
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.instances import lister
-from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
+from chalicelib.providers.cherryservers.instances import CherryContext, DeletedServers, lister
 from chalicelib.providers.cherryservers.provider import CherryServers
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 from tests.operations import new_operation
 
 CLUSTER, POOL = "cluster2", "pool3"

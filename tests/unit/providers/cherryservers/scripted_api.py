@@ -8,7 +8,7 @@ from typing import Any
 from chalicelib.policy.vendors.cherryservers import CherrySettings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.api import CherryApi, open_api
-from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.services import Cache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK

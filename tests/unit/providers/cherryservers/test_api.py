@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from chalicelib.providers.cherryservers.api import CherryApi
-from chalicelib.providers.cherryservers.models import CherryServer
+from chalicelib.providers.cherryservers.decoding import CherryServer
 from chalicelib.providers.errors import (
     InvalidRequest,
     NotFound,

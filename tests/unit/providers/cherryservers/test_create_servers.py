@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
-from chalicelib.providers.cherryservers.models import CherryServer
+from chalicelib.providers.cherryservers.decoding import CherryServer
 from chalicelib.providers.errors import (
     InvalidRequest,
     OutOfStock,
@@ -156,9 +156,20 @@ def test_cherry_orders_wait_for_the_rate_limit_and_report_a_long_wait() -> None:
     assert len(server.requests) == 2
 
 
-def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase() -> None:
-    """If an error was raised while the vendor still answers, a server would be bought and its answer lost."""
+def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If an error was raised while the vendor still answers, a server would be bought and its answer lost. The vendor
+    answers only when the purchase waits for a thread."""
     arrived, free = threading.Semaphore(0), threading.Event()
+    join = threading.Thread.join
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        if thread.name.startswith("cherryservers"):
+            free.set()
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
 
     class Broken(Books):
         def take(self, pace: RateLimit, calls: int) -> float:
@@ -166,7 +177,6 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
                 return super().take(pace, calls)
             for _ in self.taken:
                 arrived.acquire()
-            free.set()
             raise ZeroDivisionError("an error that is none of the provider's")
 
     def answer(seen: Seen) -> Reply:
@@ -177,6 +187,7 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
         with pytest.raises(ZeroDivisionError):
             open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
         sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+        free.set()
         assert sending == []
     assert len(server.requests) == THREADS - 1
 

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.providers.cherryservers import models
-from chalicelib.providers.cherryservers.decoding import decoded, read_one, read_row
-from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
+from chalicelib.providers.cherryservers import decoding
+from chalicelib.providers.cherryservers.decoding import CherryPlan, CherryServer, decoded, read_one, read_row
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
@@ -91,7 +90,7 @@ TYPES = {
 
 def modelled(name: str) -> type[msgspec.Struct]:
     own = NAMES.get(name, name)
-    found: type[msgspec.Struct] = getattr(models, own)
+    found: type[msgspec.Struct] = getattr(decoding, own)
     return found
 
 
@@ -175,7 +174,7 @@ def test_answer_that_is_not_json_is_never_an_empty_list(body: bytes, error: type
 
 def test_cherry_decoding_endlessly_nested_server_is_refused() -> None:
     body = b'{"id":1,"region":' + b'{"bgp":' * 40 + b"1" + b"}" * 41
-    assert read_one(answer(body), CherryServer).region == models.Region()
+    assert read_one(answer(body), CherryServer).region == decoding.Region()
 
 
 _RUBBISH: tuple[Any, ...] = (None, "", "x", 0, -1, 2**70, 1.5, True, [], {}, [None], {"id": []}, [[]], {"tags": 1})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.cherryservers.context import DeletedServers
+from chalicelib.providers.cherryservers.instances import DeletedServers
 from chalicelib.providers.services import NullCache
 from tests.unit.providers.cherryservers.fake_api import MemoryCache
 

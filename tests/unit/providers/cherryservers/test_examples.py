@@ -11,9 +11,9 @@ import yaml
 from chalicelib.model.secret import Secret
 from chalicelib.policy.load import load
 from chalicelib.policy.vendors.cherryservers import CherrySettings, read_settings
+from chalicelib.providers.cherryservers.decoding import CherryServer
 from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
 from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definition import hostname, needs_token, user_data
 from chalicelib.providers.cherryservers.tokens import GROUPS, IDS, Token, parse_token
 

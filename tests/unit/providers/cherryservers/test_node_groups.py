@@ -12,7 +12,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.models import CherryPlan
+from chalicelib.providers.cherryservers.decoding import CherryPlan
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (

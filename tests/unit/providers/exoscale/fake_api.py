@@ -37,7 +37,7 @@ from chalicelib.providers.exoscale.decoding import (
 )
 from chalicelib.providers.exoscale.provider import Exoscale
 from chalicelib.providers.exoscale.provider_ids import checked
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 from tests.operations import new_operation
 
 ZONE = "ch-gva-2"

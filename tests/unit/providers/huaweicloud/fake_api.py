@@ -33,7 +33,7 @@ from chalicelib.providers.huaweicloud.models import (
     ScaleGroup,
 )
 from chalicelib.providers.huaweicloud.provider import HuaweiCloud
-from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.services import KubeLists
 from tests.operations import new_operation
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"

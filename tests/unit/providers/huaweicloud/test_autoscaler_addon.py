@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.snapshot import MissingData
-from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.models import Addon
 from chalicelib.providers.huaweicloud.node_groups import SWITCHES, Switches, find_rival
+from chalicelib.providers.services import TtlCache
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import FakeCceApi, seen, two, warnings
 
