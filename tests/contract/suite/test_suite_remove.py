@@ -300,3 +300,16 @@ def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(ya
         assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]
     assert yard.bench.target(group) == 3
+
+
+def test_provider_refusal_of_a_shared_request_concerns_no_single_removal(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=4)
+    before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
+    first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 1))
+    yard.bench.trouble(Trouble.NOT_FOUND, on="write", times=1)
+    outcome, joined = provider.delete_together(first, [other])
+    assert not joined
+    assert isinstance(yard.drive(_next_call(first, outcome)), Succeeded)
+    yard.bench.settle()
+    assert isinstance(yard.drive(other), Succeeded)
+    assert yard.finish(group) == before[2:]
