@@ -81,6 +81,7 @@ class Executor:
     def __init__(self, runtime: Runtime, seconds: float = LONGEST) -> None:
         self._rt, self._name, self._claims = runtime, runtime.owner(), 0
         self._ends = runtime.clock() + seconds
+        self._working: dict[str, tuple[Operation, float]] = {}  # by id, with the end of the claim
 
     def begin(self, message: StepMessage) -> Operation | None:
         """Claim the operation, or find that there is nothing to do now. Raises StoreError, NotSent."""
@@ -101,19 +102,34 @@ class Executor:
 
     @contextmanager
     def working(self, operation: Operation) -> Iterator[None]:
-        """Limit what is done inside the context to the time of the claim. Every request to a cluster or a vendor may
-        raise OperationClaimed, OperationNotDue or OperationFinished: another executor has taken over."""
-        until = operation.status.claimed_until
+        """Limit what is done inside the context to the time of the claim, and of the claims of operations that join.
+        Every request to a cluster or a vendor may raise OperationClaimed, OperationNotDue or OperationFinished: another
+        executor has taken one of them over."""
+        self._working = {operation.spec.id: (operation, operation.status.claimed_until)}
 
         def seconds() -> float:
-            nonlocal until
             now = self._rt.clock()
-            if until - now < SHORTEST and until < self._ends:
-                until = self._rt.store.operations.extend(operation, min(CLAIM, max(0.0, self._ends - now)))
-            return min(until - MARGIN, self._ends - RECORDING) - now
+            for name, (claimed, until) in list(self._working.items()):
+                if until - now < SHORTEST and until < self._ends:
+                    ttl = min(CLAIM, max(0.0, self._ends - now))
+                    self._working[name] = claimed, self._rt.store.operations.extend(claimed, ttl)
+            return min(min(until for _, until in self._working.values()) - MARGIN, self._ends - RECORDING) - now
 
         with allowed_by(seconds):
             yield
+
+    def join(self, old_operation: Operation) -> Operation | None:
+        """Claim a waiting operation before its time, for a step that this executor does for several operations at once;
+        None where another executor has it, or it is over. Raises StoreError."""
+        try:
+            self._rt.store.operations.hasten(old_operation.spec.cluster, old_operation.spec.id)
+        except (OperationClaimed, OperationFinished, OperationNotDue):
+            return None
+        self._watch(old_operation)
+        claimed = self.claim(old_operation)
+        if claimed is not None:
+            self._working[claimed.spec.id] = claimed, claimed.status.claimed_until
+        return claimed
 
     def claim(self, old_operation: Operation) -> Operation | None:
         """Claim the operation for a step that is due; None where another executor has it."""

@@ -23,7 +23,7 @@ are values here; any other error is a bug and is raised.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import msgspec
@@ -43,6 +43,7 @@ from chalicelib.operations.clients import OperationClients
 from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
 from chalicelib.operations.ordering import blocked_by_other_operation, deadline_of, never_begun
 from chalicelib.operations.recording import record_operation
+from chalicelib.operations.sibling_removals import Siblings
 from chalicelib.operations.step_context import NOT_STARTED, OWN, OperationDefinition, StepContext
 from chalicelib.operations.steps.remove_nodes import DELETE_NODES
 from chalicelib.operations.steps.repairs import DECREASE_TARGET, DELETE_INSTANCES
@@ -67,6 +68,8 @@ REPORTED = 5.0
 OLDER_POLICIES = 5
 """Older versions of a policy that are tried if the active one cannot be read."""
 DEADLINE_EXCEEDED = "DeadlineExceeded"
+_OVERTAKEN = (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite)
+"""Errors of a write after another executor has taken the operation over."""
 NOTE = f"{OWN}note"
 """Key in the operation's data: what the last step waited for, so that the error at the deadline can name the cause."""
 
@@ -89,10 +92,10 @@ class _Authority:
     why_not: str
     clients: OperationClients | None
 
-    def context(self) -> StepContext:
+    def context(self, siblings: Siblings | None = None) -> StepContext:
         """Return the dependencies of a step."""
         assert self.clients is not None, "a step needs a policy"
-        return self.clients.context()
+        return replace(self.clients.context(), siblings=siblings)
 
 
 def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST) -> None:
@@ -107,33 +110,54 @@ def handle(body: bytes | str, runtime: Runtime, seconds: float = claims.LONGEST)
     while operation is not None:
         runtime.checkpoint("act:claimed")
         authority = authority or _authority(operation, runtime)
-        spec = operation.spec
+        spec, siblings = operation.spec, None
         searched = {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
         try:
             part = runtime.tracing.part(operation.status.step or "begin", **searched)
+            if authority.policy is not None and spec.kind is OperationKind.DELETE_NODES:
+                siblings = Siblings(operation, executor, authority.policy.options, runtime)
             with part, executor.working(operation), time_limit(STEP, runtime.clock):
                 outcome = _instead_of_step(operation, authority, runtime) or run_step(
-                    operation, authority.context(), runtime.clock()
+                    operation, authority.context(siblings), runtime.clock()
                 )
             runtime.checkpoint("act:stepped")
-            more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - began < BUDGET
-            after = _after(operation, outcome, runtime.clock())
-            if isinstance(outcome, InProgress) and not more:
-                _send_next(after, runtime)
-            group, memory = None, None
-            if not isinstance(outcome, InProgress) and authority.policy:
-                group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
-            after = runtime.store.operations.advance(operation, after, operation.status.claimed_by, group, memory)
-        except (OperationClaimed, OperationNotDue, OperationFinished, StaleWrite) as error:
-            logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
+        except _OVERTAKEN as error:
+            _log_overtaken(operation, error)
             return
-        runtime.checkpoint("act:recorded")
-        connect = authority.clients.cluster if authority.clients and not authority.why_not else None
-        with time_limit(REPORTED, runtime.clock):
-            record_operation(operation, after, outcome, authority.policy, connect, runtime)
-        if not isinstance(outcome, InProgress):
-            _plan_again(outcome, authority.policy, runtime)
-        operation = executor.claim(after) if more else None
+        for sibling, its_outcome in siblings.outcomes() if siblings is not None else ():
+            _record(sibling, its_outcome, authority, runtime)
+        more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and runtime.clock() - began < BUDGET
+        after = _record(operation, outcome, authority, runtime, more=more)
+        operation = executor.claim(after) if more and after is not None else None
+
+
+def _record(
+    operation: Operation, outcome: Outcome, authority: _Authority, runtime: Runtime, *, more: bool = False
+) -> Operation | None:
+    """Record and report the outcome of an operation's step; return the operation as stored, None where another executor
+    has taken it over. more: its next step follows in this invocation, and needs no message. Raises StoreError."""
+    after = _after(operation, outcome, runtime.clock())
+    if isinstance(outcome, InProgress) and not more:
+        _send_next(after, runtime)
+    group, memory = None, None
+    if not isinstance(outcome, InProgress) and authority.policy:
+        group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
+    try:
+        after = runtime.store.operations.advance(operation, after, operation.status.claimed_by, group, memory)
+    except _OVERTAKEN as error:
+        _log_overtaken(operation, error)
+        return None
+    runtime.checkpoint("act:recorded")
+    connect = authority.clients.cluster if authority.clients and not authority.why_not else None
+    with time_limit(REPORTED, runtime.clock):
+        record_operation(operation, after, outcome, authority.policy, connect, runtime)
+    if not isinstance(outcome, InProgress):
+        _plan_again(outcome, authority.policy, runtime)
+    return after
+
+
+def _log_overtaken(operation: Operation, error: Exception) -> None:
+    logger.warning("overtaken", cluster=operation.spec.cluster, operation=operation.spec.id, detail=str(error))
 
 
 def _authority(operation: Operation, runtime: Runtime) -> _Authority:

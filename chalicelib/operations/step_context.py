@@ -6,7 +6,7 @@ the local emulation can replace it without patching; operations/kube_node_api.py
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,17 +114,37 @@ class NodeApi(Protocol):
         """Request the eviction of exactly this pod (by uid); the API enforces budgets."""
 
 
+class SiblingRemovals(Protocol):
+    """The other open removals of the operation's group (operations/sibling_removals.py). Every method raises
+    StoreError."""
+
+    def soon_ready(self, now: float) -> bool:
+        """Return whether the operation should wait for others, once the vendor takes a change."""
+
+    def claim_ready(self) -> Iterator[Operation]:
+        """Claim those that wait to be deleted, the oldest first; each is released after the step unless it is given an
+        outcome."""
+
+    def end_step(self, operation: Operation, outcome: Outcome) -> None:
+        """Give a claimed one the outcome of its step, which is recorded after the step."""
+
+    def wake_one(self) -> None:
+        """Let one that waits to be deleted try now, unless one is due already: the vendor's change is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepContext:
     """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
     for one that lives in the cluster. recheck: node -> result of the drain rules. checkpoint is called with a name
-    after each change made outside, before it can be recorded: a test dies there to show that nothing is done twice."""
+    after each change made outside, before it can be recorded: a test dies there to show that nothing is done twice.
+    siblings: None where an operation is carried out by itself."""
 
     provider: Callable[[], Provider]
     cluster: NodeApi
     options: Options
     recheck: Callable[[str], Recheck] = lambda _: Recheck()
     checkpoint: Callable[[str], None] = lambda _: None
+    siblings: SiblingRemovals | None = None
 
 
 Step = Callable[[Operation, StepContext, float], Outcome]

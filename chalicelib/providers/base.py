@@ -7,21 +7,32 @@ method sleeps or waits for machines: a change that takes time returns Pending an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar, runtime_checkable
-
-import msgspec
-
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, Outcome
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess
+from chalicelib.model.operation import Operation
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.snapshot import MissingData
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import Conflict
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import Throttled
+from chalicelib.providers.errors import Transient
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.services import ProviderServices
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Generic
+from typing import Protocol
+from typing import TypeVar
+from typing import runtime_checkable
+import msgspec
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -83,6 +94,24 @@ class Provider(Protocol):
 
     def poll(self, operation: Operation) -> Outcome:
         """Report the progress of a change that returned Pending."""
+
+
+@runtime_checkable
+class OneChangeAtATime(Protocol):
+    """A provider whose vendor takes one change of a group at a time, which may remove many instances.
+
+    Removals of one group then share a request instead of waiting for a change each (operations/sibling_removals.py)."""
+
+    def delete_together(
+        self, operation: Operation, others: Iterable[Operation]
+    ) -> tuple[Outcome, Mapping[str, Outcome]]:
+        """`delete_nodes`, with other removals of the same group in the same request.
+
+        others: read once, and only if the vendor takes the request now; reading them may take seconds. Each is judged
+        by itself, as `delete_nodes` would judge it after those before it: one that would be refused is left out, and
+        the others are removed nevertheless. Returns the outcome of `operation`, and by operation id the outcomes of the
+        others in the request, each of which is then polled by itself. What is raised or Failed is said of `operation`
+        alone; whether the others were removed is then read by their own next call of `delete_nodes`."""
 
 
 @runtime_checkable

@@ -14,9 +14,14 @@ change, which changes will be Outscaler's own.
 
 An operation has one node, so that a drain that gets stuck blocks no other (plan/plan_builder.py). Where one has
 several, a taint that cannot be written rolls the whole batch back, as upstream does with all nodes of a loop.
+
+Where a vendor takes one change of a pool at a time, `delete` and `poll` of several operations meet
+(operations/sibling_removals.py): one request deletes the nodes of all that are ready.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -26,17 +31,27 @@ from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.removal_progress import KEY, Progress, next_step, read, stay_in_step
-from chalicelib.operations.step_context import NodeState, OperationDefinition, StepContext, for_provider, from_provider
+from chalicelib.operations.step_context import (
+    NodeState,
+    OperationDefinition,
+    SiblingRemovals,
+    StepContext,
+    for_provider,
+    from_provider,
+)
 from chalicelib.operations.steps.drain import evict, wait_for_pods
 from chalicelib.operations.steps.recheck import CHECK_VALID_FOR, another_machine, delay, final_check, recheck
-from chalicelib.operations.waiting import RETRIED, PollBackoff, error_class_of, retry_pause
-from chalicelib.providers.errors import ProviderError
+from chalicelib.operations.waiting import BUSY, RETRIED, PollBackoff, error_class_of, reset_error_count, retry_pause
+from chalicelib.providers.base import OneChangeAtATime
+from chalicelib.providers.errors import Conflict, ProviderError
 
 FOREIGN_TAINT_TIME = 300.0
 """A younger taint marks a deletion in progress by another program."""
 UNDO_TIME = 600.0
 CONFIRM_POLL = 10.0
 LONGEST_POLL = 60.0
+GATHER = 10.0
+"""Seconds until a removal whose turn it is looks again for others that will share its request."""
 
 
 def look(operation: Operation, context: StepContext, now: float) -> Outcome:
@@ -95,17 +110,49 @@ def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outc
         progress = final_check(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")
-    narrowed = _narrowed(operation)
-    outcome = from_provider(narrowed, context.provider().delete_nodes(for_provider(narrowed)))
+    narrowed, provider, siblings = _narrowed(operation), context.provider(), context.siblings
+    if siblings is not None and isinstance(provider, OneChangeAtATime):
+        vendor_outcome = _delete_together(narrowed, provider, siblings, context, now)
+    else:
+        vendor_outcome = provider.delete_nodes(for_provider(narrowed))
     context.checkpoint("delete:called")
-    return _after_request(operation, outcome, now)
+    return _after_request(operation, from_provider(narrowed, vendor_outcome), now)
+
+
+def _delete_together(
+    narrowed: Operation, provider: OneChangeAtATime, siblings: SiblingRemovals, context: StepContext, now: float
+) -> Outcome:
+    """Delete the nodes, and in the same request those of the siblings that are ready and pass their own last check."""
+    claimed: dict[str, Operation] = {}
+
+    def ready() -> Iterator[Operation]:
+        if siblings.soon_ready(now):
+            raise Conflict("waits until other nodes of the group are ready", code=BUSY, retry_after=GATHER)
+        for sibling in siblings.claim_ready():
+            try:
+                progress = final_check(sibling, read(sibling), context, now)
+            except ClusterError:
+                continue
+            if progress.to_undo:
+                siblings.end_step(sibling, next_step(sibling, progress, "delete"))
+                continue
+            claimed[sibling.spec.id] = reset_error_count(sibling)
+            yield for_provider(_narrowed(sibling))
+
+    outcome, joined = provider.delete_together(for_provider(narrowed), ready())
+    for name, vendor_outcome in joined.items():
+        sibling = claimed[name]
+        siblings.end_step(sibling, _after_request(sibling, from_provider(sibling, vendor_outcome), now))
+    return outcome
 
 
 def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Poll the deletion at the vendor."""
-    narrowed = _narrowed(operation)
-    outcome = from_provider(narrowed, context.provider().poll(for_provider(narrowed)))
+    narrowed, provider = _narrowed(operation), context.provider()
+    outcome = from_provider(narrowed, provider.poll(for_provider(narrowed)))
     context.checkpoint("delete:polled")
+    if context.siblings is not None and isinstance(provider, OneChangeAtATime) and not isinstance(outcome, InProgress):
+        context.siblings.wake_one()
     return _after_request(operation, outcome, now)
 
 

@@ -11,6 +11,9 @@ state, so it may be repeated or interrupted at any point:
     the vendor is changing the pool            poll again: it may be an eviction whose response was lost
     members, and the group stays at or above its minimum: evict
 
+A pool accepts one eviction at a time, with any number of machines. Other removals of the pool that are ready therefore
+join it (`delete_together`); each is checked as if it were alone, and continues by the same table.
+
 An eviction is not repeated while its result is uncertain: two evictions could delete two machines, or one machine and
 lower the size by two. Upstream's DeleteNodes does not check that the machines belong to the pool.
 
@@ -21,13 +24,14 @@ machines' own data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 from chalicelib.providers.exoscale.decoding import ExoscaleInstance, Work
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.node_groups import least_of
@@ -49,12 +53,11 @@ from chalicelib.providers.exoscale.scale_up import (
     requested,
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
-from chalicelib.providers.node_identity import joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import Seen, joined_of, refuse_changed, refuse_joined
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
-# Seconds until a removal tries again. A pool accepts one eviction at a time, and a plan removes several machines of
-# it. The operation runner retries only a few times, so with a shorter delay a drained node would be given up before
-# its turn.
+# Seconds until a removal tries again that has found its pool busy, unless the end of the change wakes it before. The
+# operation runner retries only a few times, so with a shorter delay a drained node would be given up before its turn.
 TURN = 90.0
 _FEW = 3  # maximum machines read one by one instead of by the complete list
 
@@ -130,12 +133,12 @@ def _targets_to_evict(
     return (*(name for name in targets.instances if name in pool.members), *late)
 
 
-def _check_nodes(context: ExoscaleContext, operation: Operation, instances: Sequence[str]) -> None:
+def _check_nodes(operation: Operation, instances: Sequence[str], nodes: tuple[Seen, ...] | None) -> None:
     """Raise PermanentConflict if one of the instances is not, or not for certain, the node that was planned, or, if
-    machines that never joined are deleted, is a node by now. Without a connection to the cluster nothing is checked."""
-    if context.joined is None:
+    machines that never joined are deleted, is a node by now. nodes: those of the cluster now; None without a connection
+    to it, where nothing is checked."""
+    if nodes is None:
         return
-    nodes = context.joined()
     identity = identify(nodes)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         refuse_joined(joined_of(instances, identity))
@@ -150,17 +153,74 @@ def _check_nodes(context: ExoscaleContext, operation: Operation, instances: Sequ
 # -- removal
 
 
+class ExoscaleEviction(msgspec.Struct, frozen=True):
+    """Machines that their pool takes an eviction of now. room: how many others may go before the pool is at its
+    minimum."""
+
+    pool: ExoscalePool
+    names: tuple[str, ...]
+    room: int = 0
+
+
 def delete_nodes(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the pool."""
+    return delete_together(context, operation, ())[0]
+
+
+def delete_together(
+    context: ExoscaleContext, operation: Operation, others: Iterable[Operation]
+) -> tuple[Outcome, dict[str, Outcome]]:
+    """See OneChangeAtATime; raises ProviderError."""
+    discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
     try:
-        return _continue_removal(context, operation)
+        step = _continue_removal(context, operation)
+        if not isinstance(step, ExoscaleEviction):
+            return step, {}
+        if ready := tuple(others):
+            step = _continue_removal(context, operation)  # seconds have passed
+            if not isinstance(step, ExoscaleEviction):
+                return step, {}
+        nodes = context.joined() if context.joined is not None and not discard else None
+        _check_nodes(operation, step.names, nodes)
+        joined = _joining(context, step, ready, nodes)
+        try:
+            work = context.evict(step.pool, (*step.names, *(name for names in joined.values() for name in names)))
+        except (Conflict, Throttled, Transient):
+            raise
+        except ProviderError:  # as a whole, and nothing was evicted: each is judged by itself
+            if not joined:
+                raise
+            joined, work = {}, context.evict(step.pool, step.names)
     except Conflict as error:
-        if operation.spec.kind is OperationKind.DELETE_NODES and not error.retry_after:
+        if not discard and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
         raise
+    outcome = requested(work, {EVICTED: "yes"})
+    return outcome, dict.fromkeys(joined, outcome)
 
 
-def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome:
+def _joining(
+    context: ExoscaleContext, eviction: ExoscaleEviction, ready: Sequence[Operation], nodes: tuple[Seen, ...] | None
+) -> dict[str, tuple[str, ...]]:
+    """Return which of the other removals join the eviction, and their machines, by operation id. One that would be
+    refused, or has nothing left to evict, finds that out by itself."""
+    joined: dict[str, tuple[str, ...]] = {}
+    evicted, room = set(eviction.names), eviction.room
+    for operation in ready:
+        try:
+            targets = read_targets(operation)
+            names = _targets_to_evict(context, operation, targets, eviction.pool)
+            _check_nodes(operation, names, nodes)
+        except (ProviderError, BadInput):
+            continue
+        if names and len(names) <= room and not targets.placeholders and evicted.isdisjoint(names):
+            joined[operation.spec.id] = names
+            evicted.update(names)
+            room -= len(names)
+    return joined
+
+
+def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome | ExoscaleEviction:
     targets = read_targets(operation)
     work = known_work(context, operation)
     if is_pending(work):
@@ -173,14 +233,16 @@ def _continue_removal(context: ExoscaleContext, operation: Operation) -> Outcome
         return _after_eviction(context, operation, targets, pool, work)
     if work is not None and has_failed(work):  # the operation that lowered the size
         return failure(pool.title, work, {"removed": 0, WORK: work.id})
-    return _evict(context, operation, targets, pool)
+    return _eviction(context, operation, targets, pool)
 
 
-def _evict(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool) -> Outcome:
+def _eviction(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, pool: ExoscalePool
+) -> Outcome | ExoscaleEviction:
     names = _targets_to_evict(context, operation, targets, pool)
     discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
-    if discard and names:
-        _check_nodes(context, operation, names)
+    if discard and names and context.joined is not None:
+        _check_nodes(operation, names, context.joined())
     if pool.unsettled and (names or targets.placeholders):
         # The change may be our own request. A Conflict as long as this operation has recorded none: the caller then
         # checks the node again before it retries.
@@ -193,13 +255,14 @@ def _evict(context: ExoscaleContext, operation: Operation, targets: ExoscaleTarg
         return outcome
     if not names:
         return _succeeded(operation, targets)
-    if not discard:
-        # The pool is at rest here; while it is being changed, its numbers may already include our own request.
-        least = least_of(pool, context.bounds(pool))
-        if pool.target - len(names) < least:
-            raise InvalidRequest(f"{pool.title}: {pool.target - len(names)} would be below the minimum {least}")
-        _check_nodes(context, operation, names)
-    return requested(context.evict(pool, names), {EVICTED: "yes"})
+    if discard:
+        return ExoscaleEviction(pool, names)
+    # The pool is at rest here; while it is being changed, its numbers may already include our own request.
+    least = least_of(pool, context.bounds(pool))
+    size = pool.target - len(names)
+    if size < least:
+        raise InvalidRequest(f"{pool.title}: {size} would be below the minimum {least}")
+    return ExoscaleEviction(pool, names, size - least)
 
 
 def _after_eviction(

@@ -4,17 +4,21 @@ A pool that is being changed does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
-from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes
+from chalicelib.providers.exoscale.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.scale_up import ExoscaleContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.http import Http
@@ -65,6 +69,15 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
         return node_groups.observe(self.context.api, self.context.settings, nodes)
+
+    def delete_together(
+        self, operation: Operation, others: Iterable[Operation]
+    ) -> tuple[Outcome, Mapping[str, Outcome]]:
+        """Remove the machines of several operations with one eviction (OneChangeAtATime)."""
+        try:
+            return delete_together(self._context, operation, others)
+        except (ProviderError, BadInput) as error:
+            return self._failure(error), {}
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""

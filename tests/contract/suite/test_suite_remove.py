@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed, Outcome, Succeeded
-from chalicelib.providers.errors import ProviderError
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.base import OneChangeAtATime
+from chalicelib.providers.errors import Conflict, ProviderError, Transient
 from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
@@ -219,3 +222,94 @@ def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(yard: O
     assert len(yard.finish(group)) == 2
     assert yard.bench.target(group) == 2
     assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 2
+
+
+# -- several removals in one request
+
+
+def _shares(yard: OperationDriver) -> OneChangeAtATime:
+    """Returns a new provider; skips the test where the vendor takes several changes of a group at a time."""
+    provider = yard.bench.provider(credential="good")
+    if not isinstance(provider, OneChangeAtATime):
+        pytest.skip(f"{yard.bench.name}: removals do not wait for each other")
+    return provider
+
+
+def _next_call(order: Operation, outcome: Outcome) -> Operation:
+    """Returns the operation as it is stored after this outcome."""
+    assert isinstance(outcome, InProgress)
+    return order.with_status(step=outcome.step, data=outcome.data)
+
+
+def test_provider_ready_removals_leave_in_one_request_and_end_by_themselves(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=5)
+    before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
+    first, *others = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2, 3)]
+    yard.bench.calls()
+    outcome, joined = provider.delete_together(first, others)
+    assert len(yard.bench.writes()) == 1
+    assert sorted(joined) == sorted(other.spec.id for other in others)
+    for order in others:
+        assert isinstance(yard.drive(_next_call(order, joined[order.spec.id])), Succeeded)
+    assert isinstance(yard.drive(_next_call(first, outcome)), Succeeded)
+    assert yard.finish(group) == [before[1], before[4]]
+    assert yard.bench.target(group) == 2
+
+
+def test_provider_removal_that_would_be_refused_is_left_out_of_a_shared_request(yard: OperationDriver) -> None:
+    yard.needs("min")
+    group, foreign = yard.bench.add_group("g", size=6, least=3), yard.bench.add_group("other", size=2)
+    before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
+    first, second, changed, third, too_many = [
+        yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 1, 2, 3, 4)
+    ]
+    targets = tuple(msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets)
+    changed = changed.with_spec(targets=targets)
+    elsewhere = yard.removal(group, yard.instances(foreign)[0], op="remove-foreign")
+    again = second.with_spec(id="remove-again-0123456789abcdef")
+    _, joined = provider.delete_together(first, [elsewhere, second, again, changed, third, too_many])
+    assert sorted(joined) == sorted([second.spec.id, third.spec.id])
+    assert yard.finish(group) == [before[2], before[4], before[5]]
+    assert (yard.bench.target(group), len(yard.bench.machines(foreign))) == (3, 2)
+
+
+def test_provider_others_are_not_read_while_the_vendor_takes_no_change(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=4)
+    first, second = (yard.removal(group, victim, op=f"remove-{victim.handle}") for victim in yard.instances(group)[:2])
+    _shares(yard).delete_together(first, [])
+
+    def others() -> Iterator[Operation]:
+        raise AssertionError("read")
+        yield
+
+    yard.bench.calls()
+    with pytest.raises(Conflict):
+        _shares(yard).delete_together(second, others())
+    assert not yard.bench.writes()
+
+
+def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=5)
+    before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
+    first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (1, 3))
+    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=1)
+    with pytest.raises(Transient):
+        provider.delete_together(first, [other])
+    yard.bench.calm()
+    for order in (other, first):
+        assert isinstance(yard.drive(order), Succeeded)
+    assert yard.finish(group) == [before[0], before[2], before[4]]
+    assert yard.bench.target(group) == 3
+
+
+def test_provider_refusal_of_a_shared_request_concerns_no_single_removal(yard: OperationDriver) -> None:
+    group = yard.bench.add_group("g", size=4)
+    before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
+    first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 1))
+    yard.bench.trouble(Trouble.NOT_FOUND, on="write", times=1)
+    outcome, joined = provider.delete_together(first, [other])
+    assert not joined
+    assert isinstance(yard.drive(_next_call(first, outcome)), Succeeded)
+    yard.bench.settle()
+    assert isinstance(yard.drive(other), Succeeded)
+    assert yard.finish(group) == before[2:]

@@ -1,0 +1,203 @@
+"""Nodes of one pool leave in one request where the vendor takes one change of a pool at a time: emulated Exoscale with
+operations of two minutes. Each drain is judged by itself, and no crash loses or repeats a removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.node import TO_BE_DELETED
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.models import ExoscaleDurations, ExoscalePool
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.scenario.policies import document
+from tests.scenario.scenario_world import ScenarioWorld
+
+OPERATION = 120.0
+MINUTE = 60.0
+ACT = "act_exoscale"
+OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
+
+
+class _Evictions(msgspec.Struct):
+    """The machines of each eviction that the vendor has accepted. not_drained: nodes that were not ready for it."""
+
+    batches: list[list[str]] = []
+    not_drained: list[str] = []
+
+    def machines(self) -> list[str]:
+        return [machine for batch in self.batches for machine in batch]
+
+
+class SharedRemovals:
+    """A world with one SKS pool of nodes, whose evictions are checked when the vendor accepts them."""
+
+    def __init__(self, world: ScenarioWorld, account: ExoscaleAccount, size: int) -> None:
+        self.world, self.account, self.evictions = world, account, _Evictions()
+        cluster = account.zone.add_cluster("prod")
+        self.pool: ExoscalePool = account.zone.add_nodepool(cluster.id, "web", type="standard.large", size=size).pool
+        self.names = {vm.id: vm.name for vm in self.pool.members.values()}
+        account.server.front.watches.append(self._watch)
+        world.seed(objects.node("system", cpu="1"))
+        world.step(MINUTE)
+
+    def start(self, *, least: int = 0, **options: object) -> None:
+        """Activates the policy. Options in addition to OPTIONS."""
+        self.world.apply_policy(
+            document(
+                providers={"exoscale": self.account.settings()},
+                nodeGroups=[{"provider": "exoscale", "id": "prod/web", "min": least, "max": 500}],
+                options={**OPTIONS, **options},
+            )
+        )
+
+    def nodes(self) -> list[str]:
+        """The pool's Nodes."""
+        return [name for name in self.world.nodes() if name in self.names.values()]
+
+    def until_gone(self, left: int, minutes: float) -> float:
+        """Steps until so many nodes of the pool are left; returns the minutes since the first removal was planned."""
+        self.world.step_until(lambda: bool(self.world.operations()), limit=10 * MINUTE)
+        return self.world.step_until(lambda: len(self.nodes()) <= left, limit=minutes * MINUTE) / MINUTE
+
+    def check_end(self, left: int) -> None:
+        """Checks that each machine was evicted once, and nothing is left over."""
+        self.world.minutes(6)
+        evicted = self.evictions.machines()
+        assert self.evictions.not_drained == []
+        assert len(evicted) == len(set(evicted)) == len(self.names) - left
+        assert len(self.nodes()) == len(self.pool.members) == self.pool.size == left
+        assert self.world.operations() == ()
+        assert not any(self.world.is_marked(name) for name in self.nodes())
+
+    def _watch(self, request: Any, answer: Any, *_: object) -> None:
+        """Records an accepted eviction. A drained node is tainted for deletion, and its pods are gone."""
+        if not request.path.endswith(":evict") or answer.status != 200:
+            return
+        batch: list[str] = msgspec.json.decode(request.body)["instances"]
+        for machine in batch:
+            name = self.names[machine]
+            taints = {taint["key"] for taint in self.world.node(name)["spec"].get("taints") or ()}
+            if TO_BE_DELETED not in taints or self.world.pods_on(name):
+                self.evictions.not_drained.append(name)
+        self.evictions.batches.append(batch)
+
+
+@contextmanager
+def shared(size: int) -> Iterator[SharedRemovals]:
+    """A world with a pool of so many nodes."""
+    account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=OPERATION))
+    with ScenarioWorld(None, quick=True, clouds=(account,), grain=10.0) as world:
+        yield SharedRemovals(world, account, size)
+
+
+def test_idle_nodes_of_a_pool_leave_as_many_at_once_as_the_policy_allows() -> None:
+    with shared(20) as site:
+        site.start()
+        assert site.until_gone(0, 6.0) < 6.0
+        assert [len(batch) for batch in site.evictions.batches] == [10, 10], "maxScaleDownParallelism"
+        site.check_end(0)
+
+
+@pytest.mark.slow
+def test_hundred_idle_nodes_of_a_pool_are_gone_within_twenty_minutes() -> None:
+    with shared(100) as site:
+        site.start(maxScaleDownParallelism=20)
+        assert site.until_gone(0, 20.0) < 20.0
+        assert len(site.evictions.batches) <= 7
+        site.check_end(0)
+
+
+def test_minimum_of_the_group_is_kept_by_a_shared_request() -> None:
+    with shared(5) as site:
+        site.start(least=3)
+        site.until_gone(3, 6.0)
+        site.check_end(3)
+
+
+def test_drain_that_a_budget_refuses_holds_no_other_node_back() -> None:
+    with shared(8) as site:
+        world = site.world
+        world.seed(
+            objects.deployment("web", replicas=7, cpu="1900m", terminationGracePeriodSeconds=20),
+            objects.pdb("web", max_unavailable=7),
+            objects.deployment("db", replicas=1, cpu="1900m", terminationGracePeriodSeconds=20),
+            objects.pdb("db", max_unavailable=1),
+        )
+        world.step(20)
+        (protected,) = [name for name in site.nodes() if any(pod.startswith("db-") for pod in world.pods_on(name))]
+        world.seed(objects.node("large", cpu="64"))
+        world.when_step("evict", lambda: world.budget("db", {"maxUnavailable": 0}))
+        site.start(maxDrainParallelism=8, scaleDownUtilizationThreshold=0.9)
+
+        site.until_gone(1, 8.0)
+
+        assert site.nodes() == [protected]
+        assert len(site.evictions.batches) <= 3, site.evictions.batches
+        site.check_end(1)
+        assert (world.pods_ready("web"), world.pods_ready("db")) == (7, 1)
+
+
+def test_node_that_gets_a_pod_while_it_waits_for_its_turn_is_left_out() -> None:
+    with shared(4) as site:
+        world = site.world
+        world.seed(objects.deployment("web", replicas=1, cpu="100m", nodeName="system"))
+        victim = site.nodes()[-1]
+        world.when_step("delete", lambda: world.bind_pod("late", victim))
+        site.start()
+
+        site.until_gone(1, 6.0)
+        world.minutes(3)
+
+        assert site.nodes() == [victim]
+        assert "late" in world.pods_on(victim)
+        assert victim not in {site.names[machine] for machine in site.evictions.machines()}
+        assert not world.is_marked(victim)
+        assert site.evictions.not_drained == []
+
+
+@pytest.mark.parametrize(
+    ("place", "occurrence"),
+    [
+        ("act:joined", 1),
+        ("act:joined", 3),
+        ("delete:called", 1),
+        ("act:stepped", 1),
+        ("act:sent", 1),
+        ("act:sent", 3),
+        ("act:recorded", 1),
+        ("act:recorded", 3),
+        ("act:recorded", 4),
+        ("delete:polled", 1),
+    ],
+)
+def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(place: str, occurrence: int) -> None:
+    with shared(4) as site:
+        world = site.world
+        site.start()
+
+        def kill() -> None:
+            world.at(place, *[lambda: None] * (occurrence - 1), lambda: world.kill_at(place, function=ACT))
+
+        world.at("act:joined" if place != "act:joined" else "reconcile:saved", kill)
+        site.until_gone(0, 15.0)
+
+        assert world.deaths() == [place]
+        site.check_end(0)
+        assert [end["state"] for end in world.ended("remove")] == ["succeeded"] * 4
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_lost_answer_to_a_shared_request_loses_and_repeats_nothing(times: int) -> None:
+    with shared(4) as site:
+        site.account.server.faults.next(VendorFault.LOST_ANSWER, on="write", times=times)
+        site.start()
+        site.until_gone(0, 15.0)
+        site.check_end(0)
+        assert [end["state"] for end in site.world.ended("remove")] == ["succeeded"] * 4
