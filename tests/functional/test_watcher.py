@@ -21,10 +21,9 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.model.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.runtime.runtime import install
-from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.list_archive import SILENT_FOR, STOPPED_AFTER
+from chalicelib.snapshot.list_archive import LARGEST, SILENT_FOR, STOPPED_AFTER
+from chalicelib.snapshot.list_state import LONGEST
 from chalicelib.snapshot.live_cluster import read_live_cluster
-from chalicelib.snapshot.stored_lists import LARGEST
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer

@@ -8,6 +8,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -17,12 +18,11 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot import stored_lists as list_archive
-from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
+from chalicelib.snapshot import list_archive, list_state
+from chalicelib.snapshot.list_archive import LARGEST, LARGEST_UNPACKED, SAVED_EVERY, ListArchive, list_place, seal_key
+from chalicelib.snapshot.list_state import LONGEST, ListOrigin
 from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
-from chalicelib.snapshot.stored_lists import LARGEST, LARGEST_UNPACKED, seal_key
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -128,10 +128,9 @@ def test_damaged_lists_are_not_used(damage: Callable[[bytes], bytes], server: Ap
     assert "stored lists" in processes.results[-1].reason
 
 
-def _sealed_anew(data: bytes, plain: bytes, key: bytes) -> bytes:
-    """Return a compressed text with a seal that is right; the same size of seal as that of the data."""
+def _sealed(plain: bytes, key: bytes) -> bytes:
+    """Return lists with a seal that is right."""
     body = zlib.compress(plain, 9)
-    assert len(data) > hashlib.sha256().digest_size
     return hmac.digest(key, body, "sha256") + body
 
 
@@ -150,8 +149,8 @@ def test_sealed_lists_of_a_hostile_size_are_not_used(
 ) -> None:
     processes.pass_of(client_of(server), processes.start())
     file = processes.folder / "prod.lists"
-    key = seal_key("prod", client_of(server).access(), "kube-system False")
-    file.write_bytes(_sealed_anew(file.read_bytes(), plain, key))
+    key = seal_key("prod", ListOrigin(client_of(server).access(), "kube-system False"))
+    file.write_bytes(_sealed(plain, key))
     processes.read(client_of(server), processes.start())
     assert processes.results[-1].scope is ReadScope.FULL
     assert problem in processes.results[-1].reason
@@ -180,13 +179,13 @@ def test_lists_that_are_too_large_are_not_stored(
     assert list(processes.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("changed", ["__version__", "_FORMAT"])
+@pytest.mark.parametrize(("module", "name"), [(list_state, "__version__"), (list_archive, "_FORMAT")])
 def test_lists_of_another_release_or_form_are_not_used(
-    changed: str, server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, name: str, server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     list_archive._form.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(list_archive, changed, "9.9.9")
+        patch.setattr(module, name, "9.9.9")
         processes.pass_of(client_of(server), processes.start())
     list_archive._form.cache_clear()
     processes.read(client_of(server), processes.start())
@@ -230,10 +229,10 @@ def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, proc
 def test_lists_of_another_cluster_are_not_used(server: ApiServer, processes: Processes) -> None:
     processes.pass_of(client_of(server), processes.start())
     (processes.folder / "prod.lists").rename(processes.folder / "test.lists")
-    archive = processes.start().archive
-    assert archive is not None
-    with pytest.raises(OutscalerError):
-        archive.load("test", client_of(server).access(), "kube-system False", "kube-system")
+    archive = ListArchive(list_place(str(processes.folder)), processes.clock, processes.clock)
+    origin = ListOrigin(client_of(server).access(), "kube-system False")
+    with pytest.raises(OutscalerError, match="another server"):
+        archive.load("test", origin, "kube-system")
 
 
 @pytest.mark.parametrize("later", [600.0, -600.0])
@@ -292,7 +291,7 @@ def test_every_kind_of_object_that_passes_follow_is_stored(server: ApiServer, pr
     processes.pass_of(client_of(server), first)
     processes.read(client_of(server), second)
     assert processes.results[-1] == ReadResult(ReadScope.CHANGES, stored=True)
-    ours, theirs = ((found := kept.kept("prod")) and found.lists.builder.objects for kept in (first, second))
+    ours, theirs = ((lists := kept.kept("prod")) and lists.builder.objects for kept in (first, second))
     assert ours
     assert theirs
     counts = {each.kind: (ours.count(each.kind), theirs.count(each.kind)) for each in RESOURCES}

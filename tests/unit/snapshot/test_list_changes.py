@@ -16,8 +16,8 @@ from chalicelib.kube.errors import ClusterError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot import live_cluster
-from chalicelib.snapshot.cluster_lists import LONGEST
+from chalicelib.snapshot import list_state
+from chalicelib.snapshot.list_state import LONGEST
 from chalicelib.snapshot.live_cluster import CONNECTED_FOR, KeptLists, ReadResult, read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
@@ -177,7 +177,7 @@ def test_watch_that_brings_more_than_a_list_is_read_as_a_list(
 
 def test_lists_of_another_release_are_not_followed(cluster: FollowedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.read()
-    monkeypatch.setattr(live_cluster, "__version__", "9.9.9")
+    monkeypatch.setattr(list_state, "__version__", "9.9.9")
     cluster.read()
     assert cluster.last.scope is ReadScope.FULL
 
