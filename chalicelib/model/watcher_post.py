@@ -1,6 +1,6 @@
 """What a watcher in a cluster posts to the webhook: sealed bytes behind one line that says where they belong.
 
-The webhook stores the bytes as they come. chalicelib/snapshot/stored_lists.py makes and joins them.
+The webhook stores the bytes as they come. chalicelib/snapshot/list_archive.py makes and joins them.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _is_verified(policy: Policy, kube: KubeClient, kept_lists: KeptLists) -> boo
         logger.warning("changes not verified", cluster=policy.name, detail="the lists are not kept")
         return True
     try:
-        comparison = compare(kube, followed.lists)
+        comparison = compare(kube, followed)
     except ClusterError as error:
         logger.warning("changes not verified", cluster=policy.name, **failure(error))
         return True
@@ -126,13 +126,14 @@ def _watched(policy: Policy, groups: Observe, runtime: Runtime, since: float) ->
     try:
         text = ClusterSecrets(runtime.read_secret, policy.name, (KUBECONFIG,), runtime.deployment)(secret)
         key = watcher_key(policy.name, text, namespace)
-        watched = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
+        lists = WatchedLists(list_place(runtime.lists), runtime.clock).load(policy.name, key, namespace, since)
     except OutscalerError as error:
         log = logger.info if isinstance(error, PostsBehind) else logger.warning
         log("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None
-    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=watched.age)
-    builder = watched.lists.builder
+    age = max(0.0, runtime.clock() - lists.followed_at)
+    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=age)
+    builder = lists.builder
     node_groups, gaps = groups(builder.nodes)
     return builder.snapshot(policy.name, runtime.clock(), node_groups, gaps)
 

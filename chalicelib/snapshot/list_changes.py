@@ -5,7 +5,7 @@ fit leads to reading a list again (`_Misfit`). A server that has not reached the
 backup and would send nothing at all; then everything is read again.
 
 A list is complete as of an instant where a change or a bookmark has arrived whose version is not older than the
-position that the server had then (ClusterLists.complete_at). The position of nodes stands for those that a pass does
+position that the server had then (ListState.complete_at). The position of nodes stands for those that a pass does
 not ask for: an API server has one history for everything but what --etcd-servers-overrides moves, mostly events. Where
 that is not known in a pass, the next one learns it from what the watches have received since.
 
@@ -28,8 +28,8 @@ from chalicelib.kube.errors import Expired, Forbidden
 from chalicelib.kube.list_page import HOSTED, ListMeta
 from chalicelib.kube.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
 from chalicelib.kube.watch import MARKED_WITHIN, ChangedObject, ListWatch, Watch, WatchPace, number_of, wait_for
-from chalicelib.snapshot.cluster_lists import READERS, ClusterLists, FollowedList, OtherObjects, fold_list, reread
 from chalicelib.snapshot.list_reader import ListReader
+from chalicelib.snapshot.list_state import READERS, FollowedList, ListState, OtherObjects, fold_list, reread
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from chalicelib.snapshot.snapshot_builder import FoldedObjects, collector_paused
 
@@ -100,17 +100,15 @@ class WatchMeans:
 
 def follow(
     kube: KubeClient,
-    lists: ClusterLists,
+    lists: ListState,
     *,
     rules: bool,
-    turn: int,
     now: float,
     pace: WatchPace,
     means: WatchMeans | None = None,
 ) -> Changes:
-    """Bring all lists up to date. rules: see live_cluster.read_live_cluster. turn: number of this pass, which
-    determines the list whose position is asked for beside that of nodes and of those that have changed. now: for
-    ClusterLists.complete_at. pace: of this server.
+    """Bring all lists up to date. rules: see live_cluster.read_live_cluster. now: for
+    ListState.complete_at. pace: of this server.
 
     Raises ServerBehind, and ClusterError if a list cannot be read; the lists cannot be used after either.
     """
@@ -128,7 +126,7 @@ def follow(
             resource.kind: _list_watch(kube, resource, lists, pace, positions, pool, changed, means)
             for resource in watched
         }
-        for resource in watched if pace.only_marks else _asked_in_any_case(watched, turn):
+        for resource in watched if pace.only_marks else _asked_in_any_case(watched, lists.passes):
             if not followed[resource.kind].settled or resource.kind == "Node":
                 positions.ask(resource, followed[resource.kind])
         others = OtherObjects(kube, lists, pool, rules=rules)
@@ -175,7 +173,7 @@ class _Positions:
 def _list_watch(
     kube: KubeClient,
     resource: ListedResource,
-    lists: ClusterLists,
+    lists: ListState,
     pace: WatchPace,
     positions: _Positions,
     executor: Executor,
@@ -209,7 +207,7 @@ def _list_watch(
     return list_watch
 
 
-def _take_late_changes(lists: ClusterLists, pace: WatchPace) -> tuple[tuple[str, ...], float]:
+def _take_late_changes(lists: ListState, pace: WatchPace) -> tuple[tuple[str, ...], float]:
     """Take from the watches of the pass before what they have received since, as far as it says whether they were
     complete. Return the kinds that were not, and the longest pause in seconds."""
     short: list[str] = []
@@ -239,12 +237,12 @@ def _first_news(watch: Watch, reached: int) -> list[tuple[str, int]]:
     return news
 
 
-def _asked_in_any_case(watched: Sequence[ListedResource], turn: int) -> list[ListedResource]:
+def _asked_in_any_case(watched: Sequence[ListedResource], passes: int) -> list[ListedResource]:
     """Return the lists whose position is asked for in any case: nodes, and another one in turn. All lists share one
     history in most clusters, so one would be enough; every one is asked for within a few passes."""
     always = [resource for resource in watched if resource.kind == "Node"]
     others = [resource for resource in watched if resource.kind != "Node"]
-    return [*always, others[turn % len(others)]] if others else always
+    return [*always, others[passes % len(others)]] if others else always
 
 
 def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
@@ -258,7 +256,7 @@ def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
 
 def _fold_all(
     kube: KubeClient,
-    lists: ClusterLists,
+    lists: ListState,
     followed: Mapping[str, ListWatch],
     positions: Mapping[str, ListMeta],
     others: OtherObjects,
@@ -299,7 +297,7 @@ def _fold_all(
     return Changes(count, again, tuple(kind for kind, watch in followed.items() if watch.paused))
 
 
-def _fold(lists: ClusterLists, kind: str, watch: ListWatch, list_meta: ListMeta | None) -> int:
+def _fold(lists: ListState, kind: str, watch: ListWatch, list_meta: ListMeta | None) -> int:
     """Fold the changes of one list and return their number. Raises _Misfit."""
     if watch.stalled:
         raise _Short("its watch pauses")
@@ -320,9 +318,7 @@ def _fold(lists: ClusterLists, kind: str, watch: ListWatch, list_meta: ListMeta 
     return count
 
 
-def _fold_watch(
-    lists: ClusterLists, kind: str, watch: Watch, version: int, *, repeats: bool = False
-) -> tuple[int, int]:
+def _fold_watch(lists: ListState, kind: str, watch: Watch, version: int, *, repeats: bool = False) -> tuple[int, int]:
     """Fold the changes of one watch after a version. repeats: it may bring earlier ones, too. Return the last version
     and the number of changes. Raises _Misfit."""
     lines, cut = watch.lines()
@@ -357,7 +353,7 @@ def _decoded(line: bytes) -> tuple[ChangedObject, _ObjectMeta]:
         raise _Misfit("a change cannot be decoded") from None
 
 
-def _apply(lists: ClusterLists, kind: str, change: ChangedObject, meta: _ObjectMeta) -> None:
+def _apply(lists: ListState, kind: str, change: ChangedObject, meta: _ObjectMeta) -> None:
     """Fold one change. Raises _Misfit."""
     objects = lists.builder.objects
     exists = objects.holds(kind, meta.namespace, meta.name)
@@ -376,9 +372,9 @@ class Comparison(msgspec.Struct, frozen=True):
     incomparable: Mapping[str, str]
 
 
-def compare(kube: KubeClient, lists: ClusterLists) -> Comparison:
+def compare(kube: KubeClient, lists: ListState) -> Comparison:
     """Read all lists at the versions that were followed, and compare their objects. Raises ClusterError."""
-    exact = ClusterLists(lists.namespace)
+    exact = ListState(lists.namespace)
     exact.bound(lists.check)
     resources = [resource for resource in RESOURCES if resource.kind in lists.versions]
     incomparable: dict[str, str] = {}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
 from chalicelib.kube.watch import QUIET, WatchPace
@@ -23,9 +22,9 @@ from chalicelib.model.node import Node
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.snapshot.class_table import unbounded
-from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists, read_lists
 from chalicelib.snapshot.list_changes import ServerBehind, follow
 from chalicelib.snapshot.list_reader import PageRates
+from chalicelib.snapshot.list_state import LONGEST, ListOrigin, ListState, read_lists
 from chalicelib.snapshot.storage import NAMESPACE
 
 if TYPE_CHECKING:
@@ -36,9 +35,6 @@ CONNECTED_FOR = 90.0
 _REMEMBERED = 75.0
 """Seconds of changes that the watch cache of an API server holds at least, where it has room (eventFreshDuration in
 k8s.io/apiserver/pkg/storage/cacher)."""
-_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; classes come on top
-_CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
-_FEW_CLASSES = 1_000
 _MOST_LEARNT = 10_000  # clusters
 T = TypeVar("T")
 
@@ -60,77 +56,72 @@ class ReadResult(msgspec.Struct, frozen=True):
     short: tuple[str, ...] = ()
 
 
-class KeptCluster:
-    """The lists of one cluster. kube: the client that has read them last; scope: what was read, beside the cluster's
-    objects; read_at: when all of it was read, seconds of the monotonic clock."""
-
-    def __init__(self, kube: KubeClient, scope: str, lists: ClusterLists, read_at: float) -> None:
-        self.kube, self.scope, self.lists, self.read_at = kube, scope, lists, read_at
-        self.access, self.release = kube.access(), __version__
-        self.used_at = read_at
-        self.turn = 0
-        self.classes = lists.builder.objects.table.size
-
-    def size(self) -> int:
-        """Return the bytes of memory, roughly."""
-        objects = self.lists.builder.objects
-        others = sum(objects.count(kind) for kind in objects.by_kind if kind not in ("Pod", "Node"))
-        pods, nodes = len(objects.pods), len(objects.nodes)
-        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
-
-    def is_overgrown(self) -> bool:
-        """Return whether most classes belong to pods that are gone."""
-        return self.lists.builder.objects.table.size > _CLASSES * self.classes + _FEW_CLASSES
-
-
 class KeptLists:
-    """The clusters of one process, the one used longest ago first. Used by one pass at a time.
+    """The lists of the clusters of one process, those used longest ago first. Used by one pass at a time.
 
-    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see WatchPace.
-    archive: lists that other processes have stored, None for none.
+    most: bytes for all of them. now: seconds of a clock that never goes back. quiet: see WatchPace. archive: lists that
+    other processes have stored, None for none.
     """
 
     def __init__(
-        self, most: int, monotonic: Callable[[], float], *, quiet: float = QUIET, archive: ListArchive | None = None
+        self, most: int, now: Callable[[], float], *, quiet: float = QUIET, archive: ListArchive | None = None
     ) -> None:
-        self._most, self.now, self._quiet, self.archive = most, monotonic, quiet, archive
-        self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
+        self._most, self.now, self._quiet, self._archive = most, now, quiet, archive
+        self._clusters: OrderedDict[str, ListState] = OrderedDict()
         self._rates: dict[str, PageRates] = {}
         self._paces: dict[str, WatchPace] = {}
 
-    def take(self, cluster: str, access: str, scope: str) -> KeptCluster | None:
-        """Return the lists of an earlier pass, and keep them no more: a pass that fails leaves them in an unknown
-        state. None if there are none that may be followed."""
-        self.expire()
-        entry = self._clusters.pop(cluster, None)
-        if entry is None or (entry.access, entry.scope, entry.release) != (access, scope, __version__):
-            return None
-        return None if entry.is_overgrown() or not entry.lists.followable() else entry
+    def take(self, cluster: str, origin: ListOrigin, namespace: str) -> tuple[ListState | None, bool, str]:
+        """Return lists to follow, whether another process has stored them, and why there are none.
 
-    def put(self, cluster: str, kept_cluster: KeptCluster) -> None:
+        Those of this process are kept no more: a pass that fails leaves them in an unknown state. Stored ones are asked
+        for where this process has none, or where a server may have forgotten the version of its own. namespace: see
+        ListState.
+        """
+        self.expire()
+        own, reason = self._clusters.pop(cluster, None), "no earlier pass in this process"
+        if own is not None and (own.origin != origin or own.is_overgrown() or not own.followable()):
+            own = None
+        if self._archive is None or (own is not None and self.age(own) < _REMEMBERED):
+            return own, False, reason
+        try:
+            stored = self._archive.load(cluster, origin, namespace)
+        except OutscalerError as error:
+            return own, False, f"{reason}; stored lists: {error}"
+        if stored is None or (own is not None and own.followed_at >= stored.followed_at):
+            return own, False, f"{reason}, and none is stored"
+        if self._is_expired(stored) or not stored.followable():
+            return own, False, f"{reason}; stored lists: too old"
+        return stored, True, ""
+
+    def put(self, cluster: str, lists: ListState) -> None:
         """Keep the lists of a pass that has read them, and drop those used longest ago where they need too much."""
-        kept_cluster.used_at = self.now()
-        kept_cluster.turn += 1
-        if not kept_cluster.lists.followable():
+        lists.followed_at = self.now()
+        lists.passes += 1
+        if not lists.followable():
             return
-        self._clusters[cluster] = kept_cluster
+        self._clusters[cluster] = lists
         self._clusters.move_to_end(cluster)
         self._drop_oldest(self._most, list(self._clusters))
 
     def expire(self) -> None:
         """Drop what is too old to be followed."""
-        now = self.now()
-        for name in [name for name, entry in self._clusters.items() if not 0 <= now - entry.read_at < LONGEST]:
+        for name in [name for name, lists in self._clusters.items() if self._is_expired(lists)]:
             del self._clusters[name]
+
+    def _is_expired(self, lists: ListState) -> bool:
+        return not 0 <= self.now() - lists.read_at < LONGEST
 
     def client(self, cluster: str, new_client: KubeClient) -> KubeClient:
         """Return the client of the earlier pass where its connections may still be open and it has the same access,
         otherwise the fresh one. Raises ClusterError."""
-        entry = self._clusters.get(cluster)
-        if entry is None or self.age(entry) > CONNECTED_FOR or entry.access != new_client.access():
+        lists = self._clusters.get(cluster)
+        if lists is None or lists.kube is None or self.age(lists) > CONNECTED_FOR:
             return new_client
-        entry.kube.begin_lists()
-        return entry.kube
+        if lists.origin.access != new_client.access():
+            return new_client
+        lists.kube.begin_lists()
+        return lists.kube
 
     def limit(self, cluster: str, most: int) -> None:
         """Drop what is too old, and lists of other clusters, those used longest ago first, until all need no more than
@@ -149,7 +140,7 @@ class KeptLists:
 
     def sizes(self) -> dict[str, int]:
         """Return the bytes of memory of each cluster, roughly."""
-        return {name: entry.size() for name, entry in self._clusters.items()}
+        return {name: lists.size() for name, lists in self._clusters.items()}
 
     def drop(self, cluster: str) -> None:
         """Keep nothing of a cluster."""
@@ -167,44 +158,19 @@ class KeptLists:
         """Return how the cluster's watches pause, as far as this process knows. Raises ClusterError."""
         return _learnt(self._paces, f"{cluster} {kube.access()}", lambda: WatchPace(self._quiet))
 
-    def behind(self, kept_cluster: KeptCluster) -> float:
-        """Return the seconds since the instant as of which all lists are known to be complete."""
-        lists, read_at = kept_cluster.lists, kept_cluster.read_at
-        complete = (lists.complete_at.get(kind, read_at) for kind in lists.versions)
-        return max(0.0, self.now() - min(complete, default=read_at))
-
-    def kept(self, cluster: str) -> KeptCluster | None:
+    def kept(self, cluster: str) -> ListState | None:
         """Return the lists of a cluster, None if none are kept."""
         return self._clusters.get(cluster)
 
     def save(self, cluster: str) -> int:
         """Store the lists of a cluster in the archive, if that is due; return the number of bytes, 0 if nothing was
         stored. Raises OutscalerError."""
-        entry = self._clusters.get(cluster)
-        if entry is None or self.archive is None:
-            return 0
-        read_before = self.now() - entry.read_at
-        return self.archive.save(cluster, entry.lists, entry.access, entry.scope, read_before, self.age(entry))
+        lists = self._clusters.get(cluster)
+        return 0 if lists is None or self._archive is None else self._archive.save(cluster, lists)
 
-    def age(self, kept_cluster: KeptCluster) -> float:
-        """Return the seconds since the lists were up to date."""
-        return self.now() - kept_cluster.used_at
-
-    def start(self, kube: KubeClient, scope: str, lists: ClusterLists) -> KeptCluster:
-        """Return lists that were read in full just now, to be kept."""
-        return KeptCluster(kube, scope, lists, self.now())
-
-    def restart(
-        self, kube: KubeClient, scope: str, lists: ClusterLists, read_before: float, age: float
-    ) -> KeptCluster | None:
-        """Return lists that another process has read, to be followed; None if they are too old. read_before: seconds
-        since everything was read; age: since they were up to date."""
-        if not (0 <= age <= read_before < LONGEST) or not lists.followable():
-            return None
-        now = self.now()
-        entry = KeptCluster(kube, scope, lists, now - read_before)
-        entry.used_at = now - age
-        return entry
+    def age(self, lists: ListState) -> float:
+        """Return the seconds since lists were up to date."""
+        return self.now() - lists.followed_at
 
 
 def _learnt(values: dict[str, T], name: str, new: Callable[[], T]) -> T:
@@ -253,51 +219,31 @@ def read_live_cluster(
 
 def _read_with_kept(
     cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool, check: Callable[[], None]
-) -> tuple[ClusterLists, ReadResult]:
+) -> tuple[ListState, ReadResult]:
     """Follow the lists of an earlier pass; read in full where there are none, or where following them fails."""
-    scope = f"{namespace} {rules}"
-    earlier, stored, reason = _earlier_lists(cluster, kube, kept, namespace, scope)
-    if earlier is not None:
-        earlier.lists.bound(check)
+    origin = ListOrigin(kube.access(), f"{namespace} {rules}")
+    lists, stored, reason = kept.take(cluster, origin, namespace)
+    if lists is not None:
+        lists.bound(check)
         try:
-            pace = kept.pace(cluster, kube)
-            changes = follow(kube, earlier.lists, rules=rules, turn=earlier.turn, now=kept.now(), pace=pace)
+            changes = follow(kube, lists, rules=rules, now=kept.now(), pace=kept.pace(cluster, kube))
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:
             reason = error.message
         else:
-            earlier.kube = kube
-            kept.put(cluster, earlier)
-            return earlier.lists, ReadResult(
+            lists.kube = kube
+            kept.put(cluster, lists)
+            return lists, ReadResult(
                 ReadScope.CHANGES,
                 stored=stored,
                 folded=changes.folded,
                 reread=dict(changes.reread),
-                behind=kept.behind(earlier),
+                behind=max(0.0, kept.now() - lists.complete_since()),
                 short=changes.short,
             )
     kube.begin_lists()
-    earlier = None  # not needed any more; a full read needs its memory
+    lists = None  # not needed any more; a full read needs its memory
     lists = read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube), check=check)
-    kept.put(cluster, kept.start(kube, scope, lists))
+    kept.put(cluster, lists.begin(origin, kube, kept.now()))
     return lists, ReadResult(ReadScope.FULL, reason)
-
-
-def _earlier_lists(
-    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, scope: str
-) -> tuple[KeptCluster | None, bool, str]:
-    """Return lists to follow, whether another process has stored them, and why there are none. Stored ones are asked
-    for where this process has none, or where a server may have forgotten the version of its own."""
-    access = kube.access()
-    own, reason = kept.take(cluster, access, scope), "no earlier pass in this process"
-    if kept.archive is None or (own is not None and kept.age(own) < _REMEMBERED):
-        return own, False, reason
-    try:
-        stored = kept.archive.load(cluster, access, scope, namespace)
-    except OutscalerError as error:
-        return own, False, f"{reason}; stored lists: {error}"
-    if stored is None or (own is not None and kept.age(own) <= stored.age):
-        return own, False, f"{reason}, and none is stored"
-    restarted = kept.restart(kube, scope, stored.lists, stored.read_before, stored.age)
-    return (restarted, True, "") if restarted is not None else (own, False, f"{reason}; stored lists: too old")

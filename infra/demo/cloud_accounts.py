@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from infra.demo.alicloud_observer import BurstWatcher
-from infra.demo.cherryservers_observer import MetalWatcher
+from infra.demo.cloud_observers import AlicloudReader, CherryReader, CloudObserver, ExoscaleReader, HuaweiReader
 from infra.demo.cluster_observer import Side
 from infra.demo.console import Say
 from infra.demo.counters import Ledger
-from infra.demo.exoscale_observer import SksWatcher
 from infra.demo.fixture import (
     BURST,
     CLUSTER,
@@ -29,7 +27,6 @@ from infra.demo.fixture import (
     SPARE,
     policy,
 )
-from infra.demo.huaweicloud_observer import CceWatcher
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import NO_STOCK, MachineType
 from infra.emulators.cherryservers.account import PROJECT
@@ -131,12 +128,13 @@ class Clouds:
         self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
     ) -> Sequence[Side]:
         """Return their observers."""
-        return (
-            BurstWatcher(self._alicloud.cloud, self._scaling, ledger, say, first, answered),
-            SksWatcher(self._exoscale, self._nodepool, ledger, say, first, answered),
-            MetalWatcher(self._cherry.cloud, ledger, say, first, answered),
-            CceWatcher(self._huawei, self._flavours, ledger, say, first, answered),
+        readers = (
+            AlicloudReader(self._alicloud.cloud, self._scaling),
+            ExoscaleReader(self._exoscale, self._nodepool),
+            CherryReader(self._cherry.cloud),
+            HuaweiReader(self._huawei, self._flavours),
         )
+        return [CloudObserver(reader, ledger, say, first, answered) for reader in readers]
 
     def _bursts(self) -> None:
         cloud = self._alicloud.cloud

@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from chalicelib.snapshot import cluster_lists
+from chalicelib.snapshot import list_state
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Inline(Executor):
 @contextmanager
 def inline() -> Iterator[None]:
     """Read snapshots sequentially within this context."""
-    place = vars(cluster_lists)
+    place = vars(list_state)
     pool, place["ThreadPoolExecutor"] = place["ThreadPoolExecutor"], Inline
     try:
         yield

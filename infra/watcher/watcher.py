@@ -18,8 +18,9 @@ from chalicelib.kube.watch import QUIET
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.watcher_post import WatcherPost, parts_of
+from chalicelib.snapshot.list_archive import LARGEST, ListsBase, encode
+from chalicelib.snapshot.list_state import ListState
 from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
-from chalicelib.snapshot.stored_lists import LARGEST, ListsBase, StoredLists, encode
 from infra.watcher.sender import NotPosted
 from infra.watcher.settings import WatcherSettings
 
@@ -114,30 +115,31 @@ class ClusterWatcher:
             report=results.append,
         )
         waiting = {pod.key for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable"}
-        kept = self._kept.kept(name)
-        if kept is None:
+        lists = self._kept.kept(name)
+        if lists is None:
             raise ClusterError("the lists cannot be followed; see the rights of the service account")
         if results[0].scope is ReadScope.FULL or self._base is None:
             self._base = None
-            self._base = self._posted_base(StoredLists(kept.lists, at, at), key)
-        changes = self._base.changes(StoredLists(kept.lists, self._base.read_at, at), key)
-        if changes is None or len(changes.data) > _LARGEST_CHANGES:
+            self._base = self._posted_base(lists, key, at)
+        changes = self._base.changes(lists, key, at)
+        if changes is None or len(changes[0]) > _LARGEST_CHANGES:
             self._base = None
             return
+        data, digest = changes
         wake = None
         if not waiting <= self._waiting:
             # A pass waits itself while such pods still arrive (docs/reference/scale-up.md "Waiting for more pods").
             wake = 0.0
-        if changes.digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
+        if digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
             return
-        self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake))
-        self._waiting, self._last, self._posted = waiting, changes.digest, at
+        self._post(WatcherPost("changes", self._base.name, self._parts, data, wake))
+        self._waiting, self._last, self._posted = waiting, digest, at
 
-    def _posted_base(self, stored: StoredLists, key: bytes) -> ListsBase:
-        data = encode(stored, key)
+    def _posted_base(self, lists: ListState, key: bytes, now: float) -> ListsBase:
+        data = encode(lists, key, now, now)
         if data is None:
             raise ClusterError(f"the cluster's lists are larger than {LARGEST} bytes")
-        base, parts = ListsBase(stored, data), parts_of(data)
+        base, parts = ListsBase(lists, now, data), parts_of(data)
         for number, part in enumerate(parts):
             self._post(WatcherPost("base", base.name, number, part))
         self._parts = len(parts)
@@ -147,8 +149,8 @@ class ClusterWatcher:
         """Begin a turn as soon as the API server reports a pod that cannot be scheduled."""
         pause = 0.0
         while not ended.wait(pause):
-            kept = self._kept.kept(self._settings.cluster)
-            version = kept.lists.versions.get("Pod", "") if kept is not None else ""
+            lists = self._kept.kept(self._settings.cluster)
+            version = lists.versions.get("Pod", "") if lists is not None else ""
             pause = _APART if not version or self.watch_pods(version) else max(_APART, self._settings.every)
 
     def watch_pods(self, version: str, seconds: int = 15) -> bool:

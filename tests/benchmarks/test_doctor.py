@@ -13,8 +13,8 @@ from chalicelib.command.doctor.cluster_state import (
     check_simulation,
     check_startup_taints,
 )
-from chalicelib.command.doctor.context import DoctorContext
 from chalicelib.command.doctor.drains import check_drains, check_overlaps
+from chalicelib.command.doctor.finding import DoctorContext
 from chalicelib.command.doctor.node_templates import check_architectures, check_templates
 from chalicelib.command.doctor.other_autoscalers import check_traces
 from chalicelib.model.group import Instance, NodeGroup

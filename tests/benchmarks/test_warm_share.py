@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from chalicelib.kube.client import KubeClient
-from chalicelib.snapshot.cluster_lists import ClusterLists
+from chalicelib.snapshot.list_state import ListOrigin, ListState
 from chalicelib.snapshot.live_cluster import KeptLists
 from infra.emulators.controllers.clock import ManualClock
 
@@ -32,21 +32,21 @@ def share(clusters: int, processes: int, seed: int = 0) -> float:
     """Return the share of passes in a day that find lists to follow."""
     draws, clock = random.Random(seed), ManualClock(0.0)
     kept = [KeptLists(10**12, clock) for _ in range(processes)]
-    kube = cast(KubeClient, _AnyCluster())
+    kube, origin = cast(KubeClient, _AnyCluster()), ListOrigin("the same", ASKED)
     warm = total = 0
     for _ in range(MINUTES):
         clock.advance(60.0)
         for cluster in range(clusters):
             mine, name = draws.choice(kept), f"c{cluster}"
-            found = mine.take(name, kube.access(), ASKED)
+            lists, _, _ = mine.take(name, origin, "kube-system")
             total += 1
-            if found is None:
-                lists = ClusterLists("kube-system")
+            if lists is None:
+                lists = ListState("kube-system")
                 lists.versions = {"Node": "1", "Pod": "1"}
-                found = mine.start(kube, ASKED, lists)
+                lists.begin(origin, kube, clock())
             else:
                 warm += 1
-            mine.put(name, found)
+            mine.put(name, lists)
     return warm / total
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 import yaml
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding
+from chalicelib.command.doctor.finding import DoctorContext, Finding
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import BadInput
@@ -90,6 +89,6 @@ def with_options(policy: Policy, **options: Any) -> Policy:
     return msgspec.structs.replace(policy, options=Options(**options))
 
 
-def told(check: Callable[[DoctorContext], Sequence[Finding]], given: DoctorContext) -> list[str]:
+def told(check: Callable[[DoctorContext], Iterable[Finding]], given: DoctorContext) -> list[str]:
     """`DR04 error` for each finding of a check."""
     return [f"{each.id} {each.severity}" for each in check(given)]

@@ -150,7 +150,7 @@ def tainted(name: str, key: str, operation: str = "") -> dict[str, Any]:
 def test_DOC_10_traces_of_another_autoscaler_are_told() -> None:
     with cluster([tainted("a", DELETION_CANDIDATE)]) as (_, kube):
         assert told(check_traces, context(kube, SHADOW)) == ["DR07 info"]
-        assert "outscaler uninstall" in check_traces(context(kube, SHADOW))[0].fix
+        assert "outscaler uninstall" in next(iter(check_traces(context(kube, SHADOW)))).fix
     with cluster([tainted("a", TO_BE_DELETED), tainted("b", TO_BE_DELETED, "op-1")]) as (_, kube):
         [finding] = check_traces(context(kube, ACTIVE))
         assert finding.evidence == {"nodes": ["a"]}

@@ -226,7 +226,7 @@ def test_pending_pods_that_are_not_simulated_are_told() -> None:
         [finding] = check_simulation(context(kube))
         assert "1 pending pods are not simulated: 1 with scheduler volcano" in finding.message
         policy = with_options(ACTIVE, bypassed_scheduler_names=("volcano",))
-        assert check_simulation(context(kube, policy)) == ()
+        assert list(check_simulation(context(kube, policy))) == []
 
 
 def test_nodes_of_no_provider_are_told() -> None:
@@ -235,7 +235,7 @@ def test_nodes_of_no_provider_are_told() -> None:
     right = node("c", "g")
     right["spec"]["providerID"] = "exoscale://0"
     with cluster([node("a", "g"), none, right]) as (_, kube):
-        found = check_provider_ids(context(kube))
+        found = list(check_provider_ids(context(kube)))
     assert [each.evidence["nodes"] for each in found] == [["b"], ["a"]]
 
 
@@ -249,12 +249,12 @@ def test_taints_of_young_nodes_should_be_startup_taints() -> None:
         [finding] = check_startup_taints(context(kube))
         assert finding.fix == "options.startupTaint: [node.cilium.io/agent-not-ready]"
         known = with_options(ACTIVE, startup_taint=("node.cilium.io/agent-not-ready",))
-        assert check_startup_taints(context(kube, known)) == ()
+        assert list(check_startup_taints(context(kube, known))) == []
 
 
 def test_missing_api_versions_are_told() -> None:
     with cluster() as (server, kube):
-        assert check_apis(context(kube)) == []
+        assert list(check_apis(context(kube))) == []
         server.faults.add(KubeFault("GET", "csistoragecapacities", status=404, body=b"{}", times=10))
         assert told(check_apis, context(kube)) == ["DR26 warn"]
 
@@ -267,7 +267,7 @@ def test_untainted_gpu_groups_are_told() -> None:
         )
         assert told(check_expander, context(kube, snapshot=snapshot)) == ["DR31 warn"]
         priced = with_options(ACTIVE, expander=("price",))
-        assert check_expander(context(kube, priced, snapshot=snapshot)) == ()
+        assert list(check_expander(context(kube, priced, snapshot=snapshot))) == []
 
 
 def test_first_removals_are_listed_before_they_happen() -> None:

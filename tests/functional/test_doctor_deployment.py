@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.command.doctor.context import DoctorContext
 from chalicelib.command.doctor.deployment_checks import FORMS, check_secrets, check_volume, check_webhook
+from chalicelib.command.doctor.finding import DoctorContext
 from chalicelib.command.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.notification import NoticeWebhook, Notifications
@@ -44,7 +44,7 @@ RIGHT = {"accepted": 1, "matched": 0, "woken": False}
 
 def test_the_webhook_is_asked_with_an_event_that_it_accepts_and_that_wakes_nothing() -> None:
     with HttpScript([Reply(202, RIGHT)]) as server:
-        assert check_webhook(asked(server.url)) == ()
+        assert list(check_webhook(asked(server.url))) == []
         [seen] = server.requests
     assert seen.path == "/clusters/prod/events"
     headers = {name.lower(): value for name, value in seen.headers.items()}
@@ -132,7 +132,7 @@ def test_groups_that_cannot_be_used_are_errors() -> None:
     unread = Snapshot("prod", NOW, gaps=(gap,))
     assert told(check_groups, asked("", policy=policy, snapshot=unread)) == ["DR11 error"]
     read = Snapshot("prod", NOW, groups=(group("a", error="it is paused"),))
-    found = check_groups(asked("", policy=policy, snapshot=read))
+    found = list(check_groups(asked("", policy=policy, snapshot=read)))
     assert ["paused" in found[0].message, "gone" in found[1].message, len(found)] == [True, True, 2]
 
 

@@ -13,8 +13,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Severity
+from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
 from chalicelib.command.main import main
 from chalicelib.command.policy_files import load_document
@@ -139,12 +138,12 @@ def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case:
             workload=clients[0],
             management=clients[1] if len(clients) > 1 else None,
         )
-        assert check_permissions(given) == []
+        assert list(check_permissions(given)) == []
         for at in range(len(clients)):
             rules = there.rules(at)
             for number, rule in enumerate(rules):
                 there.permit(at, without(rules, number))
-                found = check_permissions(given)
+                found = list(check_permissions(given))
                 if not is_needed(case, at, rule):
                     unneeded += 1
                     assert found == []
@@ -202,11 +201,11 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
         given = DoctorContext(
             policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=workload, management=management
         )
-        assert check_superfluous(given) == ()
+        assert list(check_superfluous(given)) == []
         wide = granted(Manifest(EVERYWHERE).documents(), ACCOUNT)
         there.permit(1, wide)
         [finding] = check_superfluous(given)
-        assert check_permissions(given) == []
+        assert list(check_permissions(given)) == []
     assert (finding.id, finding.severity) == ("DR05", Severity.INFO)
     assert "the policy names prod" in finding.message
     assert NAMESPACED in finding.fix

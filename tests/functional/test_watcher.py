@@ -21,8 +21,8 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.model.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.runtime.runtime import install
-from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.list_archive import SILENT_FOR, STOPPED_AFTER
+from chalicelib.snapshot.list_archive import LARGEST, SILENT_FOR, STOPPED_AFTER
+from chalicelib.snapshot.list_state import LONGEST
 from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault
@@ -59,6 +59,7 @@ class WatchedCluster:
         self.set_secret(SECRET)
         self.kube = client_of(server)
         self.reads_before = 0
+        self.webhook = ""
 
     def set_secret(self, text: str) -> None:
         """Change the secret of passes."""
@@ -136,6 +137,7 @@ def watched(desk: AppClient, server: ApiServer, history: ClusterHistory, tmp_pat
 @pytest.fixture
 def webhook(watched: WatchedCluster) -> Iterator[str]:
     with HttpScript(watched.answer, tls=AUTHORITY.server("127.0.0.1")) as started:
+        watched.webhook = started.url
         yield started.url
 
 
@@ -200,12 +202,40 @@ def _base_damaged(watched: WatchedCluster) -> None:
     _damaged(base)
 
 
+def _with_head(watched: WatchedCluster, base: str = "", parts: str = "") -> None:
+    """Change the line before the changes, which is not sealed."""
+    head, _, changes = _latest(watched).read_bytes().partition(b"\n")
+    name, count, received = head.decode().split()
+    _latest(watched).write_bytes(f"{base or name} {parts or count} {received}\n".encode() + changes)
+
+
+def _another_base(watched: WatchedCluster) -> None:
+    """Post another base in the place of the one that the changes belong to: its seal is right."""
+    changes = _latest(watched).read_bytes()
+    watched.desk.clock.advance(1.0)
+    watched.watcher(watched.webhook).turn()
+    new = _latest(watched).read_bytes().split()[0].decode()
+    _latest(watched).write_bytes(changes)
+    _with_head(watched, base=new)
+
+
+def _too_long(watched: WatchedCluster) -> None:
+    with _latest(watched).open("r+b") as file:
+        file.truncate(LARGEST + 1)
+
+
 UNUSABLE: dict[str, Callable[[WatchedCluster], object]] = {
     "silent": lambda watched: watched.desk.clock.advance(SILENT_FOR + 1),
     "stopped": lambda watched: watched.desk.clock.advance(STOPPED_AFTER + 1),
     "the changes are damaged": lambda watched: _damaged(_latest(watched)),
     "the base is damaged": _base_damaged,
     "nothing is stored": lambda watched: _latest(watched).unlink(),
+    "no parts": lambda watched: _with_head(watched, parts="0"),
+    "more parts than are posted": lambda watched: _with_head(watched, parts=str(MOST_PARTS + 1)),
+    "a part that is not there": lambda watched: _with_head(watched, parts="2"),
+    "a path in the place of a base": lambda watched: _with_head(watched, base="../" * 10 + "00"),
+    "changes of another base": _another_base,
+    "longer than is read": _too_long,
     "no post at all": lambda watched: _latest(watched).write_bytes(b"{}"),
     "another secret": lambda watched: watched.set_secret(SECRET[::-1]),
     "a short secret": lambda watched: watched.set_secret("short"),

@@ -105,7 +105,7 @@ def test_process_posts_until_it_is_stopped(tmp_path: Path) -> None:
         there = {each["metadata"]["name"] for each in server.store.list("nodes", None)}
     namespace = Options().namespace
     found = webhook.lists.load("prod", watcher_key("prod", SECRET, namespace), namespace, 0.0)
-    assert {each.name for each in found.lists.builder.nodes} == there
+    assert {each.name for each in found.builder.nodes} == there
     assert set(webhook.verdicts) == {AuthResult.ACCEPTED}
 
 

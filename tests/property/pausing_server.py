@@ -18,8 +18,8 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import NotFound
 from chalicelib.kube.list_page import TypedList, TypedPage, typed_page
 from chalicelib.kube.watch import WatchPace
-from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
 from chalicelib.snapshot.list_changes import Changes, WatchMeans, follow
+from chalicelib.snapshot.list_state import ListState, read_lists
 
 PODS = "/api/v1/pods"
 _AWAY = 0.010  # seconds to the server and back
@@ -231,8 +231,9 @@ class FollowedServer:
     def __init__(self, server: PausingServer, time: VirtualTime) -> None:
         self.server, self.time, self.pace = server, time, WatchPace()
         self.kube = cast(KubeClient, server)
-        self.read_at = time.now
-        self.lists: ClusterLists = read_lists(self.kube, "kube-system", rules=False)
+        read_at = time.now
+        self.lists: ListState = read_lists(self.kube, "kube-system", rules=False)
+        self.lists.read_at = read_at
         self.passes, self.missed, self.seconds, self.behind = 0, 0, 0.0, 0.0
         self.missed_passes, self.signs = list[int](), list[int]()
 
@@ -241,10 +242,10 @@ class FollowedServer:
         self.server.change(changes)
         self.time.pass_by(1.0)
         began = self.time.now
-        made = follow(self.kube, self.lists, rules=False, turn=self.passes, now=began, pace=self.pace, means=self.time)
+        self.lists.passes = self.passes
+        made = follow(self.kube, self.lists, rules=False, now=began, pace=self.pace, means=self.time)
         self.seconds += self.time.now - began
-        complete = (self.lists.complete_at.get(kind, self.read_at) for kind in self.lists.versions)
-        self.behind = self.time.now - min(complete)
+        self.behind = self.time.now - self.lists.complete_since()
         if missed := self.server.written_after(int(self.lists.versions["Pod"])):
             self.missed += missed
             self.missed_passes.append(self.passes)

@@ -20,8 +20,7 @@ import msgspec
 
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Severity
+from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.output import emit, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.store_access import add_table_argument, note, open_store, table_name

@@ -28,7 +28,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 
 if TYPE_CHECKING:
-    from chalicelib.command.doctor.context import DoctorContext
+    from chalicelib.command.doctor.finding import DoctorContext
     from chalicelib.kube.client import KubeClient
     from chalicelib.model.plan import Plan
     from chalicelib.model.snapshot import Snapshot
@@ -93,7 +93,7 @@ def context_of(
     args: argparse.Namespace, policy: Policy, clock: Callable[[], float], deployment: Deployment
 ) -> DoctorContext:
     """Connect as the deployment permits, and read the cluster once. What cannot be reached is in `unreachable`."""
-    from chalicelib.command.doctor.context import DoctorContext
+    from chalicelib.command.doctor.finding import DoctorContext
 
     unreachable: list[tuple[str, str]] = []
 

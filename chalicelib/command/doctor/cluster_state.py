@@ -4,10 +4,9 @@ first passes in mode active would remove."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding, first_names
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.node import Node
 from chalicelib.model.reason import ReasonCode
@@ -27,7 +26,7 @@ _OWN_TAINTS = ("node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "n
 _LIMITED = (ReasonCode.PARALLELISM, ReasonCode.DISRUPTION_LIMIT, ReasonCode.DISRUPTION_BRAKE)
 
 
-def check_simulation(context: DoctorContext) -> Sequence[Finding]:
+def check_simulation(context: DoctorContext) -> Iterator[Finding]:
     """DR23: pending pods that are not simulated."""
     snapshot = context.required_snapshot
     simulated = {"default-scheduler", *context.policy.options.bypassed_scheduler_names}
@@ -41,30 +40,24 @@ def check_simulation(context: DoctorContext) -> Sequence[Finding]:
         elif pod_class.scheduler not in simulated:
             counts[f"scheduler {pod_class.scheduler[:60]}"] += 1
     if not counts:
-        return ()
+        return
     words = ", ".join(f"{number} with {what}" for what, number in sorted(counts.items())[:10])
     text = f"{counts.total()} pending pods are not simulated: {words}"
-    fix = "docs/limits.md names what is simulated; bypassedSchedulerNames treats a scheduler as the default one"
-    return [finding("DR23", Severity.WARNING, text, fix, pods=dict(counts))]
+    yield finding("DR23", text, pods=dict(counts))
 
 
-def check_provider_ids(context: DoctorContext) -> Sequence[Finding]:
+def check_provider_ids(context: DoctorContext) -> Iterator[Finding]:
     """DR24: nodes without a providerID of a provider in the policy."""
     beginnings = tuple(scheme for name in context.policy.providers for scheme in _SCHEMES.get(name, ("",)))
     nodes = context.required_snapshot.nodes
     missing = [node.name for node in nodes if not node.provider_id]
     foreign = [node.name for node in nodes if node.provider_id and not node.provider_id.startswith(beginnings)]
-    fix = "run the vendor's cloud controller, or start the kubelet with --provider-id"
-    return [
-        finding(
-            "DR24", Severity.WARNING, f"{len(names)} nodes have {what}: {first_names(names)}", fix, nodes=names[:200]
-        )
-        for names, what in ((missing, "no providerID"), (foreign, "a providerID of no provider in the policy"))
-        if names and beginnings
-    ]
+    for names, what in ((missing, "no providerID"), (foreign, "a providerID of no provider in the policy")):
+        if names and beginnings:
+            yield finding("DR24", f"{len(names)} nodes have {what}: {first_names(names)}", nodes=names[:200])
 
 
-def check_startup_taints(context: DoctorContext) -> Sequence[Finding]:
+def check_startup_taints(context: DoctorContext) -> Iterator[Finding]:
     """DR25: taints that only young nodes carry, and that the policy does not know as startup taints."""
     now, nodes, options = context.clock(), context.required_snapshot.nodes, context.policy.options
     known = (*options.startup_taint, *options.startup_taint_prefix, *_OWN_TAINTS)
@@ -72,20 +65,18 @@ def check_startup_taints(context: DoctorContext) -> Sequence[Finding]:
     old_taints = {taint.key for node in old for taint in node.taints}
     young_taints = {taint.key for node in nodes if _is_young(node, now) for taint in node.taints}
     taints = [key for key in sorted(young_taints - old_taints) if not key.startswith(known)]
-    if not old or not taints:
-        return ()
-    names = ", ".join(taints[:5])
-    text = f"new nodes carry the taints {names}, which older nodes do not have"
-    return [finding("DR25", Severity.WARNING, text, f"options.startupTaint: [{names}]", taints=taints)]
+    if old and taints:
+        names = ", ".join(taints[:5])
+        text = f"new nodes carry the taints {names}, which older nodes do not have"
+        yield finding("DR25", text, fix=f"options.startupTaint: [{names}]", taints=taints)
 
 
 def _is_young(node: Node, now: float) -> bool:
     return bool(node.created) and now - node.created < YOUNG
 
 
-def check_apis(context: DoctorContext) -> Sequence[Finding]:
+def check_apis(context: DoctorContext) -> Iterator[Finding]:
     """DR26: API versions that the cluster does not serve."""
-    findings = []
     for path, query, severity, words in (
         ("/apis/policy/v1", None, Severity.ERROR, "policy v1: disruption budgets and evictions are missing"),
         (
@@ -98,12 +89,10 @@ def check_apis(context: DoctorContext) -> Sequence[Finding]:
         try:
             context.cluster.get(path, query=query)
         except NotFound:
-            fix = "docs/versions.md has the supported versions of Kubernetes"
-            findings.append(finding("DR26", severity, f"the cluster does not serve {words}", fix))
-    return findings
+            yield finding("DR26", f"the cluster does not serve {words}", severity=severity)
 
 
-def check_expander(context: DoctorContext) -> Sequence[Finding]:
+def check_expander(context: DoctorContext) -> Iterator[Finding]:
     """DR31: groups with accelerators that ordinary pods may use."""
     expanders, groups = context.policy.options.expander, context.required_snapshot.groups
     untainted = [
@@ -112,22 +101,19 @@ def check_expander(context: DoctorContext) -> Sequence[Finding]:
         if group.template is not None and announces_device(group.template) and not group.template.taints
     ]
     if expanders[:1] in (("price",), ("least-cost",), ("priority",)) or len(untainted) in (0, len(groups)):
-        return ()
+        return
     chain = ", ".join(expanders)
     text = f"groups {first_names(untainted)} have GPUs and no taint: {chain} may choose them for ordinary pods"
-    fix = "taint the groups, or set expander: priority or spec.prices with expander: price"
-    return [finding("DR31", Severity.WARNING, text, fix, groups=untainted)]
+    yield finding("DR31", text, groups=untainted)
 
 
-def check_removals(context: DoctorContext) -> Sequence[Finding]:
+def check_removals(context: DoctorContext) -> Iterator[Finding]:
     """DR32: what would be removed first in mode active."""
     if context.plan is None:
-        return ()
+        return
     nodes = [removal.node for removal in context.plan.removals]
     later = [verdict.node for verdict in context.plan.unremovable if verdict.reason.code in _LIMITED]
-    if not nodes and not later:
-        return ()
-    more = f", then {len(later)} more within the limits" if later else ""
-    text = f"first removals in mode active: {len(nodes)} nodes ({first_names(nodes)}){more}"
-    fix = "set maxDisruption or maintenanceWindows, if these are too many or at the wrong time"
-    return [finding("DR32", Severity.INFO, text, fix, nodes=nodes, later=later)]
+    if nodes or later:
+        more = f", then {len(later)} more within the limits" if later else ""
+        text = f"first removals in mode active: {len(nodes)} nodes ({first_names(nodes)}){more}"
+        yield finding("DR32", text, nodes=nodes, later=later)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
 from chalicelib.model.policy import Policy
@@ -87,12 +86,8 @@ FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
 of secrets (a watcher's key and a kubeconfig, for example), so the use does not say what a secret is."""
 
 
-def check_secrets(context: DoctorContext) -> Sequence[Finding]:
+def check_secrets(context: DoctorContext) -> Iterator[Finding]:
     """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
-    return list(_secret_findings(context))
-
-
-def _secret_findings(context: DoctorContext) -> Iterator[Finding]:
     for path, name, _ in named_by(context.policy):
         place = ".".join(("spec", *path))
         create = f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
@@ -100,21 +95,19 @@ def _secret_findings(context: DoctorContext) -> Iterator[Finding]:
             text = context.read_secret(name)
         except BadInput as error:
             message = f"secret {name} was not read: {error.problem}"
-            fix = "give it with --secret NAME=FILE, or --table to read the deployment's"
-            yield finding("DR27", Severity.UNASKED, message, fix, path=place)
+            yield finding("DR27", message, severity=Severity.UNASKED, path=place)
             continue
         except OutscalerError as error:
-            yield finding("DR27", Severity.ERROR, f"secret {name} cannot be read: {error}", create, path=place)
+            yield finding("DR27", f"secret {name} cannot be read: {error}", fix=create, path=place)
             continue
         if not text.strip():
-            yield finding("DR27", Severity.ERROR, f"secret {name} is empty", create, path=place)
+            yield finding("DR27", f"secret {name} is empty", fix=create, path=place)
             continue
         try:
             FORMS[path](context.policy, text, f"secret {name}")
         except BadInput as error:
             where = error.place if name in error.place else f"secret {name}"
-            message = f"{where}: {error.problem}"
-            yield finding("DR27", Severity.ERROR, message, error.remedy or create, path=place)
+            yield finding("DR27", f"{where}: {error.problem}", fix=error.remedy or create, path=place)
 
 
 # -- webhook ---------------------------------------------------------------------------------------------------------
@@ -137,28 +130,32 @@ class _WebhookAnswer(msgspec.Struct, frozen=True):
     woken: bool = True
 
 
-def check_webhook(context: DoctorContext) -> Sequence[Finding]:
+def check_webhook(context: DoctorContext) -> Iterator[Finding]:
     """DR28: the webhook at context.webhook_url does not accept a signed event."""
     name, secret = context.policy.name, context.policy.webhook.secret
+    unasked = ("", "")
     if not context.webhook_url:
-        fix = "give its address with --webhook URL"
-        return [finding("DR28", Severity.UNASKED, "the webhook was not asked", fix)] if secret else ()
-    if not secret:
+        if secret:
+            unasked = ("the webhook was not asked", "give its address with --webhook URL")
+    elif not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
         prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX
-        return [finding("DR28", Severity.ERROR, text, f"spec.webhook: {{secret: {prefix}{name}/webhook}}")]
-    try:
-        keys = read_keys(context.read_secret(secret), secret)
-    except OutscalerError as error:
-        text = f"the webhook's secret was not read: {error}"
-        return [finding("DR28", Severity.UNASKED, text, "--secret NAME=FILE")]
-    if not keys.hmac:
-        text = "the webhook's secret has no key for signatures"
-        return [finding("DR28", Severity.UNASKED, text, "add one as hmac")]
-    return _send_event(context, keys.hmac[0])
+        yield finding("DR28", text, fix=f"spec.webhook: {{secret: {prefix}{name}/webhook}}")
+    else:
+        try:
+            keys = read_keys(context.read_secret(secret), secret)
+        except OutscalerError as error:
+            unasked = (f"the webhook's secret was not read: {error}", "--secret NAME=FILE")
+        else:
+            if keys.hmac:
+                yield from _send_event(context, keys.hmac[0])
+            else:
+                unasked = ("the webhook's secret has no key for signatures", "add one as hmac")
+    if unasked[0]:
+        yield finding("DR28", unasked[0], severity=Severity.UNASKED, fix=unasked[1])
 
 
-def _send_event(context: DoctorContext, key: bytes) -> Sequence[Finding]:
+def _send_event(context: DoctorContext, key: bytes) -> Iterator[Finding]:
     name, now = context.policy.name, str(int(context.clock()))
     event = {"kind": "Event", "reason": REASON, "type": "Normal", "message": "sent by outscaler doctor"}
     body = json.dumps(event).encode()
@@ -177,20 +174,19 @@ def _send_event(context: DoctorContext, key: bytes) -> Sequence[Finding]:
         answer = exchange(session, Request("POST", url, headers, {}, body), _BOUNDS)
     except NoReply as error:
         text = f"{url} gives no answer ({error.kind})"
-        return [finding("DR28", Severity.ERROR, text, "correct the address, and look at the function's log")]
+        yield finding("DR28", text, fix="correct the address, and look at the function's log")
+        return
     finally:
         session.close()
     if answer.status != 202:
-        fix = _FIXES.get(answer.status, _LOG)
-        return [finding("DR28", Severity.ERROR, f"{url} answers {answer.status}", fix)]
+        yield finding("DR28", f"{url} answers {answer.status}", fix=_FIXES.get(answer.status, _LOG))
+        return
     try:
         decoded = msgspec.json.decode(answer.body, type=_WebhookAnswer)
     except MALFORMED:
         decoded = _WebhookAnswer()
     if decoded != _WebhookAnswer(accepted=1, matched=0, woken=False):
-        text = f"{url} is not the webhook of Outscaler"
-        return [finding("DR28", Severity.ERROR, text, "correct the address")]
-    return ()
+        yield finding("DR28", f"{url} is not the webhook of Outscaler")
 
 
 # -- volume ----------------------------------------------------------------------------------------------------------
@@ -203,13 +199,13 @@ MUCH = 2**40
 _PRICE = 0.09  # USD per GiB that leaves a cloud's network, a common list price
 
 
-def check_volume(context: DoctorContext) -> Sequence[Finding]:
+def check_volume(context: DoctorContext) -> Iterator[Finding]:
     """DR29: bytes that passes read, estimated from the numbers of pods and nodes."""
     snapshot = context.required_snapshot
     size = len(snapshot.pods) * POD + len(snapshot.nodes) * NODE
     monthly = size * MONTH / context.policy.scan_interval
     if monthly < MUCH:
-        return ()
+        return
     text = (
         f"a pass reads about {size / 2**20:.0f} MiB ({len(snapshot.pods)} pods): every "
         f"{context.policy.scan_interval:.0f} s that is {monthly / 2**40:.1f} TiB a month"
@@ -218,4 +214,4 @@ def check_volume(context: DoctorContext) -> Sequence[Finding]:
         "raise scanInterval and use the webhook; at 0.09 USD a GiB this is about "
         f"{monthly / 2**30 * _PRICE:,.0f} USD where traffic is charged"
     )
-    return [finding("DR29", Severity.WARNING, text, fix, bytes=size, bytesPerMonth=round(monthly))]
+    yield finding("DR29", text, fix=fix, bytes=size, bytesPerMonth=round(monthly))

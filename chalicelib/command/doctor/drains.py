@@ -6,12 +6,12 @@ drain rule, from the planner's own verdicts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import QUESTIONS, DoctorContext, Finding, Severity, finding
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import NodeVerdict
@@ -87,9 +87,12 @@ def _declared_budgets(context: DoctorContext) -> Iterator[_DeclaredBudget]:
                 continue
 
 
-def check_budgets(context: DoctorContext) -> Sequence[Finding]:
+def check_budgets(context: DoctorContext) -> Iterator[Finding]:
     """DR18: budgets that never allow an eviction. DR20: budgets whose crashing pods block."""
-    findings: list[Finding] = []
+    yield from itertools.islice(_budget_findings(context), _MOST)
+
+
+def _budget_findings(context: DoctorContext) -> Iterator[Finding]:
     for budget in _declared_budgets(context):
         spec, status, text = budget.spec, budget.status, f"PodDisruptionBudget {budget.key}"
         if status.expected_pods <= 0:
@@ -99,25 +102,19 @@ def check_budgets(context: DoctorContext) -> Sequence[Finding]:
             if spec.max_unavailable is not None:
                 bound = f"maxUnavailable {spec.max_unavailable}"
             text += f" allows 0 disruptions and always will: {bound} of {status.expected_pods} replicas"
-            fix = "add a replica, or allow one pod to be away (maxUnavailable: 1)"
-            evidence = {"budget": budget.key, "expectedPods": status.expected_pods}
-            findings.append(finding("DR18", Severity.WARNING, text, fix, **evidence))
+            yield finding("DR18", text, budget=budget.key, expectedPods=status.expected_pods)
         elif status.current_healthy == 0 < status.desired_healthy and (
             spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
         ):
             text += f": {status.expected_pods} of its pods are not ready and block their nodes"
-            fix = "set unhealthyPodEvictionPolicy: AlwaysAllow, or correct the pods"
-            findings.append(
-                finding("DR20", Severity.WARNING, text, fix, budget=budget.key, unready=status.expected_pods)
-            )
+            yield finding("DR20", text, budget=budget.key, unready=status.expected_pods)
         elif status.disruptions_allowed == 0:
             text += " allows no eviction at present"
             fix = "nothing to do: it allows one when its pods are ready again"
-            findings.append(finding("DR18", Severity.INFO, text, fix))
-    return findings[:_MOST]
+            yield finding("DR18", text, severity=Severity.INFO, fix=fix)
 
 
-def check_overlaps(context: DoctorContext) -> Sequence[Finding]:
+def check_overlaps(context: DoctorContext) -> Iterator[Finding]:
     """DR19: pods under several budgets, which the eviction API never evicts."""
     snapshot = context.required_snapshot
     names_by_class = [  # pods are many, classes are few
@@ -134,13 +131,10 @@ def check_overlaps(context: DoctorContext) -> Sequence[Finding]:
     for pod in snapshot.pods:
         if pod.node and len(names := names_by_class[pod.cls]) > 1:
             pods_by_names.setdefault(names, []).append(pod)
-    findings = []
     for names, pods in list(pods_by_names.items())[:_MOST]:
         shown = ", ".join(pod.key for pod in pods[:3])
         text = f"pods {shown} are under the budgets {' and '.join(names)}: the eviction API refuses them for good"
-        evidence = {"budgets": list(names), "pods": [pod.key for pod in pods[:_MOST]]}
-        findings.append(finding("DR19", Severity.WARNING, text, "leave one budget for each pod", **evidence))
-    return findings
+        yield finding("DR19", text, budgets=list(names), pods=[pod.key for pod in pods[:_MOST]])
 
 
 # -- drain rules -----------------------------------------------------------------------------------------------------
@@ -159,14 +153,14 @@ _FIXES = {
 }
 
 
-def check_drains(context: DoctorContext) -> Sequence[Finding]:
+def check_drains(context: DoctorContext) -> Iterator[Finding]:
     """DR21: nodes that no drain can empty, by rule. DR22: nodes held by kube-system pods without a budget."""
     grouped = {
         instance.node for group in context.required_snapshot.groups for instance in group.instances if instance.node
     }
     blocked = [verdict for verdict in _blocked_nodes(context) if verdict.node in grouped]
     if not blocked:
-        return ()
+        return
     by_rule: dict[str, list[NodeVerdict]] = {}
     for verdict in blocked:
         by_rule.setdefault(str(verdict.reason.params.get("rule", "")), []).append(verdict)
@@ -176,25 +170,22 @@ def check_drains(context: DoctorContext) -> Sequence[Finding]:
         pods = [verdict.pod for verdict in by_rule[rule]]
         words.append(f"{rule} {len(pods)} ({', '.join(pods[:3])}{' …' if len(pods) > 3 else ''})")
     fixes = [f"{rule}: {_FIXES[ReasonCode(rule)]}" for rule in rules if rule in _FIXES]
-    findings = [
-        finding(
-            "DR21",
-            Severity.WARNING if len(blocked) > MANY * len(grouped) else Severity.INFO,
-            f"{len(blocked)} of {len(grouped)} nodes cannot be drained at present: {'; '.join(words)}",
-            "\n".join(fixes) or "outscaler explain node NAME --kubeconfig FILE --policy FILE says what helps",
-            nodes=len(grouped),
-            held={rule: [verdict.node for verdict in by_rule[rule]] for rule in rules},
-        )
-    ]
+    yield finding(
+        "DR21",
+        f"{len(blocked)} of {len(grouped)} nodes cannot be drained at present: {'; '.join(words)}",
+        severity=Severity.WARNING if len(blocked) > MANY * len(grouped) else Severity.INFO,
+        fix="\n".join(fixes),
+        nodes=len(grouped),
+        held={rule: [verdict.node for verdict in by_rule[rule]] for rule in rules},
+    )
     system = by_rule.get(ReasonCode.KUBE_SYSTEM, [])
     if system:
         pods = list(dict.fromkeys(verdict.pod for verdict in system))
         command = "kubectl -n kube-system create poddisruptionbudget NAME --selector=k8s-app=NAME --max-unavailable=1"
-        fix = "\n".join(["give each workload a budget:", *(f"# {pod}: {command}" for pod in pods[:3])])
+        fix = "\n".join([QUESTIONS["DR22"].fix, *(f"# {pod}: {command}" for pod in pods[:3])])
         text = f"pods of kube-system without a budget hold {len(system)} nodes: {', '.join(pods[:3])}"
         nodes = [verdict.node for verdict in system][:100]
-        findings.append(finding("DR22", Severity.WARNING, text, fix, pods=pods[:100], nodes=nodes))
-    return findings
+        yield finding("DR22", text, fix=fix, pods=pods[:100], nodes=nodes)
 
 
 def _blocked_nodes(context: DoctorContext) -> Sequence[NodeVerdict]:

@@ -6,15 +6,14 @@ import base64
 import binascii
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.net.addresses import address_of
@@ -30,7 +29,6 @@ _VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}Z|\x18\x0f\d{14}Z)(?:\x17\x0d|\x18\x0
 _INSIDE = (".local", ".svc", ".internal", ".cluster.local")
 _DAMAGED: tuple[type[Exception], ...] = (yaml.YAMLError, *MALFORMED)
 _DAMAGED_TOKEN: tuple[type[Exception], ...] = (binascii.Error, ValueError, *MALFORMED)
-_RENEW = "kubectl apply -f infra/kubernetes/token-secret.yaml, then outscaler kubeconfig and store it again"
 
 
 class _Claims(msgspec.Struct, frozen=True):
@@ -48,17 +46,14 @@ def private_address(server: str) -> str:
     return ""
 
 
-def check_address(context: DoctorContext) -> Sequence[Finding]:
+def check_address(context: DoctorContext) -> Iterator[Finding]:
     """DR01: an address that functions cannot reach."""
-    fix = "publish the API server for the functions, or run them in its VPC and say so with --vpc"
-    return [
-        finding("DR01", Severity.ERROR, problem, fix)
-        for client in (context.workload, context.management)
-        if not context.vpc and client is not None and (problem := private_address(client.server()[0]))
-    ]
+    for client in (context.workload, context.management):
+        if not context.vpc and client is not None and (problem := private_address(client.server()[0])):
+            yield finding("DR01", problem)
 
 
-def check_login(context: DoctorContext) -> Sequence[Finding]:
+def check_login(context: DoctorContext) -> Iterator[Finding]:
     """DR02: a login that needs a program, or files of the workstation."""
     user, cluster = _current(context.kubeconfig_text)
     uses = []
@@ -68,24 +63,19 @@ def check_login(context: DoctorContext) -> Sequence[Finding]:
         uses.append(f"auth provider {str(provider.get('name', ''))[:60]}")
     uses += [f"the file of {key}" for key in ("client-certificate", "client-key", "tokenFile") if user.get(key)]
     uses += ["the file of certificate-authority"] if cluster.get("certificate-authority") else []
-    if not uses:
-        return ()
-    text = f"the kubeconfig uses {', '.join(uses)}, which functions do not have"
-    fix = "outscaler kubeconfig makes one with the token of a service account"
-    return [finding("DR02", Severity.ERROR, text, fix, uses=uses)]
+    if uses:
+        yield finding("DR02", f"the kubeconfig uses {', '.join(uses)}, which functions do not have", uses=uses)
 
 
-def check_ends(context: DoctorContext) -> Sequence[Finding]:
+def check_ends(context: DoctorContext) -> Iterator[Finding]:
     """DR03: a token or client certificate that ends. The token's signature is not verified."""
     user, _ = _current(context.kubeconfig_text)
     now = context.clock()
-    findings: list[Finding] = []
     token, certificate = user.get("token"), user.get("client-certificate-data")
     if isinstance(token, str) and token:
-        findings.extend(_token_end(token, now))
+        yield from _token_end(token, now)
     if isinstance(certificate, str) and certificate:
-        findings.extend(_certificate_end(certificate, now))
-    return findings
+        yield from _certificate_end(certificate, now)
 
 
 def _token_end(token: str, now: float) -> Iterator[Finding]:
@@ -94,12 +84,12 @@ def _token_end(token: str, now: float) -> Iterator[Finding]:
         claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)) if len(parts) == 3 else b""
         decoded = msgspec.json.decode(claims, type=_Claims)
     except _DAMAGED_TOKEN:
-        yield finding("DR03", Severity.INFO, "the token is not a JWT: its end is not known", "nothing to do")
+        text = "the token is not a JWT: its end is not known"
+        yield finding("DR03", text, severity=Severity.INFO, fix="nothing to do")
         return
     owners = [kind for kind in ("pod", "node") if kind in (decoded.bound or {})]
     if owners:
-        text = f"the token is bound to a {owners[0]} and ends with it"
-        yield finding("DR03", Severity.ERROR, text, _RENEW)
+        yield finding("DR03", f"the token is bound to a {owners[0]} and ends with it")
     if decoded.exp is not None:
         yield from _credential_end("the token", decoded.exp, now, TOKEN_SOON)
 
@@ -120,25 +110,25 @@ def _certificate_end(data: str, now: float) -> Iterator[Finding]:
 def _credential_end(credential: str, end: float, now: float, soon: float) -> Iterator[Finding]:
     seconds, text = end - now, f"{credential} ends {format_time(end)}"
     if seconds <= 0:
-        yield finding("DR03", Severity.ERROR, f"{credential} ended {format_time(end)}", _RENEW)
+        yield finding("DR03", f"{credential} ended {format_time(end)}")
     elif seconds <= DAY:
-        yield finding("DR03", Severity.ERROR, f"{text}, in {seconds / 3600:.0f} h", _RENEW)
+        yield finding("DR03", f"{text}, in {seconds / 3600:.0f} h")
     elif seconds <= soon:
-        yield finding("DR03", Severity.WARNING, f"{text}, in {seconds / DAY:.0f} days", _RENEW)
+        yield finding("DR03", f"{text}, in {seconds / DAY:.0f} days", severity=Severity.WARNING)
 
 
-def check_clocks(context: DoctorContext) -> Sequence[Finding]:
+def check_clocks(context: DoctorContext) -> Iterator[Finding]:
     """DR06: the clock of the API server against this computer's."""
     server = context.cluster.server_time()
     if server is None:
-        return [finding("DR06", Severity.UNASKED, "the API server does not state its time", "nothing to do")]
+        text = "the API server does not state its time"
+        yield finding("DR06", text, severity=Severity.UNASKED, fix="nothing to do")
+        return
     difference = abs(server - context.clock())
-    if difference < CLOCK_WARNING:
-        return ()
-    severity = Severity.ERROR if difference > CLOCK_ERROR else Severity.WARNING
-    text = f"the clocks of the API server and of this computer differ by {difference:.0f} s"
-    fix = "synchronise both with NTP; signatures are refused at 5 to 15 minutes"
-    return [finding("DR06", severity, text, fix, seconds=round(difference))]
+    if difference >= CLOCK_WARNING:
+        severity = Severity.ERROR if difference > CLOCK_ERROR else Severity.WARNING
+        text = f"the clocks of the API server and of this computer differ by {difference:.0f} s"
+        yield finding("DR06", text, severity=severity, seconds=round(difference))
 
 
 def _current(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

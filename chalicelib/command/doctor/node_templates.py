@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import QUESTIONS, DoctorContext, Finding, Severity, finding
 from chalicelib.command.doctor.needed_rules import capi_namespaces
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import HOSTNAME_LABEL, Node
@@ -28,24 +27,22 @@ _UNITS = {"cpu": ("m", 1), "memory": (" MiB", 2**20), "ephemeral-storage": (" Mi
 _DECISIVE = frozenset({"cpu", "memory"})  # of which too much in a template buys nodes in vain for nearly every pod
 
 
-def check_templates(context: DoctorContext) -> Sequence[Finding]:
+def check_templates(context: DoctorContext) -> Iterator[Finding]:
     """DR15: templates that differ from their nodes. DR16: groups that can never grow from zero."""
     snapshot = context.required_snapshot
     nodes = {node.name: node for node in snapshot.nodes}
     selected = frozenset(key for pod_class in snapshot.classes for key in selected_labels(pod_class))
-    findings: list[Finding] = []
     for group in snapshot.groups:
         real_nodes = [nodes[instance.node] for instance in group.instances if instance.node in nodes]
         if not real_nodes and group.template is None and group.max > 0 and not group.error:
-            findings.append(_without_template(group, context.policy))
+            yield _without_template(group, context.policy)
         elif real_nodes and group.template is not None:
-            findings.extend(_compare_resources(group, group.template, real_nodes))
-            findings.extend(_compare_labels(selected, group, group.template, real_nodes))
-    return findings
+            yield from _compare_resources(group, group.template, real_nodes)
+            yield from _compare_labels(selected, group, group.template, real_nodes)
 
 
 def _without_template(group: NodeGroup, policy: Policy) -> Finding:
-    fix = "describe its nodes by the provider's annotations or tags (docs/providers), or keep one node"
+    fix = QUESTIONS["DR16"].fix
     if refused := _FORBIDDEN.search(group.template_error):
         role = f"Role outscaler-cluster-api in namespace {refused['space']}"
         if "" in capi_namespaces(policy):
@@ -54,7 +51,7 @@ def _without_template(group: NodeGroup, policy: Policy) -> Finding:
         fix = f"{fix}; or let it be read, with a rule of {role}:\n{rule}"
     reason = f": {group.template_error[:200]}" if group.template_error else ""
     text = f"group {group.id} has no node and no template, so it can never grow from zero{reason}"
-    return finding("DR16", Severity.ERROR, text, fix, group=group.id)
+    return finding("DR16", text, fix=fix, group=group.id)
 
 
 def _compare_resources(group: NodeGroup, template_node: Node, real_nodes: Sequence[Node]) -> Iterator[Finding]:
@@ -72,12 +69,11 @@ def _compare_resources(group: NodeGroup, template_node: Node, real_nodes: Sequen
     if too_much:
         severity = Severity.WARNING if _DECISIVE.isdisjoint(too_much) else Severity.ERROR
         text = f"group {group.id}: the template offers {'; '.join(too_much.values())}"
-        fix = "set reservedCpu, reservedMemory or reservedEphemeralStorage of the provider, or capacity annotations"
-        yield finding("DR15", severity, text, fix, group=group.id, resources=list(too_much.values()))
+        yield finding("DR15", text, severity=severity, group=group.id, resources=list(too_much.values()))
     elif less:
         text = f"group {group.id}: the template offers less {', '.join(less)} than its real nodes have"
         fix = "nothing to do; a smaller template only leaves some room unused"
-        yield finding("DR15", Severity.INFO, text, fix, group=group.id, resources=less)
+        yield finding("DR15", text, severity=Severity.INFO, fix=fix, group=group.id, resources=less)
 
 
 def _compare_labels(
@@ -90,7 +86,7 @@ def _compare_labels(
     if labels:
         text = f"group {group.id}: pods select by {', '.join(labels[:5])}, which its template does not have"
         fix = "add the labels to the group's template by the provider's annotations or tags"
-        yield finding("DR15", Severity.WARNING, text, fix, group=group.id, labels=labels)
+        yield finding("DR15", text, fix=fix, group=group.id, labels=labels)
 
 
 def selected_labels(pod_class: PodClass) -> frozenset[str]:
@@ -99,10 +95,9 @@ def selected_labels(pod_class: PodClass) -> frozenset[str]:
     return frozenset(pod_class.node_selector) | {expression.key for term in terms for expression in term.expressions}
 
 
-def check_architectures(context: DoctorContext) -> Sequence[Finding]:
+def check_architectures(context: DoctorContext) -> Iterator[Finding]:
     """DR17: DaemonSets that select another architecture than a group's. Images are not asked."""
     snapshot = context.required_snapshot
-    findings = []
     for group in snapshot.groups:
         template = group.template
         architecture = template.labels.get(ARCHITECTURE, "") if template else ""
@@ -121,9 +116,7 @@ def check_architectures(context: DoctorContext) -> Sequence[Finding]:
                 f"group {group.id} is {architecture}; DaemonSets {names} do not select {architecture}: its new nodes "
                 "may not get ready"
             )
-            fix = "extend the node affinity of these DaemonSets, if their images have the architecture"
-            findings.append(finding("DR17", Severity.WARNING, text, fix, group=group.id, daemonsets=missing))
-    return findings
+            yield finding("DR17", text, group=group.id, daemonsets=missing)
 
 
 def _fits_other_architecture(snapshot: Snapshot, class_index: int, architecture: str) -> bool:

@@ -12,8 +12,7 @@ from shlex import quote
 
 import msgspec
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding, first_names
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding, first_names
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.kube import objects
 from chalicelib.kube.client import KubeClient, path_segment
@@ -96,10 +95,10 @@ class RunningAutoscaler(msgspec.Struct, frozen=True):
     words: tuple[str, ...]
 
 
-def check_activity(context: DoctorContext) -> Sequence[Finding]:
+def check_activity(context: DoctorContext) -> Iterator[Finding]:
     """DR07: another autoscaler that acts at present. Raises ClusterError where nothing can be asked."""
     client, now = context.observer, context.clock()
-    findings: list[Finding] = []
+    held_by: list[str] = []
     workloads, gaps = running_workloads(client)
     own_names = (
         word.removeprefix(_LEASE_NAME)[:253]
@@ -116,15 +115,13 @@ def check_activity(context: DoctorContext) -> Sequence[Finding]:
             gaps = (*gaps, f"leases in {namespace} may not be read")
             break
         if holder:
-            text = f"Lease {namespace}/{name} was renewed {holder}"
-            findings.append(_active(context, text, "lease", workloads))
-    if not findings:
-        findings += [
-            _active(context, f"{workload.place} has ready replicas", "workload", [workload]) for workload in workloads
-        ]
-    fix = "--as-person KUBECONFIG reads them with wider rights"
-    findings += [finding("DR07", Severity.UNASKED, gap, fix) for gap in gaps]
-    return findings
+            held_by.append(f"Lease {namespace}/{name} was renewed {holder}")
+    for text in held_by:
+        yield _active(context, text, "lease", workloads)
+    for workload in workloads if not held_by else ():
+        yield _active(context, f"{workload.place} has ready replicas", "workload", [workload])
+    for gap in gaps:
+        yield finding("DR07", gap, severity=Severity.UNASKED)
 
 
 def lease_holder(client: KubeClient, namespace: str, name: str, now: float) -> str:
@@ -186,7 +183,9 @@ def _active(context: DoctorContext, what: str, how: str, workloads: Sequence[Run
     place = workloads[0].place.partition(" ")[2] if workloads else "kube-system/cluster-autoscaler"
     namespace, _, name = place.partition("/")
     fix = f"kubectl -n {quote(namespace)} scale deploy {quote(name)} --replicas=0" if same else "nothing to do"
-    return finding("DR07", severity, text, fix, by=how, workloads=[workload.place for workload in workloads])
+    return finding(
+        "DR07", text, severity=severity, fix=fix, by=how, workloads=[workload.place for workload in workloads]
+    )
 
 
 def _has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
@@ -198,24 +197,24 @@ def _has_same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool
     return not own or not own.isdisjoint(named)
 
 
-def check_status(context: DoctorContext) -> Sequence[Finding]:
+def check_status(context: DoctorContext) -> Iterator[Finding]:
     """DR08: a status ConfigMap that another program writes as well. DR07 where that program alone writes it now."""
     options = context.policy.options
     try:
         config_map = objects.get_config_map(context.observer, options.namespace, options.status_config_map_name)
     except NotFound:
-        return ()
+        return
     managers = config_map.writers(KEY)
     others = sorted(manager for manager in managers if manager != objects.OWN_MANAGER and "kubectl" not in manager)
     updated = _go_time(config_map.annotation(ANNOTATION))
     if not others or updated is None or context.clock() - updated > FRESH_STATUS:
-        return ()
+        return
     name = f"{options.namespace}/{options.status_config_map_name}"
     if objects.OWN_MANAGER not in managers:
-        return [_active(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ())]
-    text = f"ConfigMap {name} is written by {', '.join(others)[:200]} as well"
-    fix = "set options.statusConfigMapName, or stop the other program"
-    return [finding("DR08", Severity.WARNING, text, fix, managers=sorted(managers))]
+        yield _active(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ())
+    else:
+        text = f"ConfigMap {name} is written by {', '.join(others)[:200]} as well"
+        yield finding("DR08", text, managers=sorted(managers))
 
 
 def _go_time(text: str) -> float | None:
@@ -229,13 +228,8 @@ def _go_time(text: str) -> float | None:
         return None
 
 
-def check_traces(context: DoctorContext) -> Sequence[Finding]:
+def check_traces(context: DoctorContext) -> Iterator[Finding]:
     """DR09: nodes of Karpenter. DR07: taints of removals in progress. INFO: soft taints that were left behind."""
-    findings: list[Finding] = []
-
-    def add(finding_id: str, severity: Severity, text: str, fix: str, names: Sequence[str]) -> None:
-        findings.append(finding(finding_id, severity, text, fix, nodes=list(names[:_MOST])))
-
     nodes = context.required_snapshot.nodes
     grouped = {instance.node for group in context.required_snapshot.groups for instance in group.instances}
     karpenter = [
@@ -245,22 +239,22 @@ def check_traces(context: DoctorContext) -> Sequence[Finding]:
     ]
     shared = [name for name in karpenter if name in grouped]
     if shared:
-        findings.append(_active(context, f"Karpenter manages {len(shared)} nodes of these groups", "nodes", ()))
+        yield _active(context, f"Karpenter manages {len(shared)} nodes of these groups", "nodes", ())
     elif karpenter:
         text = f"Karpenter manages {len(karpenter)} nodes ({_KARPENTER}); they are in none of these groups"
-        add("DR09", Severity.WARNING, text, "nothing to do, or remove Karpenter", karpenter)
+        yield finding("DR09", text, nodes=karpenter[:_MOST])
     hard = [node.name for node in nodes if node.taint(TO_BE_DELETED) and OPERATION_ANNOTATION not in node.annotations]
     if hard:
         text = f"{len(hard)} nodes have {TO_BE_DELETED} that Outscaler has not set: {first_names(hard)}"
         fix = "wait until the other autoscaler has removed them; outscaler uninstall NAME --foreign removes left ones"
-        add("DR07", Severity.WARNING, text, fix, hard)
+        yield finding("DR07", text, fix=fix, nodes=hard[:_MOST])
     foreign = [node.name for node in nodes if any(node.taint(key) for key in _FOREIGN_TAINTS)]
     if foreign:
         text = f"{len(foreign)} nodes have taints of another autoscaler: {first_names(foreign)}"
-        add("DR07", Severity.WARNING, text, "stop the other autoscaler, and remove the taints", foreign)
+        fix = "stop the other autoscaler, and remove the taints"
+        yield finding("DR07", text, fix=fix, nodes=foreign[:_MOST])
     soft = [node.name for node in nodes if node.taint(DELETION_CANDIDATE)]
     if soft and not permitted(context.policy).act:
         text = f"{len(soft)} nodes have soft taints ({DELETION_CANDIDATE}) of an autoscaler"
         fix = "Outscaler continues their times; outscaler uninstall removes those of an autoscaler that is gone"
-        add("DR07", Severity.INFO, text, fix, soft)
-    return findings
+        yield finding("DR07", text, severity=Severity.INFO, fix=fix, nodes=soft[:_MOST])

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.command.doctor.needed_rules import (
     EVERYWHERE,
     MANAGEMENT,
@@ -56,19 +55,17 @@ class _RulesReview(msgspec.Struct, frozen=True):
     status: _GrantedRules = _GrantedRules()
 
 
-def check_permissions(context: DoctorContext) -> Sequence[Finding]:
+def check_permissions(context: DoctorContext) -> Iterator[Finding]:
     """DR04: rules that are missing, one finding each."""
     acts = permitted(context.policy).act
-    findings: list[Finding] = []
     rules = needed_rules(context.policy)
     for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management)):
         for rule in (rule for rule in rules if rule.place == place):
             if client is None:
                 reason = dict(context.unreachable).get(place, "no kubeconfig is given")
-                findings.append(_unasked(f"{place} cluster: {reason}"))
+                yield _unasked(f"{place} cluster: {reason}")
                 break
-            findings.extend(_missing_rights(client, rule, acts=acts))
-    return findings
+            yield from _missing_rights(client, rule, acts=acts)
 
 
 def _missing_rights(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iterator[Finding]:
@@ -86,9 +83,9 @@ def _missing_rights(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iter
     text = f"{_grouped(missing)} is not allowed{place} in the {rule.place} cluster; needed for {rule.needed_for}"
     yield finding(
         "DR04",
-        _severity(rule, [resource for resource, _ in missing], acts=acts),
         text,
-        f"{_remedy(rule)}\n{rule_yaml(rule)}",
+        severity=_severity(rule, [resource for resource, _ in missing], acts=acts),
+        fix=f"{_remedy(rule)}\n{rule_yaml(rule)}",
         missing=[f"{resource} {verb}" for resource, verb in dict.fromkeys(missing)],
         place=rule.place,
     )
@@ -171,13 +168,10 @@ _DANGEROUS = (
 )
 
 
-def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
+def check_superfluous(context: DoctorContext) -> Iterator[Finding]:
     """DR05: rights that nothing here uses."""
-    return (*_dangerous_rights(context), *_rights_of_all_namespaces(context))
-
-
-def _rights_of_all_namespaces(context: DoctorContext) -> Iterator[Finding]:
-    """Rights to Cluster API's objects of all namespaces, where the policy names some."""
+    yield from _dangerous_rights(context)
+    # Rights to Cluster API's objects of all namespaces, where the policy names some.
     clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
     removals = [rule for rule in needed_rules(context.policy) if rule.source.file == NAMESPACED and rule.acts]
     for rule in removals[-1:]:
@@ -187,10 +181,10 @@ def _rights_of_all_namespaces(context: DoctorContext) -> Iterator[Finding]:
         names = ", ".join(capi_namespaces(context.policy))
         text = f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}"
         fix = f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}"
-        yield finding("DR05", Severity.INFO, text, fix, superfluous=[f"{rule.verbs[-1]} {rule.resources[0]}"])
+        yield finding("DR05", text, fix=fix, superfluous=[f"{rule.verbs[-1]} {rule.resources[0]}"])
 
 
-def _dangerous_rights(context: DoctorContext) -> Sequence[Finding]:
+def _dangerous_rights(context: DoctorContext) -> Iterator[Finding]:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",
@@ -203,11 +197,9 @@ def _dangerous_rights(context: DoctorContext) -> Sequence[Finding]:
         for group, resource, verb in _DANGEROUS
         if any(_covers(rule, group, resource, verb) for rule in granted)
     ]
-    if not rights:
-        return ()
-    text = f"may also: {', '.join(rights)} in kube-system; nothing of it is used"
-    fix = "use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig"
-    return [finding("DR05", Severity.INFO, text, fix, superfluous=rights)]
+    if rights:
+        text = f"may also: {', '.join(rights)} in kube-system; nothing of it is used"
+        yield finding("DR05", text, superfluous=rights)
 
 
 def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
@@ -215,14 +207,16 @@ def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
     return not rule.resource_names and all(bool({word, "*"} & set(words or ())) for word, words in pairs)
 
 
-def check_admission(context: DoctorContext) -> Sequence[Finding]:
+def check_admission(context: DoctorContext) -> Iterator[Finding]:
     """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
     if not context.probe:
         text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
-        return [_unasked(text, "--probe-writes asks with dry runs, which may call webhooks")]
+        yield _unasked(text, "--probe-writes asks with dry runs, which may call webhooks")
+        return
     nodes = context.required_snapshot.nodes
     if not nodes:
-        return [_unasked("there is no node for a dry run of a taint")]
+        yield _unasked("there is no node for a dry run of a taint")
+        return
     name = nodes[0].name
     taints = [
         {"key": taint.key, "value": taint.value, "effect": taint.effect}
@@ -242,9 +236,8 @@ def check_admission(context: DoctorContext) -> Sequence[Finding]:
         severity = Severity.ERROR if permitted(context.policy).act else Severity.WARNING
         text = f"a dry run of a taint on node {name} is refused: {error.message}"
         fix = f"permit the taint {TO_BE_DELETED} by this account in the admission policy"
-        return [finding("DR04", severity, text, fix, node=name)]
-    return ()
+        yield finding("DR04", text, severity=severity, fix=fix, node=name)
 
 
-def _unasked(text: str, fix: str = "correct the connection, and repeat the command") -> Finding:
-    return finding("DR04", Severity.UNASKED, text, fix)
+def _unasked(text: str, fix: str = "") -> Finding:
+    return finding("DR04", text, severity=Severity.UNASKED, fix=fix)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -17,8 +17,7 @@ from chalicelib.command.doctor import (
     permissions,
     vendor_checks,
 )
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import SUBJECTS, Finding, Severity, finding
+from chalicelib.command.doctor.finding import QUESTIONS, DoctorContext, Finding, Severity, finding
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError, published_name
 
 
@@ -27,12 +26,12 @@ class Check(msgspec.Struct, frozen=True):
     becomes one UNASKED finding per id."""
 
     ids: tuple[str, ...]
-    run: Callable[[DoctorContext], Sequence[Finding]]
+    run: Callable[[DoctorContext], Iterable[Finding]]
 
     @property
     def subject(self) -> str:
         """The subject of its findings, for --only."""
-        return SUBJECTS[self.ids[0]]
+        return QUESTIONS[self.ids[0]].subject
 
 
 CHECKS: tuple[Check, ...] = (
@@ -103,7 +102,7 @@ def examine(
             findings += _unasked(check, f"the time for checks, {budget:.0f} s, was over")
             continue
         try:
-            findings += check.run(context)
+            findings += list(check.run(context))
         except _FAILED as error:
             findings += _unasked(check, str(error) if isinstance(error, OutscalerError) else published_name(error))
     return tuple(sorted(findings, key=lambda result: _RANK[result.severity]))
@@ -126,4 +125,4 @@ def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
 
 def _unasked(check: Check, reason: str) -> list[Finding]:
     fix = "repeat the command when that is corrected"
-    return [finding(check_id, Severity.UNASKED, f"not checked: {reason}", fix) for check_id in check.ids]
+    return [finding(check_id, f"not checked: {reason}", severity=Severity.UNASKED, fix=fix) for check_id in check.ids]

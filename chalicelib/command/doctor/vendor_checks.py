@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from chalicelib.command.doctor.context import DoctorContext
-from chalicelib.command.doctor.finding import Finding, Severity, finding
+from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.model.policy import Policy
 from chalicelib.providers.base import QuotaReader
 
@@ -24,9 +23,8 @@ _RIGHTS = {
 """The rights that a key of that vendor often lacks."""
 
 
-def check_claims(context: DoctorContext) -> Sequence[Finding]:
+def check_claims(context: DoctorContext) -> Iterator[Finding]:
     """DR10: a group that the policy names twice, or that another policy of the table names, too."""
-    findings: list[Finding] = []
     names_by_claim: dict[str, list[str]] = {}
     for group in context.snapshot.groups if context.snapshot else ():
         if group.claim:
@@ -35,16 +33,14 @@ def check_claims(context: DoctorContext) -> Sequence[Finding]:
         if len(set(names)) > 1:
             text = f"{' and '.join(sorted(set(names))[:4])} are names of one group"
             fix = "keep one of the names in the policy"
-            findings.append(finding("DR10", Severity.ERROR, text, fix, names=names))
+            yield finding("DR10", text, fix=fix, names=names)
     own = context.policy
     for other in (policy for policy in context.policies if policy.name != own.name):
         for provider in own.providers.keys() & other.providers.keys():
             shared = sorted(_named(own, provider) & _named(other, provider))
             if shared and _is_same_account(provider, own, other):
                 text = f"groups {', '.join(shared[:5])} are in the policies {own.name} and {other.name}"
-                fix = "take them out of one of the policies"
-                findings.append(finding("DR10", Severity.ERROR, text, fix, names=shared))
-    return findings
+                yield finding("DR10", text, names=shared)
 
 
 def _named(policy: Policy, provider: str) -> set[str]:
@@ -61,48 +57,42 @@ def _is_same_account(provider: str, policy: Policy, other_policy: Policy) -> boo
     return not any(value and other_value and value != other_value for value, other_value in pairs)
 
 
-def check_groups(context: DoctorContext) -> Sequence[Finding]:
+def check_groups(context: DoctorContext) -> Iterator[Finding]:
     """DR11: providers and groups that cannot be read, do not exist or are held; groups that the policy names and the
     vendor does not have."""
     snapshot = context.required_snapshot
     gaps = [gap for gap in snapshot.gaps if gap.kind.startswith("provider/")]
-    findings = []
     for gap in gaps:
         text = f"{gap.kind.partition('/')[2]}: {gap.place or gap.name}: {gap.detail}".replace(": : ", ": ")
-        fix = "docs/providers has the settings and rights of the provider"
-        findings.append(finding("DR11", Severity.ERROR, text, fix, names=[gap.kind]))
+        yield finding("DR11", text, names=[gap.kind])
     for group in snapshot.groups:
         if group.error:
             text = f"group {group.id} of {group.provider}: {group.error[:300]}"
             fix = "correct the group at the vendor, or take it out of the policy"
-            findings.append(finding("DR11", Severity.ERROR, text, fix, names=[group.id]))
+            yield finding("DR11", text, fix=fix, names=[group.id])
     unread_providers = {gap.kind.partition("/")[2] for gap in gaps}
     existing = {(group.provider, name) for group in snapshot.groups for name in (group.id, *group.aliases)}
     for entry in context.policy.node_groups:
         if entry.provider not in unread_providers and (entry.provider, entry.id) not in existing:
             text = f"group {entry.id} of {entry.provider} does not exist"
             fix = "write the id as outscaler plan shows it, or take the entry out"
-            findings.append(finding("DR11", Severity.ERROR, text, fix, names=[entry.id]))
-    return findings
+            yield finding("DR11", text, fix=fix, names=[entry.id])
 
 
-def check_bounds(context: DoctorContext) -> Sequence[Finding]:
+def check_bounds(context: DoctorContext) -> Iterator[Finding]:
     """DR12: bounds of the policy that the vendor's bounds narrow."""
     groups = {
         (group.provider, name): group
         for group in context.required_snapshot.groups
         for name in (group.id, *group.aliases)
     }
-    findings = []
     for provider, name, least, most in _policy_bounds(context.policy):
         group = groups.get((provider, name))
         if group is None or group.error or (least in (None, group.min) and most in (None, group.max)):
             continue
         bounds = f"{'' if least is None else least}..{'' if most is None else most}"
         text = f"group {name}: the policy has the bounds {bounds}, and {group.min}..{group.max} is in force"
-        fix = "change the bounds at the vendor or in the policy, so that both agree"
-        findings.append(finding("DR12", Severity.WARNING, text, fix, group=name, min=group.min, max=group.max))
-    return findings
+        yield finding("DR12", text, group=name, min=group.min, max=group.max)
 
 
 def _policy_bounds(policy: Policy) -> Iterator[tuple[str, str, int | None, int | None]]:
@@ -117,29 +107,20 @@ def _policy_bounds(policy: Policy) -> Iterator[tuple[str, str, int | None, int |
                 yield provider, name, int(least), int(most)
 
 
-def check_quotas(context: DoctorContext) -> Sequence[Finding]:
+def check_quotas(context: DoctorContext) -> Iterator[Finding]:
     """DR13: groups that may grow by more instances than the account's quota leaves."""
-    findings = []
     for provider in (provider for _, provider in context.providers if isinstance(provider, QuotaReader)):
         groups = context.required_snapshot.groups
         own = [group for group in groups if group.provider == provider.name and not group.error]
         growth, remaining = sum(max(0, group.max - group.target) for group in own), provider.remaining()
         if remaining is not None and growth > remaining:
             text = f"the groups of {provider.name} may grow by {growth} nodes, the quota leaves {remaining}"
-            fix = "ask the vendor for more, or lower the maximums"
-            findings.append(finding("DR13", Severity.WARNING, text, fix, growth=growth, left=remaining))
-    return findings
+            yield finding("DR13", text, growth=growth, left=remaining)
 
 
-def check_permissions(context: DoctorContext) -> Sequence[Finding]:
+def check_permissions(context: DoctorContext) -> Iterator[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
-    text = "rights to change groups cannot be asked for without a change"
-    return [
-        finding(
-            "DR11",
-            Severity.UNASKED,
-            f"{name}: {text}",
-            f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}",
-        )
-        for name in sorted(set(context.policy.providers) - {"clusterapi"})
-    ]
+    for name in sorted(set(context.policy.providers) - {"clusterapi"}):
+        text = f"{name}: rights to change groups cannot be asked for without a change"
+        fix = f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}"
+        yield finding("DR11", text, severity=Severity.UNASKED, fix=fix)

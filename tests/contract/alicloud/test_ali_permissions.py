@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import DoctorContext
 from chalicelib.command.doctor.vendor_checks import check_permissions
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.command.doctor.context import DoctorContext
+from chalicelib.command.doctor.finding import DoctorContext
 from chalicelib.command.doctor.registry import CHECKS, examine
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.snapshot import Snapshot

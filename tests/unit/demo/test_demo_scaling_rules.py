@@ -13,9 +13,9 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.horizontal_node_autoscaler import read_object
 from infra.demo import fixture
+from infra.demo.cloud_observers import CloudObserver, HuaweiReader
 from infra.demo.counters import Ledger
 from infra.demo.delayed_passes import Passes
-from infra.demo.huaweicloud_observer import CceWatcher
 from infra.demo.rule_narrator import Rulings, clock_time
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import PROJECT
@@ -132,7 +132,8 @@ class DemoRulesRecorder:
         ring.tokens["MIIexampletoken"] = next(iter(ring.keys.values()))
         names = {f"{self.pool.uid}/default": fixture.NIGHT_SECOND, f"{self.pool.uid}/m7": fixture.NIGHT_FIRST}
         self.ledger, self.heard = Ledger(), Heard()
-        self.watcher = CceWatcher(self.account, names, self.ledger, self.heard.say, lambda: None, lambda: None)
+        reader = HuaweiReader(self.account, names)
+        self.watcher = CloudObserver(reader, self.ledger, self.heard.say, lambda: None, lambda: None)
 
     def send(self, method: str, path: str, **spec: object) -> None:
         base = f"/api/v3/projects/{PROJECT}/clusters/{self.account.cluster.uid}"

@@ -91,7 +91,8 @@ class _FullPlace:
 def test_pass_goes_on_without_the_place_of_shared_lists(
     error: Exception, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED, archive=ListArchive(_FullPlace(error), lambda: NOW))
+    archive = ListArchive(_FullPlace(error), lambda: NOW, lambda: 0.0)
+    kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED, archive=archive)
     broken = replace(runtime, kept_lists=lambda: kept)
     with caplog.at_level(logging.WARNING):
         assert read(broken, ClusterReading.CHANGES)[1] is ReadScope.FULL

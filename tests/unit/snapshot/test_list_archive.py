@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import random
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -16,11 +18,13 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.cluster_lists import LONGEST
-from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
+from chalicelib.snapshot import list_archive, list_state
+from chalicelib.snapshot.list_archive import LARGEST, LARGEST_UNPACKED, SAVED_EVERY, ListArchive, list_place, seal_key
+from chalicelib.snapshot.list_state import LONGEST, ListOrigin
 from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import KeptLists, ReadResult, read_live_cluster
 from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.property.cluster_history import NOW, UNTIL_ENDED, ClusterHistory, client_of
@@ -124,6 +128,97 @@ def test_damaged_lists_are_not_used(damage: Callable[[bytes], bytes], server: Ap
     assert "stored lists" in processes.results[-1].reason
 
 
+def _sealed(plain: bytes, key: bytes) -> bytes:
+    """Return lists with a seal that is right."""
+    body = zlib.compress(plain, 9)
+    return hmac.digest(key, body, "sha256") + body
+
+
+@pytest.mark.parametrize(
+    ("plain", "problem"),
+    [
+        (b"\0" * (LARGEST_UNPACKED + 1), "its length is wrong"),
+        (b"\xdd\xff\xff\xff\xff", "cannot be decoded"),  # a list of four billion elements in five bytes
+        (b"\x91" * 100_000, "cannot be decoded"),  # as deep as it is long
+        (b"", "cannot be decoded"),
+    ],
+    ids=["unpacks to too much", "claims too many", "too deep", "nothing"],
+)
+def test_sealed_lists_of_a_hostile_size_are_not_used(
+    plain: bytes, problem: str, server: ApiServer, processes: Processes
+) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    file = processes.folder / "prod.lists"
+    key = seal_key("prod", ListOrigin(client_of(server).access(), "kube-system False"))
+    file.write_bytes(_sealed(plain, key))
+    processes.read(client_of(server), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+    assert problem in processes.results[-1].reason
+
+
+def test_file_of_lists_that_is_too_long_is_not_read(server: ApiServer, processes: Processes) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    with (processes.folder / "prod.lists").open("r+b") as file:
+        file.truncate(LARGEST + 1)
+    processes.read(client_of(server), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+    assert "too large" in processes.results[-1].reason
+
+
+def test_lists_that_are_too_large_are_not_stored(
+    server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(list_archive, "LARGEST", 1000)
+    kept = processes.start()
+    saved = []
+    for seconds in (0.0, SAVED_EVERY, LONGEST - SAVED_EVERY):
+        processes.clock.advance(seconds)
+        processes.read(client_of(server), kept)
+        saved.append(kept.save("prod"))
+    assert saved == [0, 0, 0]
+    assert list(processes.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("module", "name"), [(list_state, "__version__"), (list_archive, "_FORMAT")])
+def test_lists_of_another_release_or_form_are_not_used(
+    module: ModuleType, name: str, server: ApiServer, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_archive._form.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, "9.9.9")
+        processes.pass_of(client_of(server), processes.start())
+    list_archive._form.cache_clear()
+    processes.read(client_of(server), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+    assert "another server, account or release" in processes.results[-1].reason
+
+
+def test_stored_lists_whose_version_the_server_has_compacted_are_read_again_alone(
+    server: ApiServer, history: ClusterHistory, processes: Processes
+) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    history.happen(10)
+    server.store.forget("pods")
+    second = processes.read(client_of(server), processes.start())
+    assert msgspec.json.encode(second) == msgspec.json.encode(processes.read(client_of(server), None))
+    result = processes.results[1]
+    assert (result.scope, result.stored) == (ReadScope.CHANGES, True)
+    assert result.reread == {"Pod": "the server no longer knows the version"}
+
+
+def test_deletion_that_a_process_with_stored_lists_has_lost_is_found_by_the_number_of_objects(
+    server: ApiServer, processes: Processes
+) -> None:
+    first = processes.pass_of(client_of(server), processes.start())
+    server.store.remove("nodes", first.nodes[0].name)
+    server.faults.add(KubeFault(path="/nodes.*watch=1", edit=lambda _: b""))
+    second = processes.read(client_of(server), processes.start())
+    assert {node.name for node in second.nodes} == {node.name for node in first.nodes[1:]}
+    result = processes.results[-1]
+    assert (result.stored, list(result.reread)) == (True, ["Node"])
+    assert "on the server" in result.reread["Node"]
+
+
 def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, processes: Processes) -> None:
     processes.pass_of(client_of(server), processes.start())
     with ApiServer(ObjectStore(lambda: NOW, seed=2), longest_watch=0) as other:
@@ -134,10 +229,10 @@ def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, proc
 def test_lists_of_another_cluster_are_not_used(server: ApiServer, processes: Processes) -> None:
     processes.pass_of(client_of(server), processes.start())
     (processes.folder / "prod.lists").rename(processes.folder / "test.lists")
-    archive = processes.start().archive
-    assert archive is not None
-    with pytest.raises(OutscalerError):
-        archive.load("test", client_of(server).access(), "kube-system False", "kube-system")
+    archive = ListArchive(list_place(str(processes.folder)), processes.clock, processes.clock)
+    origin = ListOrigin(client_of(server).access(), "kube-system False")
+    with pytest.raises(OutscalerError, match="another server"):
+        archive.load("test", origin, "kube-system")
 
 
 @pytest.mark.parametrize("later", [600.0, -600.0])
@@ -196,7 +291,7 @@ def test_every_kind_of_object_that_passes_follow_is_stored(server: ApiServer, pr
     processes.pass_of(client_of(server), first)
     processes.read(client_of(server), second)
     assert processes.results[-1] == ReadResult(ReadScope.CHANGES, stored=True)
-    ours, theirs = ((found := kept.kept("prod")) and found.lists.builder.objects for kept in (first, second))
+    ours, theirs = ((lists := kept.kept("prod")) and lists.builder.objects for kept in (first, second))
     assert ours
     assert theirs
     counts = {each.kind: (ours.count(each.kind), theirs.count(each.kind)) for each in RESOURCES}

@@ -9,13 +9,15 @@ import msgspec
 import pytest
 import yaml
 
+from chalicelib.kube import watch
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.cluster_lists import LONGEST
+from chalicelib.snapshot import list_state
+from chalicelib.snapshot.list_state import LONGEST
 from chalicelib.snapshot.live_cluster import CONNECTED_FOR, KeptLists, ReadResult, read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
@@ -149,6 +151,35 @@ def test_compacted_version_is_read_again(cluster: FollowedCluster) -> None:
     cluster.server.store.forget("nodes")
     assert names(cluster.read()) == ["n0", "n1", "n2", "n9"]
     assert cluster.last.reread == {"Node": "the server no longer knows the version"}
+
+
+def test_watch_that_is_refused_as_expired_is_read_again_alone(cluster: FollowedCluster) -> None:
+    """410 as the status of the answer, and not within it."""
+    cluster.read()
+    cluster.server.store.create("nodes", node("n9"))
+    cluster.server.faults.add(KubeFault(path="/nodes.*watch=1", status=410))
+    assert names(cluster.read()) == ["n0", "n1", "n2", "n9"]
+    assert (cluster.last.scope, list(cluster.last.reread)) == (ReadScope.CHANGES, ["Node"])
+    cluster.server.store.create("nodes", node("n10"))
+    assert names(cluster.read()) == ["n0", "n1", "n10", "n2", "n9"]
+    assert cluster.last == ReadResult(ReadScope.CHANGES, folded=1)
+
+
+def test_watch_that_brings_more_than_a_list_is_read_as_a_list(
+    cluster: FollowedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.read()
+    cluster.server.store.create("nodes", node("n9"))
+    monkeypatch.setattr(watch, "LONGEST", 300)
+    assert names(cluster.read()) == ["n0", "n1", "n2", "n9"]
+    assert list(cluster.last.reread) == ["Node"]
+
+
+def test_lists_of_another_release_are_not_followed(cluster: FollowedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.read()
+    monkeypatch.setattr(list_state, "__version__", "9.9.9")
+    cluster.read()
+    assert cluster.last.scope is ReadScope.FULL
 
 
 def test_account_that_may_not_watch_lists_in_every_pass(cluster: FollowedCluster) -> None:

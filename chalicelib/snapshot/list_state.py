@@ -1,4 +1,15 @@
-"""Reads all lists of a cluster, and keeps with them what is needed to follow their changes later.
+"""The lists of a cluster (ListState), and how all of them are read.
+
+Lists are a base, which is a full read, with the changes since then. They reach the next pass in one of three ways:
+
+    memory   the process of the pass before keeps the objects                       live_cluster.KeptLists
+    bucket   another process has stored them as a whole, as a new base              list_archive.ListArchive
+    watcher  a program in the cluster posts a base, and then all changes since it   list_archive.WatchedLists
+
+The first two are followed from their versions (list_changes.py), and the third are used as they are. None of them is
+needed for a decision: where lists are too old, of another origin (ListOrigin), damaged or larger than is read,
+everything is read again. So it is where the server no longer knows a version (410), or where changes were lost; then it
+is that list alone.
 
 A list that is refused (403) or not served (404) is a gap, unless it is required. Any other failure is temporary, and
 the next pass reads more.
@@ -8,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Self
 
 import msgspec
 
+from chalicelib import __version__
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.kube.list_page import HOSTED, Page
@@ -29,6 +42,9 @@ READERS = 12
 LONGEST = 600.0
 """Seconds after which everything is read again, whatever was followed."""
 CONFIG_MAP = "ConfigMap"
+_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; classes come on top
+_CLASSES = 4  # times as many classes as in the base: most belong to pods that are gone
+_FEW_CLASSES = 1_000
 _LONG = {"Pod": 0, "Node": 1, "ReplicaSet": 2, "Job": 3}  # in most clusters
 
 
@@ -44,14 +60,34 @@ class FollowedList(msgspec.Struct, frozen=True):
     asked_at: float
 
 
-class ClusterLists:
-    """A cluster's objects. versions: resourceVersion of each list by kind, for those that can be followed. unwatched:
-    kinds for which the account may not watch. followed: lists at the end of the last pass. complete_at: an instant as
-    of which a list is known to be complete, where that is later than the full read; seconds of a monotonic clock."""
+class ListOrigin(msgspec.Struct, frozen=True):
+    """Where lists come from; those of another origin are never used. access: of which server, with which account;
+    scope: what was read, beside the objects of the table of lists; release: what has read them."""
+
+    access: str
+    scope: str
+    release: str = msgspec.field(default_factory=lambda: __version__)
+
+
+class ListState:
+    """A cluster's objects: a base, which is a full read, with the changes since then.
+
+    namespace: where the priority expander's ConfigMap is. origin: empty where nothing keeps these lists. read_at: when
+    the base was read; followed_at: when the last changes were; seconds of the clock of what keeps them. kube: the
+    client that has read them last. passes: how many have used them. base_classes: number of classes of the base.
+
+    versions: resourceVersion of each list by kind, for those that can be followed. unwatched: kinds for which the
+    account may not watch. followed: lists at the end of the last pass. complete_at: an instant as of which a list is
+    known to be complete, where that is later than the base; seconds of a monotonic clock.
+    """
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.builder = SnapshotBuilder(namespace, numbered=False)
+        self.origin = ListOrigin("", "")
+        self.kube: KubeClient | None = None
+        self.read_at = self.followed_at = 0.0
+        self.passes = self.base_classes = 0
         self.versions: dict[str, str] = {}
         self.unwatched: set[str] = set()
         self.followed: dict[str, FollowedList] = {}
@@ -62,10 +98,31 @@ class ClusterLists:
         """Call this for what is read from now on; it raises MemoryExceeded where memory ends."""
         self.check = self.builder.objects.table.check = check
 
+    def begin(self, origin: ListOrigin, kube: KubeClient, now: float) -> Self:
+        """Note of a full read what the next pass must know, and return these lists. now: of the monotonic clock."""
+        self.origin, self.kube, self.read_at = origin, kube, now
+        self.base_classes = self.builder.objects.table.size
+        return self
+
     def followable(self) -> bool:
         """Return whether the next pass can read the changes alone, at least of the lists that are required."""
         required = {resource.kind for resource in RESOURCES if resource.required}
         return required <= self.versions.keys() and not required & self.unwatched
+
+    def is_overgrown(self) -> bool:
+        """Return whether most classes belong to pods that are gone."""
+        return self.builder.objects.table.size > _CLASSES * self.base_classes + _FEW_CLASSES
+
+    def size(self) -> int:
+        """Return the bytes of memory, roughly."""
+        objects = self.builder.objects
+        others = sum(objects.count(kind) for kind in objects.by_kind if kind not in ("Pod", "Node"))
+        pods, nodes = len(objects.pods), len(objects.nodes)
+        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
+
+    def complete_since(self) -> float:
+        """Return the instant as of which all lists are known to be complete; seconds of a monotonic clock."""
+        return min((self.complete_at.get(kind, self.read_at) for kind in self.versions), default=self.read_at)
 
 
 def read_lists(
@@ -75,11 +132,11 @@ def read_lists(
     rules: bool,
     rates: PageRates | None = None,
     check: Callable[[], None] = unbounded,
-) -> ClusterLists:
+) -> ListState:
     """Read everything. namespace, rules, check: see live_cluster.read_live_cluster. rates: see ListReader. Raises
     ClusterError, MemoryExceeded."""
     map_large_buffers()
-    lists = ClusterLists(namespace)
+    lists = ListState(namespace)
     lists.bound(check)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
@@ -95,14 +152,14 @@ def read_lists(
     return lists
 
 
-def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], executor: Executor) -> None:
+def reread(kube: KubeClient, lists: ListState, resources: Iterable[ListedResource], executor: Executor) -> None:
     """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
     started = [(resource, ListReader(kube, resource, executor, HOSTED, check=lists.check)) for resource in resources]
     for resource, parts in started:
         fold_list(resource, parts, lists)
 
 
-def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ClusterLists) -> None:
+def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ListState) -> None:
     """Fold one list, or record a gap if it is optional and unavailable; raises every other ClusterError, and
     MemoryExceeded."""
     kind, builder = resource.kind, lists.builder
@@ -131,7 +188,7 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
 class OtherObjects:
     """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
 
-    def __init__(self, kube: KubeClient, lists: ClusterLists, executor: Executor, *, rules: bool) -> None:
+    def __init__(self, kube: KubeClient, lists: ListState, executor: Executor, *, rules: bool) -> None:
         self._lists, self._rules = lists, rules
         place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
         self._priorities = executor.submit(kube.get, place)
