@@ -120,7 +120,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
 def _utilization(context: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """Return the node's requested share and the threshold that applies to it (docs/reference/scale-down.md
     "Utilization")."""
-    from chalicelib.plan.scale_down.candidates import Usage
+    from chalicelib.plan.disruption.candidates import Usage
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
     case, own, options = context.case, group.options if group else GroupOptions(), context.case.policy.options

@@ -13,6 +13,8 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.reason import Reason
 from chalicelib.model.scaling_rules import RuleObject
 
+HOUR = 3600.0
+
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Nodes that were requested and have not arrived yet."""
@@ -88,6 +90,11 @@ class BreakerState(
     removals: tuple[tuple[float, int, int], ...] = ()
     tripped_at: float = 0.0
     wanted: int = 0
+
+    def last_hour(self, now: float) -> tuple[tuple[float, int, int], ...]:
+        """Return the removals that count now. An instant an hour or more away in the past or in the future does not
+        count: after a clock error, removals must not stay blocked for as long as the clock was wrong."""
+        return tuple(removal for removal in self.removals if abs(now - removal[0]) < HOUR)
 
 
 class RuleMemory(

@@ -10,8 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.plan.disruption.methods.unneeded import paused_timer
+from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.repair import wrong_size
-from chalicelib.plan.scale_down.planner import ScaleDownPlan, paused_timer
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
@@ -20,8 +21,8 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
-def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan) -> Memory:
-    """Return the memory for the next pass. scale_up: the result of scaling rules. scale_down: the scale-down verdict of
+def next_memory(state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan) -> Memory:
+    """Return the memory for the next pass. scale_up: the result of scaling rules. disruption: the scale-down verdict of
     each judged node, and the circuit breaker."""
     memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
@@ -33,7 +34,7 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
     # What is known of a group that could not be read stays.
     unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
-    nodes = {**_paused(state, scale_down), **scale_down.memory}
+    nodes = {**_paused(state, disruption), **disruption.memory}
     return msgspec.structs.replace(
         memory,
         groups=unread_groups | {group.id: _group(group, now) for group in state.groups.values()},
@@ -42,7 +43,7 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
         templates=unread_templates | templates,
         operations=tuple(op for op in memory.operations if op.is_open),
         first_seen=memory.first_seen or now,
-        breaker=scale_down.breaker,
+        breaker=disruption.breaker,
         rules=scale_up.rule_results.memory,
         rule_objects=scale_up.rule_results.objects,
     )
@@ -85,7 +86,7 @@ def _unregistered(state: ClusterState) -> dict[str, float]:
     return {i: since for i, since in before.items() if i not in listed and now - since < _KEPT} | present
 
 
-def _paused(state: ClusterState, scale_down: ScaleDownPlan) -> dict[str, NodeMemory]:
+def _paused(state: ClusterState, disruption: DisruptionPlan) -> dict[str, NodeMemory]:
     """Return nodes that could not be judged, whose timers therefore pause: their group was not read, or their instance
     is missing from a list that is shorter than the vendor's own target."""
     groups = [group.group for group in state.groups.values()]
@@ -95,6 +96,6 @@ def _paused(state: ClusterState, scale_down: ScaleDownPlan) -> dict[str, NodeMem
     unjudged = {
         node.name: paused_timer(state.memory.nodes[node.name], state.now)
         for node in state.snapshot.nodes
-        if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in scale_down.memory
+        if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in disruption.memory
     }
     return {name: memory for name, memory in unjudged.items() if memory is not None}

@@ -24,8 +24,8 @@ from chalicelib.model.operation import (
 from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
+from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.repair import compatible, kept
-from chalicelib.plan.scale_down.planner import ScaleDownPlan
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import PendingPods
@@ -40,19 +40,19 @@ def build_plan(
     state: ClusterState,
     pending: PendingPods,
     scale_up: ScaleUpPlan,
-    scale_down: ScaleDownPlan,
+    disruption: DisruptionPlan,
     repairs: tuple[Repair, ...],
     seed: int,
 ) -> Plan:
     """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the rest wait for a later
     pass."""
-    grown, shrunk = (up.group for up in scale_up.scale_ups), (removal.group for removal in scale_down.removals)
+    grown, shrunk = (up.group for up in scale_up.scale_ups), (removal.group for removal in disruption.removals)
     repairs = compatible(repairs, grown, shrunk)
-    name = _plan_id(state, scale_up, scale_down, repairs, seed)
+    name = _plan_id(state, scale_up, disruption, repairs, seed)
     operations = [_growth(state, up, name) for up in scale_up.scale_ups]
-    operations += [_removal(state, removal, name) for removal in scale_down.removals]
+    operations += [_removal(state, removal, name) for removal in disruption.removals]
     operations += [_repair(state, repair, name) for repair in repairs]
-    candidates = Counter(state.group_of.get(node, "") for node in scale_down.unneeded)
+    candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
     return Plan(
         id=name,
         cluster=state.snapshot.cluster,
@@ -63,12 +63,12 @@ def build_plan(
         promises=scale_up.promises,
         notes=(*scale_up.notes, *_warnings(state), *kept(state)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
-        removals=scale_down.removals,
+        removals=disruption.removals,
         repairs=repairs,
-        marks=scale_down.taints,
-        paused=scale_down.paused,
-        unneeded=scale_down.unneeded,
-        unremovable=scale_down.unremovable,
+        marks=disruption.taints,
+        paused=disruption.paused,
+        unneeded=disruption.unneeded,
+        unremovable=disruption.unremovable,
         groups=tuple(msgspec.structs.replace(group, candidates=candidates[group.group]) for group in scale_up.groups),
         operations=tuple(operations),
         rules=scale_up.rule_results.verdicts,
@@ -79,9 +79,9 @@ def build_plan(
 
 
 def _plan_id(
-    state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan, repairs: tuple[Repair, ...], seed: int
+    state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, repairs: tuple[Repair, ...], seed: int
 ) -> str:
-    content = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, scale_down.removals, repairs]
+    content = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, disruption.removals, repairs]
     return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 

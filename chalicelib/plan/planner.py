@@ -8,7 +8,7 @@ Stages, with their inputs and outputs:
 2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
 3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
 4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
-5. Scale-down: the simulated cluster after scale-up -> ScaleDownPlan. Removes nodes that stay unneeded.
+5. Scale-down: the simulated cluster after scale-up -> DisruptionPlan. Removes nodes that stay unneeded.
 6. Repairs: state -> at most one Repair per group.
 7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
 8. Next memory: the outputs of 1, 4 and 5 -> Memory.
@@ -23,11 +23,11 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.disruption.candidates import removable_rows
+from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
-from chalicelib.plan.scale_down.candidates import removable_rows
-from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
 from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.limits import apply_preconditions
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
@@ -77,10 +77,10 @@ def plan_cluster(
 
     grown = [increase.group for increase in scale_up.scale_ups]
 
-    def removals(*, judged: bool) -> ScaleDownPlan:
+    def removals(*, judged: bool) -> DisruptionPlan:
         simulated.check = budget.check if judged else no_check
         needs = scale_up.rule_results.needs
-        return plan_scale_down(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
+        return plan_disruption(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
 
     try:
         scale_down = removals(judged=True)

@@ -366,7 +366,7 @@ HEADROOMS = listed_sections(
     HEADROOM, "entry", 50, "{name: spare, groups: [ID], pods: 3, cpu: 500m, memory: 1Gi}", _one_measure, name="entries"
 )
 
-# -- spec.maxDisruption: the limits of plan/scale_down/circuit_breaker.py ------------------------------------------
+# -- spec.maxDisruption: the limits of plan/disruption/budgets.py --------------------------------------------
 
 _SHARE = "a share from 0 to 1, such as 0.25 or 25%"
 

@@ -14,7 +14,7 @@ from chalicelib.kube.objects import add_taint, remove_soft_taint, remove_taint
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.plan.scale_down.taint_updates import ADD_SOFT_TAINT, REMOVE_SOFT_TAINT, REMOVE_STALE_TAINT
+from chalicelib.plan.disruption.taint_updates import ADD_SOFT_TAINT, REMOVE_SOFT_TAINT, REMOVE_STALE_TAINT
 from chalicelib.runtime.log import failure, logger
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
     """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`. For display only:
-    decisions use plan/scale_down/candidates.py, which excludes some pods."""
+    decisions use plan/disruption/candidates.py, which excludes some pods."""
     requested: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
     for pod in snapshot.pods:
         if pod.node in requested:

@@ -290,10 +290,7 @@ class BreakerView(msgspec.Struct, frozen=True, rename="camel"):
 
 def breaker_view(memory: Memory, now: float) -> BreakerView:
     """Return the circuit breaker at `now`."""
-    # Imported here because it loads numpy, which the webhook must not pay for.
-    from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
-
-    removals = removals_last_hour(memory.breaker, now)
+    removals = memory.breaker.last_hour(now)
     released = memory.released_until if memory.released_until > now else 0.0
     return BreakerView(
         on=bool(memory.breaker.tripped_at) and not released,

@@ -30,7 +30,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Inside plan: the planner above the decisions, the decisions above the simulation": (
         ("plan/tables", "chalicelib.plan.planner"),
-        ("plan/scale_up/limits", "chalicelib.plan.scale_down.planner"),
+        ("plan/scale_up/limits", "chalicelib.plan.disruption.planner"),
     ),
     "Inside operations: the runner above its parts, its parts above the steps": (
         ("operations/steps/scale_up", "chalicelib.operations.ordering"),

@@ -24,7 +24,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
-from chalicelib.plan.scale_down import drain_rules
+from chalicelib.plan.disruption import drain_rules
 from chalicelib.plan.scale_up import final_placement
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.state import backoff

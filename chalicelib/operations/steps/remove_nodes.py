@@ -188,7 +188,7 @@ def _after_request(operation: Operation, outcome: Outcome, now: float) -> Outcom
 def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node object outlives the
     machine or because the vendor did not delete it, the removal ends nevertheless and the outcome says so. Its taint
-    is then stale, and the next pass removes it (plan/scale_down/taint_updates.py). The outcome also names the nodes
+    is then stale, and the next pass removes it (plan/disruption/taint_updates.py). The outcome also names the nodes
     that were given up, and why."""
     progress = read(operation)
     present = _present_nodes(operation, progress, context)

@@ -3,7 +3,7 @@
     headroom_demand  ► a class per entry of spec.headroom, and its number of pods
     plan_headroom    ► room on existing nodes, upcoming nodes or nodes planned for other pods; for the rest, new nodes
                        by the same search as for pods
-    (scale_down/removal_simulation/headroom_reserve.py ► nodes that stay must offer the headroom that existing
+    (disruption/headroom_reserve.py ► nodes that stay must offer the headroom that existing
                        nodes offer)
 
 Virtual pods are never in the simulated cluster while anything is decided for real pods. Real pods come first and use

@@ -4,18 +4,19 @@ groups."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_down.candidates import PodsToMove
-from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
-from chalicelib.plan.scale_down.selection import Selection, select_removals
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.disruption.candidates import Candidate
+from chalicelib.plan.disruption.methods.unneeded import timer_reason
+from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
@@ -23,12 +24,21 @@ from tests.operations import new_operation
 DRAINS = 5  # max-drain-parallelism in upstream's cases
 
 
+class Picked(NamedTuple):
+    """What one draw from the budgets of a pass answers, and the pass's pause and circuit breaker after it."""
+
+    chosen: tuple[SimulatedRemoval, ...]
+    refused: dict[str, Reason]
+    paused: Reason | None
+    breaker: BreakerState
+
+
 class SelectionBuilderPool:
     """A cluster of groups without pods; every node is a candidate unless `only` names some."""
 
     def __init__(self) -> None:
         self.build: ClusterBuilder = cluster()
-        self.candidates: list[UnneededNode] = []
+        self.candidates: list[SimulatedRemoval] = []
         self.operations: list[Operation] = []
 
     def group(
@@ -58,8 +68,8 @@ class SelectionBuilderPool:
         by_name = {each.name: each for each in self.build.nodes}
         for each in nodes[: empty + drain]:
             evict = tuple(Pod("default", f"{each}-{at}", "", 0) for at in range(pods)) if "-d" in each else ()
-            moves = PodsToMove(by_name[each], name, evict, waits_for=waits_for)
-            self.candidates.append(UnneededNode(moves, {}, risky))
+            candidate = Candidate(by_name[each], name, evict, waits_for=waits_for)
+            self.candidates.append(SimulatedRemoval(candidate, {}, risky))
         return self
 
     def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:
@@ -116,24 +126,27 @@ class SelectionBuilderPool:
         since: float = OLD,
         hold: Reason | None = None,
         **more: Any,
-    ) -> Selection:
-        """Runs the selection. since: when all candidates became unneeded."""
+    ) -> Picked:
+        """Draws all candidates at once. since: when they became unneeded."""
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}
-        return select_removals(self.world(memory, now=now, **more), wanted, timers, hold)
+        world = self.world(memory, now=now, **more)
+        budgets = Budgets(world, hold)
+        chosen, refused = budgets.draw(wanted, lambda each: timer_reason(each, timers, world))
+        return Picked(tuple(chosen), refused, budgets.paused, budgets.breaker.after())
 
 
-def counts(picked: Selection) -> tuple[int, int]:
+def counts(picked: Picked) -> tuple[int, int]:
     """Returns (empty, drained), as upstream's cases count them."""
     drained = sum(bool(each.evict) for each in picked.chosen)
     return len(picked.chosen) - drained, drained
 
 
-def goes(picked: Selection) -> list[str]:
+def goes(picked: Picked) -> list[str]:
     """Names of the selected nodes, in the order of removal."""
     return [each.node.name for each in picked.chosen]
 
 
-def why(picked: Selection) -> set[ReasonCode]:
+def why(picked: Picked) -> set[ReasonCode]:
     """Reason codes of all nodes that stay."""
     return {reason.code for reason in picked.refused.values()}

@@ -11,9 +11,8 @@ from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.policy import MaxDisruption, Mode, Policy
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.plan.scale_down.selection import Selection
 from tests.builders import NOW
-from tests.unit.plan.selection_builder import SelectionBuilderPool, counts, goes, why
+from tests.unit.plan.selection_builder import Picked, SelectionBuilderPool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 FIVE = MaxDisruption(nodes_per_hour=5)
@@ -145,7 +144,7 @@ def test_cluster_without_max_disruption_keeps_no_breaker_state() -> None:
 # --- maximum share
 
 
-def pulled(picked: Selection, wanted: int, of: int, at: float = NOW) -> bool:
+def pulled(picked: Picked, wanted: int, of: int, at: float = NOW) -> bool:
     """Checks that no node is removed, every candidate names the circuit breaker as its reason, and the state is
     saved."""
     reason = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)

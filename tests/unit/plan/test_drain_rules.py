@@ -13,8 +13,8 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget, Controller
-from chalicelib.plan.scale_down import drain_rules
-from chalicelib.plan.scale_down.drain_rules import MOVABLE, Action, DrainContext, PdbTracker
+from chalicelib.plan.disruption import drain_rules
+from chalicelib.plan.disruption.drain_rules import MOVABLE, Action, DrainContext, PdbTracker
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, having, stays
 

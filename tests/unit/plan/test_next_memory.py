@@ -7,8 +7,8 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import BreakerState, GroupMemory, Memory, NodeMemory
+from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.next_memory import next_memory
-from chalicelib.plan.scale_down.planner import ScaleDownPlan
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.unit.plan.instances_builder import HOUR, anchored, filled, seen, with_machines, world_of
@@ -68,7 +68,7 @@ def test_size_mismatch_is_remembered_while_the_group_is_unreadable() -> None:
 
 def test_next_memory_takes_breaker_state_from_scale_down() -> None:
     brake = BreakerState(removals=((NOW - 60, 1, 2),))
-    shrinkage = ScaleDownPlan((), (), (), {}, breaker=brake)
+    shrinkage = DisruptionPlan((), (), (), {}, breaker=brake)
     assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker == brake
 
 

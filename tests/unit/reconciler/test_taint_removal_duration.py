@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.plan.scale_down.taint_updates import REMOVE_STALE_TAINT
+from chalicelib.plan.disruption.taint_updates import REMOVE_STALE_TAINT
 from chalicelib.reconciler import taint_writer
 
 

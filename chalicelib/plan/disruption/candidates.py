@@ -13,6 +13,8 @@ only the PodDisruptionBudgets, which a plan uses up as it goes, are checked in t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
@@ -22,7 +24,7 @@ from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
-from chalicelib.plan.scale_down.drain_rules import (
+from chalicelib.plan.disruption.drain_rules import (
     BEFORE_BUDGETS,
     MOVABLE,
     Action,
@@ -118,11 +120,16 @@ class Usage:
         return max(shares, default=1.0)
 
 
+Filter = Callable[[Node, NodeGroupState, ClusterState, Usage], Reason | None]
+"""Returns why a method does not consider a node that is otherwise eligible, None if it does."""
+
+
 def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
-    node: Node, node_memory: NodeMemory, state: ClusterState, usage: Usage
+    node: Node, state: ClusterState, usage: Usage, method_filter: Filter
 ) -> Reason | None:
-    """Return why a node is not a removal candidate, None if it is one."""
+    """Return why a node is not a candidate of a method, None if it is one."""
     options, bucket = state.options, state.buckets[node.name]
+    node_memory = state.memory.nodes.get(node.name, NodeMemory())
     group = state.groups.get(state.group_of.get(node.name, ""))
     if node.name in state.contested:
         return state.contested[node.name]
@@ -142,7 +149,7 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return Reason.of(ReasonCode.NOT_STARTED)
     if bucket is not Bucket.READY and not options.scale_down_unready_enabled:
         return Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED)
-    return _minimum_reason(node, group, state) or _utilization_reason(node, group, state, usage)
+    return _minimum_reason(node, group, state) or method_filter(node, group, state, usage)
 
 
 def _minimum_reason(node: Node, group_state: NodeGroupState, state: ClusterState) -> Reason | None:
@@ -162,7 +169,7 @@ def _minimum_reason(node: Node, group_state: NodeGroupState, state: ClusterState
     return at_minimum(group, spares(groups_of_pool, lambda other: other.target - other.leaving))
 
 
-def _utilization_reason(node: Node, group_state: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
+def utilization_reason(node: Node, group_state: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
     """Return why a node is used too much, by the thresholds of its group and of the cluster."""
     own, options = group_state.group.options, state.options
     ignore = own.ignore_daemonsets_utilization
@@ -182,9 +189,10 @@ def _utilization_reason(node: Node, group_state: NodeGroupState, state: ClusterS
     )
 
 
-class PodsToMove(msgspec.Struct, frozen=True):
-    """What removing a node requires. limited: pods whose budgets must allow one more disruption, with the
-    budgets' names; used: budget -> the disruptions that moving all pods uses."""
+class Candidate(msgspec.Struct, frozen=True):
+    """A node that may go, and what that requires. pods: those that must move. limited: pods whose budgets must allow
+    one more disruption, with the budgets' names; used: budget -> the disruptions that moving all pods uses. waits_for:
+    a pod that must complete first. share: how full the node is."""
 
     node: Node
     group: str
@@ -192,6 +200,7 @@ class PodsToMove(msgspec.Struct, frozen=True):
     limited: tuple[tuple[Pod, tuple[str, ...]], ...] = ()
     used: dict[str, int] = {}
     waits_for: str = ""
+    share: float = 0.0
 
 
 class DrainabilityChecker:
@@ -205,8 +214,8 @@ class DrainabilityChecker:
         self._by_class: dict[int, tuple[Verdict | None, tuple[str, ...]]] = {}
         self._unreadable = {gap.node: gap for gap in snapshot.gaps if gap.node}
 
-    def of(self, node: Node) -> PodsToMove | NodeVerdict:
-        """Return the pods that must move, or the pod that blocks the node whatever the budgets allow."""
+    def of(self, node: Node, share: float = 0.0) -> Candidate | NodeVerdict:
+        """Return the candidate, or the pod that blocks the node whatever the budgets allow."""
         gap = self._unreadable.get(node.name)
         if gap is not None:
             what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
@@ -232,7 +241,8 @@ class DrainabilityChecker:
                 limited.append((pod, names))
             for name in names:
                 used[name] = used.get(name, 0) + 1
-        return PodsToMove(node, self._state.group_of[node.name], tuple(moving), tuple(limited), used, waits_for)
+        group = self._state.group_of[node.name]
+        return Candidate(node, group, tuple(moving), tuple(limited), used, waits_for, share)
 
     def _exhausted_budget(self, node: Node, limited: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
         """Return the blocking verdict of a pod whose budget has no disruptions from the beginning. As in Cluster
@@ -262,15 +272,40 @@ def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
     return NodeVerdict(node.name, Reason(ReasonCode.BLOCKED_BY_POD, params), pod.key)
 
 
+def find_candidates(
+    state: ClusterState, simulated: SimulatedCluster, pdbs: PdbTracker, method_filter: Filter
+) -> tuple[list[Candidate], dict[str, NodeVerdict]]:
+    """Return the nodes that a method may try to remove, and the verdicts on all other nodes."""
+    usage, checker = Usage(state), DrainabilityChecker(state, pdbs)
+    candidates: list[Candidate] = []
+    verdicts: dict[str, NodeVerdict] = {}
+    for node in state.snapshot.nodes:
+        simulated.check()
+        reason = ineligibility_reason(node, state, usage, method_filter)
+        if reason is None and node.name in simulated.promised:
+            reason = Reason.of(ReasonCode.PROMISED, pod=simulated.promised[node.name])
+        if reason is None and node.name in simulated.held:
+            reason = Reason.of(ReasonCode.UNEXPECTED, detail=simulated.held[node.name])
+        if reason is not None:
+            verdicts[node.name] = NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
+            continue
+        result = checker.of(node, usage.share(node))
+        if isinstance(result, Candidate):
+            candidates.append(result)
+        else:
+            verdicts[node.name] = result
+    return candidates, verdicts
+
+
 def removable_rows(state: ClusterState, simulated: SimulatedCluster) -> frozenset[int]:
-    """Return the rows of the eligible nodes whose pods may all be moved, for scale-up to prefer the nodes that stay. No
-    removal is simulated."""
+    """Return the rows of the nodes with little use whose pods may all be moved, for scale-up to prefer the nodes that
+    stay. No removal is simulated."""
     usage = Usage(state)
     checker = DrainabilityChecker(state, PdbTracker(state.snapshot.budgets, state.snapshot.classes))
     return frozenset(
         simulated.table.index[node.name]
         for node in state.snapshot.nodes
         if node.name in simulated.table.index
-        and ineligibility_reason(node, state.memory.nodes.get(node.name, NodeMemory()), state, usage) is None
-        and isinstance(checker.of(node), PodsToMove)
+        and ineligibility_reason(node, state, usage, utilization_reason) is None
+        and isinstance(checker.of(node), Candidate)
     )

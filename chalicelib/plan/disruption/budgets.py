@@ -1,0 +1,429 @@
+"""What removals may still use in this pass: one object from which every method draws.
+
+A draw has two filters, in the order in which budgets are used. The first checks conditions of the node itself (the
+method's own, then minimums, windows, cooldowns); the nodes that pass are what the plan wants to remove, and each of
+them reduces the room of the next. The second limits the rate: the circuit breaker, then parallelism. The first failing
+check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or nothing. What one draw takes
+is missing from the next one of the pass. See docs/reference/scale-down.md "Removal selection".
+
+A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon as the last cooldown ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+from chalicelib.model.memory import HOUR, BreakerState
+from chalicelib.model.node import Node
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.policy import MaxDisruption, Options
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
+from chalicelib.plan.disruption.drain_rules import PdbTracker
+from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
+from chalicelib.plan.state.pools import at_minimum, spares
+from chalicelib.schedules.maintenance_windows import outside
+
+_NODES, _PODS = 1, 2  # positions in BreakerState.removals
+
+
+class Budgets:
+    """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the removal simulation uses
+    them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: groups that this pass scales
+    up, those of commands included. guard: what metric rules would buy again, None if there is no such rule."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        hold: Reason | None = None,
+        grown: Collection[str] = (),
+        guard: RuleRemovalGuard | None = None,
+    ) -> None:
+        self.state, self.grown, self.guard = state, frozenset(grown), guard
+        self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
+        self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
+        self._minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
+        self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
+        # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
+        # removal at the same time may only use capacity that is certain to exist.
+        lowered = {
+            op.spec.group: op.spec.to_size
+            for op in state.memory.operations
+            if op.is_open and op.spec.kind is OperationKind.DECREASE_TARGET
+        }
+        self._sizes = {
+            group.id: min(group.group.target, lowered.get(group.id, group.target)) - group.leaving
+            for group in state.groups.values()
+        }
+        self._spares = spares(state.groups, lambda group: self._sizes[group.id])
+
+    @property
+    def paused(self) -> Reason | None:
+        """What blocks all removals, if anything does."""
+        return self._pause or self.breaker.trip
+
+    def draw(
+        self, removals: Sequence[SimulatedRemoval], condition: Callable[[SimulatedRemoval], Reason | None]
+    ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
+        """Return the removals that are done now, empty nodes first, and the reason of each node that stays. removals:
+        in the order in which they were found, which decides among equals. condition: the method's own; it is checked
+        before all others."""
+        refused: dict[str, Reason] = {}
+        units = [fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused))]
+        stop = self.breaker.check_share(sum(len(unit) for unit in units))
+        chosen: list[SimulatedRemoval] = []
+        for unit in units:
+            atomic, nodes = self._is_atomic(unit[0]), len(unit)
+            drains, pods = sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
+            reason = stop or self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
+            if reason is not None:
+                refused.update((removal.node.name, reason) for removal in unit)
+                continue
+            self.breaker.take(nodes, pods)
+            self._parallelism.take(nodes, drains, atomic=atomic)
+            chosen += unit
+        return sorted(chosen, key=_harm), refused
+
+    def _is_atomic(self, removal: SimulatedRemoval) -> bool:
+        return self.state.groups[removal.group].group.options.zero_or_max
+
+    def _units(self, removals: Iterable[SimulatedRemoval]) -> list[list[SimulatedRemoval]]:
+        """Return the units in the order of selection: zero-or-max groups with empty nodes, those that only need drains,
+        then single nodes: empty ones, drains, risky drains."""
+        atomic: dict[str, list[SimulatedRemoval]] = {}
+        single: list[list[SimulatedRemoval]] = []
+        for removal in removals:
+            if self._is_atomic(removal):
+                atomic.setdefault(removal.group, []).append(removal)
+            else:
+                single.append([removal])
+        return [
+            *sorted(atomic.values(), key=lambda unit: all(removal.evict for removal in unit)),
+            *sorted(single, key=lambda unit: _harm(unit[0])),
+        ]
+
+    def _passing(
+        self,
+        unit: Sequence[SimulatedRemoval],
+        condition: Callable[[SimulatedRemoval], Reason | None],
+        refused: dict[str, Reason],
+    ) -> list[SimulatedRemoval]:
+        """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
+        group = self.state.groups[unit[0].group]
+        room, size, spare = dict(self._minimums.room), self._sizes[group.id], dict(self._spares)
+        self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
+        fit: list[SimulatedRemoval] = []
+        for removal in unit:
+            reason = condition(removal)
+            reason = reason or next((why for check in _CHECKS if (why := check(self, removal)) is not None), None)
+            if reason is not None:
+                refused[removal.node.name] = reason
+                continue
+            fit.append(removal)
+            self._sizes[group.id] -= 1
+            pool = group.group.pool
+            if pool is not None and pool.id in self._spares:
+                self._spares[pool.id] -= 1
+            self._minimums.take(removal.node)
+        if group.group.options.zero_or_max:
+            # All of it: the target size or all registered nodes. While some are being removed, only the complete
+            # remainder suffices, because it is unknown whether the provider's target still includes the others.
+            registered = sum(node.name not in self.state.leaving for node in group.nodes) + len(group.contested)
+            if len(fit) != registered and (len(fit) != group.target or group.leaving):
+                whole = max(registered, group.target - group.leaving)
+                incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
+                self._minimums.room, self._sizes[group.id], self._spares = room, size, spare
+                refused.update((removal.node.name, incomplete) for removal in fit)
+                return []
+        if self.guard is not None:
+            self.guard.take([removal.node for removal in fit])
+        return fit
+
+    def failed_removal(self, removal: SimulatedRemoval) -> Reason | None:
+        """A node whose removal failed recently waits, so that other nodes go first. An instant too far away comes from
+        a wrong clock."""
+        now, longest = self.state.now, self.state.options.max_node_group_backoff_duration
+        failed = self.state.groups[removal.group].memory.failed_removals.get(removal.node.name)
+        if failed is None or not now < failed.until <= now + longest:
+            return None
+        return Reason.of(ReasonCode.REMOVAL_FAILED, until=failed.until, detail=failed.why)
+
+    def pod_to_complete(self, removal: SimulatedRemoval) -> Reason | None:
+        """A pod with `safe-to-evict: "on-completion"` must have completed."""
+        pod = removal.candidate.waits_for
+        return Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod=pod) if pod else None
+
+    def node_cooldown(self, removal: SimulatedRemoval) -> Reason | None:
+        """A node must be older than its group's cooldown, which applies in addition to the cluster's."""
+        delay = self.state.groups[removal.group].group.options.scale_down_cooldown
+        # unset: a node "from the future" comes from an API server's skewed clock
+        if not delay or removal.node.created + delay <= self.state.now:
+            return None
+        return Reason.of(ReasonCode.NODE_COOLDOWN, until=removal.node.created + delay)
+
+    def group_growth(self, removal: SimulatedRemoval) -> Reason | None:
+        """A group waits while a scale-up of it is not recorded yet. It may be requested again after a crash if the size
+        is what it was before; a removal in between would restore that size, and a node would be bought twice
+        (tests/faults, seed 190)."""
+        growing = removal.group in self.grown or self.state.groups[removal.group].growing
+        return Reason.of(ReasonCode.GROUP_GROWING) if growing else None
+
+    def group_minimum(self, removal: SimulatedRemoval) -> Reason | None:
+        """The group's minimum; nodes in removal and those selected before count as gone."""
+        least, size = self.state.groups[removal.group].group.min, self._sizes[removal.group]
+        return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
+
+    def pool_minimum(self, removal: SimulatedRemoval) -> Reason | None:
+        """The shared minimum of all groups of a pool."""
+        return at_minimum(self.state.groups[removal.group].group, self._spares)
+
+    def cluster_minimum(self, removal: SimulatedRemoval) -> Reason | None:
+        """The cluster's minimums of cores, memory and GPUs."""
+        return self._minimums.refuse(removal.node)
+
+    def metric_rules(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - answered for the whole unit
+        """Metric rules would not buy the node again; a zero-or-max group is never removed in part."""
+        return self._needed_by_rule
+
+    def pause(self, removal: SimulatedRemoval) -> Reason | None:
+        """Removals are paused in the cluster or the group."""
+        return self._pause or self.state.groups[removal.group].removals_paused
+
+    def group_cooldown(self, removal: SimulatedRemoval) -> Reason | None:
+        """Groups have their own cooldowns only with scale_down_delay_type_local."""
+        memory, options = self.state.groups[removal.group].memory, self.state.options
+        if not options.scale_down_delay_type_local:
+            return None
+        return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
+
+
+_CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+    Budgets.failed_removal,
+    Budgets.pod_to_complete,
+    Budgets.node_cooldown,
+    Budgets.group_growth,
+    Budgets.group_minimum,
+    Budgets.pool_minimum,
+    Budgets.cluster_minimum,
+    Budgets.metric_rules,
+    Budgets.pause,
+    Budgets.group_cooldown,
+)
+
+
+def _harm(removal: SimulatedRemoval) -> tuple[bool, bool]:
+    """Sort key: empty nodes, drains, risky drains."""
+    return bool(removal.evict), bool(removal.evict) and removal.risky
+
+
+def _pause(state: ClusterState, hold: Reason | None) -> Reason | None:
+    """Return what blocks all removals, permanent causes before temporary ones; with scale_down_delay_type_local only
+    groups have cooldowns."""
+    health, memory, options = state.health, state.memory, state.options
+    if not options.scale_down_enabled:
+        return Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
+    if not health.healthy:
+        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
+    reason = hold or removals_pause(state.policy.pauses) or outside(state.policy.maintenance_windows, state.now)
+    if reason is not None or options.scale_down_delay_type_local:
+        return reason
+    instants = memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure
+    return _last_cooldown(instants, options, state.now)
+
+
+def _last_cooldown(instants: Iterable[float], options: Options, now: float) -> Reason | None:
+    """Return the cooldown that ends last; it is over at its exact end. instants: the last scale-up, removal and
+    failure, 0.0 for never."""
+    delays = (
+        ("scaleDownDelayAfterAdd", options.scale_down_delay_after_add),
+        ("scaleDownDelayAfterDelete", options.scale_down_delay_after_delete),
+        ("scaleDownDelayAfterFailure", options.scale_down_delay_after_failure),
+    )
+    ends = [(at + delay, which) for at, (which, delay) in zip(instants, delays, strict=True) if at and at + delay > now]
+    if not ends:
+        return None
+    until, which = max(ends)
+    return Reason.of(ReasonCode.IN_COOLDOWN, which=which, until=until)
+
+
+def _targets_in_removal(state: ClusterState) -> list[RemovalTarget]:
+    """Return the targets of open removals."""
+    operations = (op for op in state.memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
+    return [target for operation in operations for target in operation.spec.targets]
+
+
+class CircuitBreaker:
+    """Limits how much removals may take, however much is unneeded (Policy.max_disruption).
+
+    It has two limits per rolling hour, and a share. The limits only slow removals down: what exceeds them waits. The
+    share stops all removals: a plan that would remove a large part of the cluster at once is more often the result of a
+    mistake (a vendor that returns wrong data, a deleted Deployment, a wrong threshold) than intended. Nothing is
+    removed until an operator has reviewed it (`outscaler release`).
+
+    - It counts what was planned, whether or not it was completed; operations in flight are included.
+    - It counts only pods that must move: DaemonSet pods and pods that go with the node are not counted.
+    - While it is released, neither the limits nor the share apply; removals are still counted for the time afterwards.
+    - A cluster without maxDisruption stores no state for it.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._now, self._allowed = state.now, state.policy.max_disruption
+        self._released = state.memory.released_until > state.now
+        self._before = state.memory.breaker
+        self._counts = self._allowed != MaxDisruption()
+        self._removals = self._before.last_hour(self._now) if self._counts else ()
+        self._tripped_at = self._before.tripped_at if self._allowed.share > 0 and not self._released else 0.0
+        self._wanted = self._before.wanted if self._tripped_at else 0
+        registered = {node.name for group in state.groups.values() if not group.group.error for node in group.nodes}
+        self._registered = len(registered)
+        self._in_removal = len({target.node for target in _targets_in_removal(state)} & registered)
+        self._nodes = self._pods = 0
+        self._full: dict[int, Reason] = {}
+
+    @property
+    def trip(self) -> Reason | None:
+        """Why all removals are blocked, if the breaker is tripped."""
+        if not self._tripped_at:
+            return None
+        share = self._allowed.share
+        return Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=self._wanted, of=self._registered, share=share)
+
+    def check_share(self, nodes: int) -> Reason | None:
+        """Return why none of these nodes may be removed. nodes: how many would be if only parallelism and the hourly
+        limits applied.
+
+        Nodes that are being removed but are still registered count as well, because the share limits the part of the
+        cluster that is missing at one time. At least one node may always be removed. A plan of a single node never
+        trips the breaker: while other nodes are being removed, it waits for them (PARALLELISM).
+        """
+        share = self._allowed.share
+        if share <= 0 or self._released:
+            return None
+        most, missing = max(1, int(share * self._registered + 1e-9)), nodes + self._nodes + self._in_removal
+        if missing > most and not self._tripped_at and nodes > 1:
+            self._tripped_at, self._wanted = self._now, missing
+        return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
+
+    def refuse(self, nodes: int, pods: int) -> Reason | None:
+        """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
+
+        Units do not overtake each other: once a unit waits for room, all later units that need the same room wait
+        behind it, so that small units never starve a large one. A unit larger than the whole limit is removed when the
+        hour is empty.
+        """
+        if self._released:
+            return None
+        for column, limit, need, what in (
+            (_NODES, self._allowed.nodes_per_hour, nodes, "nodes per hour"),
+            (_PODS, self._allowed.pods_per_hour, pods, "pods per hour"),
+        ):
+            if limit <= 0 or not need:
+                continue
+            if column not in self._full and (until := self._wait(column, limit, need)) is not None:
+                self._full[column] = Reason.of(ReasonCode.DISRUPTION_LIMIT, what=what, limit=limit, until=until)
+            if column in self._full:
+                return self._full[column]
+        return None
+
+    def take(self, nodes: int, pods: int) -> None:
+        """Count a unit that is removed."""
+        self._nodes += nodes
+        self._pods += pods
+
+    def after(self) -> BreakerState:
+        """Return the state for the next pass, unchanged if nothing happened."""
+        removals = (*self._removals, *([(self._now, self._nodes, self._pods)] if self._nodes and self._counts else []))
+        return msgspec.structs.replace(
+            self._before, removals=removals, tripped_at=self._tripped_at, wanted=self._wanted
+        )
+
+    def _wait(self, column: int, limit: int, need: int) -> float | None:
+        """Return when enough of the counted removals are over an hour old; None where there is room now. An instant in
+        the future expires later than in an hour."""
+        removals = sorted((*self._removals, (self._now, self._nodes, self._pods)), key=lambda removal: removal[0])
+        used = sum(int(removal[column]) for removal in removals)
+        if used + need <= limit or (need > limit and not used):
+            return None
+        for removal in removals:
+            used -= int(removal[column])
+            if removal[column] and used + min(need, limit) <= limit:
+                return removal[0] + HOUR
+        return self._now + HOUR
+
+
+class _Parallelism:
+    """How many more nodes may be in removal at once, and how many of them may be draining, after removals in flight.
+
+    An atomic group is taken whole or not at all. The first one of a plan may exceed what is left, because otherwise a
+    large group could never be removed; it may not if nothing is left. See docs/reference/scale-down.md "Parallelism".
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        targets = _targets_in_removal(state)
+        self._most = state.options.max_scale_down_parallelism
+        self._most_drains = state.options.max_drain_parallelism
+        self._left = max(0, self._most - len(targets))
+        self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in targets))
+        self._may_overflow = True
+
+    def refuse(self, nodes: int, drains: int, *, atomic: bool) -> Reason | None:
+        """Return why a unit of this many nodes, some of which need a drain, may not be removed now. Drained nodes count
+        as nodes too, so the node limit also applies to them."""
+        if nodes <= self._left and drains <= self._drains_left:
+            return None
+        if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
+            return None
+        return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
+
+    def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
+        """Count a unit that is removed. After an overflow nothing is left."""
+        self._left = max(0, self._left - nodes)
+        self._drains_left = max(0, self._drains_left - drains)
+        self._may_overflow = self._may_overflow and not atomic
+
+
+class _ClusterMinimums:
+    """The room above each of the cluster's minimums of cores, memory and GPUs, reduced by every node that is taken.
+
+    This is the counterpart of scale_up/limits.py and counts the same way: cores rounded up per node, no virtual-kubelet
+    nodes. Nodes that are being removed count as gone, so that two passes never use the same room.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        options = state.options
+        least = {CPU: options.cores_total[0], MEMORY: options.memory_total[0]}
+        for kind, fewest, _ in options.gpu_total:
+            least[kind] = max(fewest, least.get(kind, 0))
+        self.room = {name: -amount for name, amount in least.items() if amount > 0}
+        for node in state.snapshot.nodes if self.room else ():
+            if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
+                for name, amount in self._amounts(node).items():
+                    self.room[name] += amount
+
+    def refuse(self, node: Node) -> Reason | None:
+        """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
+        minimum."""
+        short = [name for name, amount in self._amounts(node).items() if amount > max(0, self.room[name])]
+        return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
+
+    def take(self, node: Node) -> None:
+        """Count a node that is removed."""
+        for name, amount in self._amounts(node).items():
+            self.room[name] -= amount
+
+    def _amounts(self, node: Node) -> dict[str, int]:
+        """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
+        if not self.room:
+            return {}
+        source = node.capacity or node.allocatable
+        amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+        if self.room.keys() <= amounts.keys():
+            return {name: amounts[name] for name in self.room}
+        types = {node.labels[label] for label in GPU_LABELS if label in node.labels}
+        gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
+        return {name: amounts.get(name, source.get(name, 0) or (gpus if name in types else 0)) for name in self.room}
