@@ -35,7 +35,7 @@ from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget, no_check
+from chalicelib.plan.state.time_budget import OutOfTime, Stage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
@@ -67,18 +67,18 @@ def plan_cluster(
 
     pending = apply_preconditions(state, collect_pending_pods(state))
 
-    simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes))
-    simulated.late, simulated.check = budget.late, budget.check_growth
+    simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), budget)
+    budget.begin(Stage.SCALE_UP)
     try:
         scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
     except OutOfTime:
-        simulated.check = no_check
+        budget.begin(Stage.UNLIMITED)
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
     grown = [increase.group for increase in scale_up.scale_ups]
 
     def removals(*, judged: bool) -> ScaleDownPlan:
-        simulated.check = budget.check if judged else no_check
+        budget.begin(Stage.SCALE_DOWN if judged else Stage.UNLIMITED)
         needs = scale_up.rule_results.needs
         return plan_scale_down(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
 

@@ -25,8 +25,8 @@ from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
 from chalicelib.plan.scale_down import drain_rules
-from chalicelib.plan.scale_up import final_placement
 from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
+from chalicelib.plan.scale_up.placement import planned_nodes
 from chalicelib.plan.state import backoff
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
@@ -255,8 +255,8 @@ def test_docs_list_every_time_limit_of_a_scale_up() -> None:
         ("reference/scale-up.md", f"a pass stops searching {DECIDED_WITHIN:.0f} seconds after its start"),
         ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops searching"),
         ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its start a pass stops searching"),
-        ("reference/scale-up.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
-        ("limits.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
+        ("reference/scale-up.md", f"(runs + 1) ≤ {planned_nodes._EXACT:,}"),
+        ("limits.md", f"(runs + 1) ≤ {planned_nodes._EXACT:,}"),
         ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
         ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
         ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),

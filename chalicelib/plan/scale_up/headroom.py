@@ -207,8 +207,8 @@ def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResu
         if on_existing := int(counts[rows < simulated.real].sum()):
             spare.append(Spare(pods.name, pods.cls, on_existing))
     simulated.rollback(mark)
-    simulated.spare = tuple(spare)
-    simulated.unsettled |= simulated.late()  # its use of existing nodes is not fully known
+    simulated.reserve(tuple(spare))
+    simulated.record_lateness()  # the use of existing nodes is not fully known
     return HeadroomResult(tuple(sorted(verdicts, key=lambda verdict: verdict.name)), dict(sorted(by_group.items())))
 
 
