@@ -20,8 +20,8 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
+from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.scale_down.drain_rules import MOVABLE, Action, DrainContext, PdbTracker, first_verdict
-from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"

@@ -24,11 +24,11 @@ from chalicelib.model.operation import (
 from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
+from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_down.planner import ScaleDownPlan
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.pending_pods import PendingPods
 
 _PODS_NAMED = 50
 MOST_WARNINGS = 10

@@ -23,17 +23,16 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.demand.headroom import headroom_demand
+from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_down.candidates import removable_rows
 from chalicelib.plan.scale_down.planner import ScaleDownPlan, plan_scale_down
-from chalicelib.plan.scale_up.headroom import headroom_demand
-from chalicelib.plan.scale_up.limits import apply_preconditions
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, Stage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
@@ -65,7 +64,7 @@ def plan_cluster(
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
     state, headroom = headroom_demand(resolve_scale_up_requests(state))
 
-    pending = apply_preconditions(state, collect_pending_pods(state))
+    pending = collect_pending_pods(state)
 
     simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), budget)
     budget.begin(Stage.SCALE_UP)

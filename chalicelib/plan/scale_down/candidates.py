@@ -22,6 +22,7 @@ from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.scale_down.drain_rules import (
     BEFORE_BUDGETS,
     MOVABLE,
@@ -34,7 +35,6 @@ from chalicelib.plan.scale_down.drain_rules import (
 )
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables import OVERFULL, Bools, Ints

@@ -20,12 +20,12 @@ from chalicelib.model.memory import BreakerState, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.scale_down.candidates import DrainabilityChecker, PodsToMove, Usage, ineligibility_reason
 from chalicelib.plan.scale_down.drain_rules import PdbTracker
 from chalicelib.plan.scale_down.removal_simulation.search import Search, TrialResult
 from chalicelib.plan.scale_down.selection import select_removals
 from chalicelib.plan.scale_down.taint_updates import taint_updates
-from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget

@@ -22,9 +22,9 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
+from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.scale_down.circuit_breaker import CircuitBreaker, nodes_in_removal
 from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
-from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket

@@ -11,16 +11,17 @@ import numpy as np
 from chalicelib.model.memory import Backoff
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.demand.headroom import HeadroomDemand
+from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context, waste
-from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
+from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
 from chalicelib.plan.scale_up.placement.attempts import best_attempt
 from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
 from chalicelib.plan.scale_up.placement.planned_nodes import FinalPlacement
-from chalicelib.plan.scale_up.scaling_rules.planner import RuleResults, plan_rules
+from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
+from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodConstraintTable
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
-from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools, Ints, NodeTable, ResourceColumns

@@ -17,11 +17,11 @@ from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
+from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.volume_limits import Attached
-from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
 from chalicelib.plan.volumes import Volumes
@@ -449,7 +449,7 @@ def place(
                 continue
             placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), turn))
             if placed < len(batch.pods):
-                unplaced.append(PodBatch(batch.cls, batch.pods[placed:], batch.counts))
+                unplaced.append(batch.only(batch.pods[placed:]))
                 full[batch.cls] = simulated.generation
         if simulated.late():
             return tuple(unplaced)

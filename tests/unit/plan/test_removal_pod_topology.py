@@ -10,11 +10,11 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
+from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.scale_down.removal_simulation.pod_topology import IncrementalPodTopology
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.tables import ResourceColumns
 from tests.property.clusters import make
 from tests.property.objects import NOW

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 
+from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
 from chalicelib.plan.scale_up.limits import enforce_min_size
 from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
@@ -23,7 +24,6 @@ from chalicelib.plan.scale_up.placement.planned_nodes import (
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.time_budget import TimeBudget
 
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
@@ -122,10 +122,7 @@ def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: Pend
     """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
     simulated cluster."""
     unplaced = {pod.key for batch in attempt.placement.unplaced for pod in batch.pods}
-    served = [
-        PodBatch(batch.cls, tuple(pod for pod in batch.pods if pod.key not in unplaced), batch.counts)
-        for batch in pending.queue
-    ]
+    served = [batch.only(tuple(pod for pod in batch.pods if pod.key not in unplaced)) for batch in pending.queue]
     search = attempt.planned.search
     simulated.reset()
     rest = place(simulated, served)

@@ -22,6 +22,7 @@ import numpy as np
 
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.expanders import LEAST_COST, Option, choose_option
 from chalicelib.plan.scale_up.placement.planned_nodes import (
@@ -31,7 +32,6 @@ from chalicelib.plan.scale_up.placement.planned_nodes import (
     final_placement,
 )
 from chalicelib.plan.simulation.simulated_cluster import Placements, place
-from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.tables import Ints
 
 _TRIES = 3  # maximum number of plans for pods that lost their place
@@ -96,7 +96,7 @@ def _grow(planned: PlannedNodes, unplaced: Sequence[PodBatch]) -> None:
     first: dict[int, str] = {}
     for batch in unplaced:
         counts[batch.cls] = counts.get(batch.cls, 0) + len(batch.pods)
-        first.setdefault(batch.cls, batch.pods[0].key)
+        first.setdefault(batch.cls, batch.owner)
     requests = [PodRequest(cls, count, first[cls]) for cls, count in counts.items()]
     search, start = planned.search, planned.save()
     rest = search.search(requests)
@@ -243,19 +243,17 @@ def _drop_redundant_nodes(planned: PlannedNodes) -> None:
 def _promised_pods(planned: PlannedNodes) -> list[PodBatch]:
     """Return placed pods and uncounted pods that take room, in the order of the queue."""
     served = {cls: int(counts.sum()) for cls, (_, counts) in planned.simulated.standing().items()}
-    promised: list[tuple[int, Pod, bool]] = []
+    promised: list[tuple[PodBatch, Pod]] = []
     for batch in sorted(planned.queue, key=lambda batch: not batch.counts):
         count = min(served.get(batch.cls, 0), len(batch.pods))
         served[batch.cls] = served.get(batch.cls, 0) - count
-        promised += [(batch.cls, pod, batch.counts) for pod in batch.pods[:count]]
+        promised += [(batch, pod) for pod in batch.pods[:count]]
     place_of = {pod.key: at for at, pod in enumerate(pod for batch in planned.queue for pod in batch.pods)}
     promised.sort(key=lambda entry: place_of[entry[1].key])
     if len(promised) <= _SINGLES:
-        return [PodBatch(cls, (pod,), counts) for cls, pod, counts in promised]
-    return [
-        PodBatch(cls, tuple(pod for _, pod, _ in run), counts)
-        for (cls, counts), run in groupby(promised, key=lambda entry: (entry[0], entry[2]))
-    ]
+        return [batch.only((pod,)) for batch, pod in promised]
+    runs = [list(run) for _, run in groupby(promised, key=lambda entry: (entry[0].cls, entry[0].counts))]
+    return [run[0][0].only(tuple(pod for _, pod in run)) for run in runs]
 
 
 def _buy_overlooked_node(planned: PlannedNodes) -> bool:

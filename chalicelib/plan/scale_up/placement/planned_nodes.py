@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import Pod
+from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Placements, SimulatedCluster, place
-from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.tables import Ints
 
 _EXACT = 1_000  # rows times runs of pods up to which all pods are placed again as a check
@@ -87,7 +87,7 @@ def unserved_pods(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tup
             skip = min(served.get(batch.cls, 0), len(batch.pods))
             served[batch.cls] = served.get(batch.cls, 0) - skip
             if skip < len(batch.pods):
-                unserved.append(PodBatch(batch.cls, batch.pods[skip:]))
+                unserved.append(batch.only(batch.pods[skip:]))
     return tuple(unserved)
 
 
