@@ -20,11 +20,11 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
+from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.reasons.text import text
 from tests.reference_data import SHARED, needs_shared

@@ -90,9 +90,9 @@ def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
 
 
 def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large cluster takes another code path in final_placement.py, which small clusters can be forced to take. Only
-    small plans retry all pods to find a needless node, or in queue order."""
-    monkeypatch.setattr("chalicelib.plan.scale_up.final_placement._EXACT", 0)
+    """A large cluster takes another code path in placement/new_nodes.py, which small clusters can be forced to take.
+    Only small plans retry all pods to find a needless node, or in queue order."""
+    monkeypatch.setattr("chalicelib.plan.scale_up.placement.planned_nodes._EXACT", 0)
     failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
     assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], reported(failures)
 

@@ -1,5 +1,5 @@
-"""Limits of a scale-up: what blocks all growth, the maximum of the group, of the pool that it shares with other groups,
-and of the cluster; and the growth to enforced minimum sizes.
+"""Limits of a scale-up: the maximum of the group, of the pool that it shares with other groups, and of the cluster; and
+the growth to enforced minimum sizes.
 
 The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
 limiter is reduced as options are taken within a pass, so that two groups never use the same room.
@@ -19,11 +19,9 @@ import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.plan import IgnoredPods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.pending_pods import PendingPods
 from chalicelib.plan.state.pools import pools, rooms
 from chalicelib.plan.state.readiness import Bucket
 
@@ -35,32 +33,6 @@ class Allowance(msgspec.Struct, frozen=True):
 
     nodes: int
     stop: Reason
-
-
-def blocking_reason(state: ClusterState) -> Reason | None:
-    """Return why no scale-up is allowed in this pass, whatever requests it; None if it is allowed."""
-    health = state.health
-    figures = {"unready": health.unready, "registered": health.registered}
-    if not health.healthy:
-        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, **figures)
-    if health.ready == 0 and not state.options.scale_up_from_zero:
-        return Reason.of(ReasonCode.CLUSTER_UNHEALTHY, **figures, option="scaleUpFromZero")
-    return None
-
-
-def apply_preconditions(state: ClusterState, pending: PendingPods) -> PendingPods:
-    """Return the pending pods for which nodes may be bought in this pass; the others keep their place in the report.
-
-    If no scale-up is allowed, all demand is dropped. With rules-only scale-up, pods use the existing room and keep a
-    node that they will run on, but buy no nodes.
-    """
-    blocked = blocking_reason(state)
-    if not pending.queue or (blocked is None and state.policy.scale_up.unschedulable_pods):
-        return pending
-    pods = tuple(sorted(pod.key for batch in pending.queue if batch.counts for pod in batch.pods))
-    refused = (IgnoredPods(pods, blocked or Reason.of(ReasonCode.PODS_OFF)),) if pods else ()
-    queue = tuple(msgspec.structs.replace(batch, counts=False) for batch in pending.queue) if blocked is None else ()
-    return msgspec.structs.replace(pending, queue=queue, ignored=(*pending.ignored, *refused))
 
 
 def may_grow(group: NodeGroupState) -> bool:

@@ -11,16 +11,17 @@ import numpy as np
 from chalicelib.model.memory import Backoff
 from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.scale_up.attempts import best_attempt
+from chalicelib.plan.demand.headroom import HeadroomDemand
+from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context, waste
-from chalicelib.plan.scale_up.final_placement import FinalPlacement
-from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
-from chalicelib.plan.scale_up.scaling_rules.planner import RuleResults, plan_rules
+from chalicelib.plan.scale_up.headroom import HeadroomResult, plan_headroom
+from chalicelib.plan.scale_up.placement.attempts import best_attempt
+from chalicelib.plan.scale_up.placement.every_order import placement_in_every_order
+from chalicelib.plan.scale_up.placement.planned_nodes import FinalPlacement
+from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
 from chalicelib.plan.scale_up.search import ScaleUpSearch
-from chalicelib.plan.scale_up.worst_case import keep_worst_case
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
-from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
 
@@ -52,10 +53,11 @@ def plan_scale_up(
     removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
     """
     attempt = best_attempt(state, simulated, pending, seed, budget, removable)
-    placement = keep_worst_case(attempt.placer)
-    served = any(row in placement.new_nodes for row, _, _ in placement.places)
-    rule_results = plan_rules(attempt.search, served=served)
-    return _Report(attempt.search, placement, rule_results, plan_headroom(attempt.search, demand)).plan()
+    placement, search = placement_in_every_order(attempt), attempt.planned.search
+    rule_results = plan_rules(search, served=placement.buys_for_pods)
+    headroom_result = plan_headroom(search, demand)
+    simulated.promise(placement.pod_on_row)
+    return _Report(search, placement, rule_results, headroom_result).plan()
 
 
 def unplanned_scale_up(
@@ -63,7 +65,7 @@ def unplanned_scale_up(
 ) -> ScaleUpPlan:
     """Return the plan of a pass whose time was over before growth was planned: nothing grows, every pod reports that,
     and rules stay as they were. simulated: may be in any state."""
-    simulated.unsettled = True
+    simulated.record_lateness()
     search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
     stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=state.options.max_binpacking_time)
     search.notes[stop.key] = stop
@@ -104,7 +106,6 @@ class _Report:
             else:
                 fits += keys
             promises.append(PodPlacement(keys, node, group, number, contest is None, contest))
-        self.simulated.promised.update((nodes[row].name, key) for row, key in placement.pod_on_row.items())
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),

@@ -8,13 +8,14 @@ import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
+from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, Matching, PodConstraintTable
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
-from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools, Ints, NodeTable, ResourceColumns
 from chalicelib.plan.volumes import Volumes
 
@@ -22,7 +23,9 @@ from chalicelib.plan.volumes import Volumes
 _UPCOMING = 10_000
 
 
-def build(state: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns) -> SimulatedCluster:
+def build(
+    state: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns, budget: TimeBudget | None = None
+) -> SimulatedCluster:
     """Build the simulated cluster of real and upcoming nodes with the pods that occupy them."""
     snapshot, options = state.snapshot, state.options
     starting = {name for name, kind in state.buckets.items() if kind is Bucket.NOT_STARTED and name in state.group_of}
@@ -41,8 +44,11 @@ def build(state: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColu
     rows, classes, dying = _occupying_pods(state, nominated, table, daemons)
     table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
     counting, volumes = Counting(rows, classes, dying, len(table)), Volumes(snapshot)
+    for row in table.overfull:
+        is_open[row] = False
+        held[table.nodes[row].name] = "its pods ask for more than can be counted"
     limits = [volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in upcoming]
-    simulated = SimulatedCluster(
+    return SimulatedCluster(
         table,
         is_open,
         classes=snapshot.classes,
@@ -52,13 +58,10 @@ def build(state: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColu
         unsure=NotSimulated(snapshot.classes, options),
         real=len(real),
         limits=limits,
+        held=held,
+        budget=budget or TimeBudget(),
         nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
     )
-    for row in table.overfull:
-        simulated.close(row)
-        held[table.nodes[row].name] = "its pods ask for more than can be counted"
-    simulated.held = held
-    return simulated
 
 
 def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozenset[str]]:

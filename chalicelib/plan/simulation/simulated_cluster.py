@@ -17,12 +17,12 @@ from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
+from chalicelib.plan.demand.pending_pods import PodBatch
 from chalicelib.plan.predicates import NotSimulated
 from chalicelib.plan.simulation.pod_constraints import Counting, PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology import ExistingNodeTopology
 from chalicelib.plan.simulation.volume_limits import Attached
-from chalicelib.plan.state.pending_pods import PodBatch
-from chalicelib.plan.state.time_budget import no_check
+from chalicelib.plan.state.time_budget import TimeBudget
 from chalicelib.plan.tables import Bools, Ints, NodeTable, PortRivals
 from chalicelib.plan.volumes import Volumes
 
@@ -47,7 +47,7 @@ class SimulatedCluster:
     ones these). promised: node name -> a pending pod that is expected there. spare: headroom; its pods are not placed
     here (plan/scale_up/headroom.py). held: node name -> why it is neither removed nor given more pods. late: whether
     the search must stop. check: raises OutOfTime; called before every question about a class. unsettled: whether the
-    search stopped before all pods were tried on existing nodes. turn: the row at which round-robin placement starts.
+    search stopped before all pods were tried on existing nodes. Only the methods change these.
     """
 
     def __init__(
@@ -62,21 +62,22 @@ class SimulatedCluster:
         unsure: NotSimulated,
         real: int,
         limits: Sequence[Mapping[str, int]],
+        held: Mapping[str, str],
+        budget: TimeBudget,
         nominated: Sequence[tuple[int | None, int]] = (),
     ) -> None:
         """limits: per row, the attach limits of its CSI drivers; nominated: row and class of pods that are nominated to
         a node."""
         self.table, self.open, self.classes, self.real, self.base = table, is_open, classes, real, len(table)
-        self.constraints, self.volumes, self.unsure, self.counting = constraints, volumes, unsure, counting
+        self.constraints, self.volumes, self.counting, self.held = constraints, volumes, counting, held
+        self.late, self.check = budget.late, budget.check
+        self._unsure = unsure
         self.promised: dict[str, str] = {}
         self.spare: tuple[Spare, ...] = ()
-        self.rivals = PortRivals([cls.ports for cls in classes])
-        self.held: Mapping[str, str] = {}
-        self.late: Callable[[], bool] = lambda: False
-        self.check: Callable[[], None] = no_check
         self.unsettled = False
+        self.rivals = PortRivals([cls.ports for cls in classes])
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
-        self.generation = self.turn = 0
+        self.generation = 0
         self.attached = Attached(volumes, table, limits)
         for row, cls in nominated:
             if volumes.concerns(cls):
@@ -115,7 +116,7 @@ class SimulatedCluster:
     def nowhere(self, cls: int, *, moving: bool = False) -> tuple[Reason, ...]:
         """Return the reasons for which a class fits no node at all: not simulated, or its claims. moving: the pod is a
         running pod, which releases its own use of a claim."""
-        unsure = self.unsure.reasons(cls)
+        unsure = self._unsure.reasons(cls)
         reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
 
@@ -125,7 +126,7 @@ class SimulatedCluster:
 
     def is_plain(self, cls: int) -> bool:
         """Return whether only resources, constant predicates and rules between pods decide the placement of a class."""
-        return not (self.classes[cls].ports or self.volumes.concerns(cls) or self.unsure.reasons(cls))
+        return not (self.classes[cls].ports or self.volumes.concerns(cls) or self._unsure.reasons(cls))
 
     def capacity(self, cls: int, *, moving: bool = False) -> Ints:
         """Return how many more pods of a class every row takes now, regardless of rules between pods."""
@@ -238,15 +239,15 @@ class SimulatedCluster:
         """Place pods of a class on one row."""
         self.place(cls, np.array([row]), np.array([count]))
 
-    def place_first_fit(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
-        """Place up to `count` pods of a class, first fit by row, fewer once the time is up. Returns (row, pods) in
-        placement order. around: place one pod per row in turn, beginning after the last row that took one."""
+    def place_first_fit(self, cls: int, count: int, turn: RoundRobin | None = None) -> list[tuple[int, int]]:
+        """Place up to `count` pods of a class, first fit by row or in turn, fewer once the time is up. Returns
+        (row, pods) in placement order."""
         placed: list[tuple[int, int]] = []
         again = True
         while count > 0 and again and not self.late():
             quota, again = self.quota(cls)
             most = self.attached.at_once(cls, count)
-            rows, pods = self._in_turn(quota, most) if around else first_fit(quota, most)
+            rows, pods = first_fit(quota, most) if turn is None else turn.distribute(quota, most)
             again = again or most < count
             if not len(rows):
                 break
@@ -254,29 +255,6 @@ class SimulatedCluster:
             placed += zip(rows.tolist(), pods.tolist(), strict=True)
             count -= int(pods.sum())
         return placed
-
-    def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
-        """Distribute `count` pods over the rows in turn, at most the quota on each."""
-        order = np.roll(np.arange(len(quota)), -self.turn)
-        most = quota[order]
-        low, high = 0, int(most.max(initial=0))
-        while low < high:  # the largest number of full turns that does not exceed the count
-            middle = (low + high + 1) // 2
-            if int(np.minimum(most, middle).sum()) <= count:
-                low = middle
-            else:
-                high = middle - 1
-        dealt = np.minimum(most, low)
-        last = np.flatnonzero(most > low)[: max(0, count - int(dealt.sum()))]
-        dealt[last] += 1
-        if len(last):
-            self.turn = int(order[last[-1]]) + 1
-        elif dealt.any():
-            self.turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
-        pods: Ints = np.zeros_like(quota)
-        pods[order] = dealt
-        rows = pods.nonzero()[0]
-        return rows, pods[rows]
 
     def checkpoint(self) -> int:
         """Return a checkpoint for `rollback`."""
@@ -360,6 +338,18 @@ class SimulatedCluster:
         self.check()
         return self.constraints.needs(cls)
 
+    def promise(self, pod_on_row: Mapping[int, str]) -> None:
+        """Record nodes on which pending pods are expected. pod_on_row: row -> one of the pods."""
+        self.promised.update((self.table.nodes[row].name, key) for row, key in pod_on_row.items())
+
+    def reserve(self, spare: tuple[Spare, ...]) -> None:
+        """Record the headroom on existing nodes."""
+        self.spare = spare
+
+    def record_lateness(self) -> None:
+        """Record whether the search has stopped before all pods were tried on existing nodes."""
+        self.unsettled |= self.late()
+
     def close(self, row: int, *, is_open: bool = False) -> None:
         """Close a row for further pods, or open it again."""
         self.open[row] = is_open
@@ -390,6 +380,40 @@ def renamed(node: Node, names: Sequence[str]) -> list[Node]:
     return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]
 
 
+class RoundRobin:
+    """Distributes pods over rows in turn, one on each, beginning after the last row that took one."""
+
+    def __init__(self) -> None:
+        self._row = 0
+
+    def begin_at(self, row: int) -> None:
+        """Begin at this row."""
+        self._row = row
+
+    def distribute(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
+        """Return the rows that take `count` pods, at most the quota on each, and how many each takes."""
+        order = np.roll(np.arange(len(quota)), -self._row)
+        most = quota[order]
+        low, high = 0, int(most.max(initial=0))
+        while low < high:  # the largest number of full turns that does not exceed the count
+            middle = (low + high + 1) // 2
+            if int(np.minimum(most, middle).sum()) <= count:
+                low = middle
+            else:
+                high = middle - 1
+        dealt = np.minimum(most, low)
+        last = np.flatnonzero(most > low)[: max(0, count - int(dealt.sum()))]
+        dealt[last] += 1
+        if len(last):
+            self._row = int(order[last[-1]]) + 1
+        elif dealt.any():
+            self._row = int(order[np.flatnonzero(most >= low)[-1]]) + 1
+        pods: Ints = np.zeros_like(quota)
+        pods[order] = dealt
+        rows = pods.nonzero()[0]
+        return rows, pods[rows]
+
+
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
     """Return the first rows that take `count` pods in total under these quotas, and how many each takes. Pods and
     headroom are distributed by the same rule."""
@@ -407,14 +431,13 @@ def place(
     simulated: SimulatedCluster,
     queue: Sequence[PodBatch],
     stop: Callable[[], bool] = lambda: False,
-    *,
-    around: bool = False,
+    turn: RoundRobin | None = None,
 ) -> tuple[PodBatch, ...]:
     """Place what fits, first fit by row; it stays placed. Returns what found no room.
 
     The order is the scheduler's: higher priority first, then older, then by name. Pods that wait for others to be
     placed are retried until nothing changes, as the scheduler does on every event. stop: called before every batch;
-    batches not tried by then are returned. around: distribute pods over the rows in turn.
+    batches not tried by then are returned. turn: distributes pods over the rows; without it they are placed first fit.
     """
     waiting = list(queue)
     while True:
@@ -424,9 +447,9 @@ def place(
             if full.get(batch.cls) == simulated.generation or stop() or simulated.late():
                 unplaced.append(batch)
                 continue
-            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), around=around))
+            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), turn))
             if placed < len(batch.pods):
-                unplaced.append(PodBatch(batch.cls, batch.pods[placed:], batch.counts))
+                unplaced.append(batch.only(batch.pods[placed:]))
                 full[batch.cls] = simulated.generation
         if simulated.late():
             return tuple(unplaced)

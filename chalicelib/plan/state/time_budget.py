@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 
-# Shares of the time of a pass: until then new nodes are packed, pods are placed on them, and the plan of the growth is
-# completed. The rest is for removals.
-_PACKING, _GROWTH, _GROWN = 0.5, 0.75, 0.9
+# Shares of the time of a pass: until then new nodes are packed and pods are placed on them. The rest is for removals.
+_PACKING, _GROWTH = 0.5, 0.75
+
+
+class Stage(Enum):
+    """The share of the time of a pass by which a stage must have ended. A stage without a limit completes what the
+    pass has, whatever the time is."""
+
+    SCALE_UP = 0.9
+    SCALE_DOWN = 1.0
+    UNLIMITED = math.inf
 
 
 class OutOfTime(Exception):
     """A stage has not ended in its time although its searches have: what it has found is not used, and the pass says
     so. Only TimeBudget raises it, and only `plan_cluster` catches it."""
-
-
-def no_check() -> None:
-    """Check nothing: for what must be completed whatever the time is."""
 
 
 class TimeBudget:
@@ -26,6 +31,11 @@ class TimeBudget:
     def __init__(self, clock: Callable[[], float] | None = None, within: float = math.inf) -> None:
         self._clock, self._within = clock, within
         self._started = clock() if clock is not None else 0.0
+        self._stage_share = math.inf
+
+    def begin(self, stage: Stage) -> None:
+        """Begin a stage, after whose time `check` raises."""
+        self._stage_share = stage.value
 
     def spent(self) -> float:
         """Return the seconds since it was created."""
@@ -47,14 +57,9 @@ class TimeBudget:
         """Return whether the whole pass must end."""
         return self._after(1.0)
 
-    def check_growth(self) -> None:
-        """Raise OutOfTime where the scale-up stage takes the time of the stages after it."""
-        if self._after(_GROWN):
-            raise OutOfTime
-
     def check(self) -> None:
-        """Raise OutOfTime where the whole pass must end."""
-        if self.ended():
+        """Raise OutOfTime where the stage takes the time of the stages after it."""
+        if self._after(self._stage_share):
             raise OutOfTime
 
     def _after(self, share: float) -> bool:

@@ -3,22 +3,20 @@ scratch."""
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
-import pytest
-
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
+from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.tables import ResourceColumns
 from tests.property.clusters import make
 from tests.property.objects import NOW
 from tests.property.snapshot_reader import read
+import numpy as np
+import pytest
+import random
 
 
 def _floor(seed: int) -> SimulatedCluster:

@@ -10,29 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
+from chalicelib.plan.demand.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.scale_up.expanders import expander_context
-from chalicelib.plan.scale_up.final_placement import FinalPlacement, FinalPlacer, Way
 from chalicelib.plan.scale_up.limits import enforce_min_size
-from chalicelib.plan.scale_up.redundant_nodes import finalize_placement
+from chalicelib.plan.scale_up.placement.new_nodes import Attempt, buy_nodes
+from chalicelib.plan.scale_up.placement.planned_nodes import (
+    ExistingPlacement,
+    PlannedNodes,
+    is_small,
+    unserved_pods,
+)
 from chalicelib.plan.scale_up.search import ScaleUpSearch
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, place
+from chalicelib.plan.simulation.simulated_cluster import RoundRobin, SimulatedCluster, place
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.time_budget import TimeBudget
 
 _SECONDS = 2.0  # for trying alternatives, where there is a clock
 _IF_ALL_SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
 _RANDOM_ORDERS = 4  # equal for the same pods
 
-
-class Attempt(NamedTuple):
-    """One plan for the pending pods, as in the simulated cluster until the next attempt."""
-
-    search: ScaleUpSearch
-    placer: FinalPlacer
-    placement: FinalPlacement
+Way = Callable[[Sequence[PodBatch], SimulatedCluster, RoundRobin], tuple[list[PodBatch], bool]]
+"""(queue, simulated cluster, turn) -> the queue in another order, in which pods of higher priority stay first, and
+whether pods are placed on the rows in turn instead of first fit."""
 
 
 def best_attempt(
@@ -46,24 +46,23 @@ def best_attempt(
     """Return the plan that places the most pods, over several ways to place them on existing nodes; the simulated
     cluster keeps it. removable: rows of the nodes that scale-down could remove."""
 
-    def placed_on_existing_nodes(way: Way | None) -> FinalPlacer:
+    turn = RoundRobin()
+
+    def on_existing_nodes(way: Way | None) -> PlannedNodes:
         simulated.reset()
         search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
         missing = enforce_min_size(state, search.limiter, {})
         minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
-        return FinalPlacer(search, pending.queue, minimum_nodes, way)
-
-    def with_new_nodes(placer: FinalPlacer) -> Attempt:
-        finalize_placement(placer)
-        return Attempt(placer.search, placer, placer.placement())
+        existing = place_on_existing_nodes(search, pending.queue, turn, way)
+        return PlannedNodes(search, pending.queue, existing, minimum_nodes)
 
     def attempt(way: Way | None) -> Attempt:
-        return with_new_nodes(placed_on_existing_nodes(way))
+        return buy_nodes(on_existing_nodes(way))
 
     best, chosen = attempt(None), None
-    if not best.placer.is_small:
+    if not best.planned.is_small:
         return best
-    if not best.placer.has_choice:
+    if not best.existing.has_choice:
         # Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is
         # not removed, and pods of draining nodes would otherwise block one removable node after another.
         may_go = removable(state, simulated) if best.placement.pod_on_row else frozenset[int]()
@@ -73,17 +72,17 @@ def best_attempt(
         sparing = attempt(way)
         fewer = len(may_go & sparing.placement.pod_on_row.keys()) < len(may_go & best.placement.pod_on_row.keys())
         same = sparing.placement.pods_by_priority == best.placement.pods_by_priority
-        same = same and sparing.search.grown == best.search.grown
+        same = same and sparing.planned.search.grown == best.planned.search.grown
         return attempt(way if same and fewer and _works_in_order(sparing, simulated, pending) else None)
-    started, tried = budget.spent(), {best.placer.early_placements}
+    started, tried = budget.spent(), {best.existing.signature}
     for number, way in enumerate(WAYS):
         if budget.over(started + _SECONDS) or (number >= _IF_ALL_SERVED and not best.placement.unplaced):
             break
-        placer = placed_on_existing_nodes(way)
-        if placer.early_placements in tried:  # the rest of the plan would also be the same
+        planned = on_existing_nodes(way)
+        if planned.existing.signature in tried:  # the rest of the plan would also be the same
             continue
-        tried.add(placer.early_placements)
-        other = with_new_nodes(placer)
+        tried.add(planned.existing.signature)
+        other = buy_nodes(planned)
         # Nodes are saved only if the scheduler's own order also works without them, or did not work before either.
         if _is_better(other, best) and (
             other.placement.pods_by_priority > best.placement.pods_by_priority
@@ -94,19 +93,42 @@ def best_attempt(
     return attempt(chosen)
 
 
+def place_on_existing_nodes(
+    search: ScaleUpSearch, queue: Sequence[PodBatch], turn: RoundRobin, way: Way | None
+) -> ExistingPlacement:
+    """Place pods on existing and upcoming nodes, before any new node is added. way: how pods are placed; None: in the
+    scheduler's order, first fit or in turn. Distribution in turn, as in Cluster Autoscaler, is closer to how the
+    scheduler spreads pods; first fit is kept if it places more of them."""
+    simulated, budget = search.simulated, search.budget
+    limit = search.state.options.pending_pods_batching_timeout
+    ordered, in_turn = way(queue, simulated, turn) if way is not None else (queue, False)
+    place(simulated, ordered, lambda: budget.over(limit), turn if in_turn else None)
+    simulated.record_lateness()
+    unserved = unserved_pods(queue, simulated)
+    if way is None and unserved and is_small(simulated, queue):
+        first_fit = simulated.standing()
+        simulated.rollback(0)
+        place(simulated, queue, turn=turn)
+        rest = unserved_pods(queue, simulated)
+        if sum(len(batch.pods) for batch in rest) > sum(len(batch.pods) for batch in unserved):
+            simulated.rollback(0)
+            simulated.put_all(first_fit)
+        else:
+            unserved = rest
+    return ExistingPlacement(simulated.standing(), unserved, simulated.checkpoint())
+
+
 def _works_in_order(attempt: Attempt, simulated: SimulatedCluster, pending: PendingPods) -> bool:
     """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
     simulated cluster."""
     unplaced = {pod.key for batch in attempt.placement.unplaced for pod in batch.pods}
-    served = [
-        PodBatch(batch.cls, tuple(pod for pod in batch.pods if pod.key not in unplaced), batch.counts)
-        for batch in pending.queue
-    ]
+    served = [batch.only(tuple(pod for pod in batch.pods if pod.key not in unplaced)) for batch in pending.queue]
+    search = attempt.planned.search
     simulated.reset()
     rest = place(simulated, served)
-    for group, nodes in sorted(attempt.search.grown.items()):
+    for group, nodes in sorted(search.grown.items()):
         if nodes:
-            attempt.search.put_nodes(group, 0, nodes)
+            search.put_nodes(group, 0, nodes)
     return not any(batch.counts for batch in place(simulated, rest))
 
 
@@ -115,7 +137,7 @@ def _is_better(attempt: Attempt, best: Attempt) -> bool:
     with no more nodes in any group."""
     if attempt.placement.pods_by_priority != best.placement.pods_by_priority:
         return attempt.placement.pods_by_priority > best.placement.pods_by_priority
-    nodes, best_nodes = attempt.search.grown, best.search.grown
+    nodes, best_nodes = attempt.planned.search.grown, best.planned.search.grown
     return sum(nodes.values()) < sum(best_nodes.values()) and all(
         count <= best_nodes.get(group, 0) for group, count in nodes.items()
     )
@@ -134,8 +156,8 @@ def _share_of_room(batch: PodBatch, simulated: SimulatedCluster) -> float:
 
 
 def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
-        simulated.turn = 0
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, turn: RoundRobin) -> tuple[list[PodBatch], bool]:
+        turn.begin_at(0)
         classes = simulated.classes
         return sorted(queue, key=lambda batch: (-(classes[batch.cls].priority or 0), key(batch, simulated))), in_turn
 
@@ -149,10 +171,12 @@ def _in_random_order(seed: int) -> Way:
         lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
         return int.from_bytes(lot.digest(), "big")
 
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
-        ordered, _ = _sorted_by(lambda batch, _: float(drawn(batch.pods[0].key)), in_turn=True)(queue, simulated)
-        simulated.turn = drawn("") % max(1, simulated.base)
-        return ordered, True
+    by_lot = _sorted_by(lambda batch, _: float(drawn(batch.pods[0].key)), in_turn=True)
+
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, turn: RoundRobin) -> tuple[list[PodBatch], bool]:
+        ordered, in_turn = by_lot(queue, simulated, turn)
+        turn.begin_at(drawn("") % max(1, simulated.base))
+        return ordered, in_turn
 
     return way
 
@@ -160,7 +184,7 @@ def _in_random_order(seed: int) -> Way:
 def _on_other_rows(rows: Collection[int]) -> Way:
     """Place all pods on other rows than these first, as far as those take them."""
 
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, _turn: RoundRobin) -> tuple[list[PodBatch], bool]:
         closed = [row for row in rows if simulated.open[row]]
         for row in closed:
             simulated.close(row)

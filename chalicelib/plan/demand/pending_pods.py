@@ -18,6 +18,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import GPU_RESOURCES
+from chalicelib.plan.demand import Demand, blocking_reason
 from chalicelib.plan.state.cluster_state import ClusterState
 
 _SETTLE_GPU = 30.0  # seconds, in place of SETTLED_AFTER, for pods that request a GPU
@@ -25,13 +26,26 @@ _SETTLE_GPU = 30.0  # seconds, in place of SETTLED_AFTER, for pods that request 
 _BYSTANDERS = frozenset({ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG})
 
 
-class PodBatch(msgspec.Struct, frozen=True):
-    """Pods of one class that need a node, in order. counts: whether a node may be bought for them; DaemonSet pods and
-    young pods only use existing room."""
+class PodBatch(Demand, frozen=True):
+    """Pods of one class that need a node, in order. DaemonSet pods and young pods only use existing room: they have a
+    verdict."""
 
     cls: int
     pods: tuple[Pod, ...]
-    counts: bool = True
+
+    @property
+    def owner(self) -> str:
+        """The first pod."""
+        return self.pods[0].key
+
+    @property
+    def counts(self) -> bool:
+        """True if a node may be bought for these pods."""
+        return self.verdict is None
+
+    def only(self, pods: tuple[Pod, ...]) -> PodBatch:
+        """Return the batch with these pods alone."""
+        return PodBatch(self.cls, pods, verdict=self.verdict)
 
 
 class PendingPods(msgspec.Struct, frozen=True):
@@ -44,10 +58,14 @@ class PendingPods(msgspec.Struct, frozen=True):
 
 
 def collect_pending_pods(state: ClusterState) -> PendingPods:
-    """Sort all pods without a node, and the pods of nodes being drained."""
+    """Sort all pods without a node, and the pods of nodes being drained.
+
+    If no scale-up is allowed, all pods are dropped from the queue. With rules-only scale-up, pods use the existing room
+    and keep a node that they will run on, but buy no nodes.
+    """
     classes = state.snapshot.classes
     waiting: list[Pod] = []
-    bystanders: list[Pod] = []
+    bystanders: list[tuple[Pod, Reason]] = []
     nominated: list[Pod] = []
     ignored: dict[tuple[int, Reason | str], tuple[Reason, list[str]]] = {}
     for node in sorted(state.leaving):
@@ -68,19 +86,29 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
         if reason.code is ReasonCode.NOMINATED:
             nominated.append(pod)
         elif reason.code in _BYSTANDERS:
-            bystanders.append(pod)
+            bystanders.append((pod, reason))
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
     hold = _still_arriving(waiting, state)
     if hold is not None:
         ignored[(-1, "waiting")] = (hold, [pod.key for pod in waiting])
         waiting = []
-    queue = [*((pod, True) for pod in waiting), *((pod, False) for pod in bystanders)]
-    queue.sort(
+    entries: list[tuple[Pod, Reason | None]] = [*((pod, None) for pod in waiting), *bystanders]
+    entries.sort(
         key=lambda entry: (-(classes[entry[0].cls].priority or 0), entry[0].created, entry[0].namespace, entry[0].name)
     )
-    batches = groupby(queue, key=lambda entry: (entry[0].cls, entry[1]))
+    queue: list[PodBatch] = []
+    for (cls, _), group in groupby(entries, key=lambda entry: (entry[0].cls, entry[1] is None)):
+        run = list(group)
+        queue.append(PodBatch(cls, tuple(pod for pod, _ in run), verdict=run[0][1]))
+    blocked = blocking_reason(state)
+    refusal = blocked if state.policy.scale_up.unschedulable_pods else blocked or Reason.of(ReasonCode.PODS_OFF)
+    if refusal is not None:
+        refused = [pod.key for batch in queue if batch.counts for pod in batch.pods]
+        if refused:
+            ignored[(-1, "refused")] = (refusal, refused)
+        queue = [msgspec.structs.replace(batch, verdict=batch.verdict or refusal) for batch in queue if blocked is None]
     return PendingPods(
-        queue=tuple(PodBatch(cls, tuple(pod for pod, _ in run), counts) for (cls, counts), run in batches),
+        queue=tuple(queue),
         nominated=tuple(nominated),
         hold=hold,
         ignored=tuple(IgnoredPods(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),

@@ -23,20 +23,16 @@ import msgspec
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import RuleMemory
+from chalicelib.model.node import Node
 from chalicelib.model.plan import RuleVerdict
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric, RuleObject
-from chalicelib.plan.scale_up.limits import blocking_reason
-from chalicelib.plan.scale_up.scaling_rules.allocation import (
-    Allocation,
-    BelowThreshold,
-    FixedCount,
-    NodeDemand,
-    allocate,
-    first_choice,
-)
-from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RESOURCE, Rate, Rates, RuleRemovalGuard
-from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, sources, threshold
+from chalicelib.plan.demand import blocking_reason
+from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rate, Rates, RuleRemovalGuard
+from chalicelib.plan.demand.scaling_rules.sources import BoundRule, sources, threshold
+from chalicelib.plan.prices import instance_type
+from chalicelib.plan.scale_up.balancing import split
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
@@ -47,6 +43,10 @@ LATE = 1800.0  # seconds after which an occurrence is dropped and a target size 
 _GRACE = 60.0  # seconds before a rule's first evaluation that still count
 _FAR_FUTURE = 3600.0  # an instant this far in the future was written by a wrong clock
 _SCALING = "scaling"
+# Temporary reasons; limits are not among them.
+TEMPORARY = frozenset(
+    {ReasonCode.GROUP_BACKOFF, ReasonCode.GROUP_UNREADABLE, ReasonCode.GROUP_UNHEALTHY, ReasonCode.NO_TEMPLATE}
+)
 
 
 class RuleResults(msgspec.Struct, frozen=True):
@@ -74,15 +74,15 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
         return RuleResults(verdicts=verdicts, objects=collected.objects, notes=collected.notes)
     context = RuleContext(search)
     reported: dict[str, RuleVerdict] = {}
-    by_pool: dict[str, list[SourceBound]] = {}  # metric rules; pools and rules are in the order of the rules
+    by_pool: dict[str, list[BoundRule]] = {}  # metric rules; pools and rules are in the order of the rules
     for bound in collected.bound:
         if bound.rule.metric is None:
-            reported[bound.key] = run_cron_rule(context, bound)
+            reported[bound.owner] = run_cron_rule(context, bound)
         else:
             by_pool.setdefault(bound.pool.id, []).append(bound)
     for rules in by_pool.values():
         verdicts_of_pool = run_metric_rules(context, rules[0].pool, rules, served=served)
-        reported.update(zip((bound.key for bound in rules), verdicts_of_pool, strict=True))
+        reported.update(zip((bound.owner for bound in rules), verdicts_of_pool, strict=True))
     # Rules whose pools could not be found may return in the next pass, with an occurrence that is still open, or with a
     # handled one that must not be repeated.
     lost = {
@@ -91,9 +91,9 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
         if collected.lost and any(key[:at] in collected.lost for at, letter in enumerate(key) if letter == "@")
     }
     # Computing rates is expensive: no guard if no metric rule is in force.
-    in_force = [bound for bound in collected.bound if bound.rule.metric is not None and not bound.invalid]
+    in_force = [bound for bound in collected.bound if bound.rule.metric is not None and bound.verdict is None]
     return RuleResults(
-        verdicts=(*(reported[bound.key] for bound in collected.bound), *collected.verdicts),
+        verdicts=(*(reported[bound.owner] for bound in collected.bound), *collected.verdicts),
         memory=dict(sorted({**lost, **context.memory}.items())),
         objects=collected.objects,
         by_group={name: tuple(keys) for name, keys in sorted(context.by_group.items())},
@@ -149,7 +149,7 @@ class RuleContext:
         detail = self._scaling[pool.id] or next(grown, "")
         return Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
 
-    def add_nodes(self, bound: SourceBound, demand: NodeDemand) -> Allocation:
+    def add_nodes(self, bound: BoundRule, demand: NodeDemand) -> Allocation:
         """Add nodes for a rule, and record them as the rule's."""
         allocation = allocate(self.search, bound.pool, demand)
         for name in allocation.nodes:
@@ -159,13 +159,13 @@ class RuleContext:
 
 
 def rule_verdict(
-    bound: SourceBound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
+    bound: BoundRule, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
 ) -> RuleVerdict:
     """Return the report on a rule on a pool."""
     return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)
 
 
-# -- states of a pool that block rules. An unhealthy cluster blocks all scale-up (limits.blocking_reason).
+# -- states of a pool that block rules. An unhealthy cluster blocks all scale-up (demand.blocking_reason).
 
 
 def pool_members(pool: PoolFacts, state: ClusterState) -> tuple[NodeGroupState, ...]:
@@ -226,15 +226,17 @@ def without_device(pool: PoolFacts, state: ClusterState) -> str:
 # -- cron rules
 
 
-def run_cron_rule(context: RuleContext, bound: SourceBound) -> RuleVerdict:
+def run_cron_rule(context: RuleContext, bound: BoundRule) -> RuleVerdict:
     """Run one cron rule on one pool. Stores its state in context.memory."""
     times = context.clock.times(bound.rule.cron, bound.rule.time_zone)
-    stored, now = context.state.memory.rules.get(bound.key), context.state.now
-    problem = bound.invalid or times.problem
-    if problem:
+    stored, now = context.state.memory.rules.get(bound.owner), context.state.now
+    invalid = bound.verdict
+    if invalid is None and times.problem:
+        invalid = Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=times.problem)
+    if invalid is not None:
         if stored is not None:
-            context.memory[bound.key] = stored
-        return rule_verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
+            context.memory[bound.owner] = stored
+        return rule_verdict(bound, invalid)
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
     if stored is None or stored.cron != when or stored.last_occurrence > now + _FAR_FUTURE:
         # A rule that is new, or whose time was changed, counts from a minute ago, but not from before the creation of
@@ -246,7 +248,7 @@ def run_cron_rule(context: RuleContext, bound: SourceBound) -> RuleVerdict:
         memory, reported = _handle_occurrence(context, bound, stored, times.last)
     elif stored.target_size:
         memory, reported = _add_missing_nodes(context, bound, stored)
-    context.memory[bound.key] = memory
+    context.memory[bound.owner] = memory
     if reported is None:
         until = {"until": times.following} if times.following else {}
         return rule_verdict(bound, Reason.of(ReasonCode.RULE_NOT_DUE, **until))
@@ -254,7 +256,7 @@ def run_cron_rule(context: RuleContext, bound: SourceBound) -> RuleVerdict:
 
 
 def _handle_occurrence(
-    context: RuleContext, bound: SourceBound, rule_memory: RuleMemory, due: float
+    context: RuleContext, bound: BoundRule, rule_memory: RuleMemory, due: float
 ) -> tuple[RuleMemory, RuleVerdict]:
     """Handle an open occurrence. One that waits for a scaling pool waits without limit, even if a later one has
     replaced it; all others wait for a limited time."""
@@ -283,13 +285,13 @@ def _handle_occurrence(
     return handled, rule_verdict(bound, allocation.stop, nodes=allocation.total, due=due)
 
 
-def _cron_blocked(context: RuleContext, bound: SourceBound) -> Reason | None:
+def _cron_blocked(context: RuleContext, bound: BoundRule) -> Reason | None:
     """Return what prevents a cron rule from acting on its pool at all, None if nothing does."""
     return context.unreadable(bound.pool) or context.scaling(bound.pool) or context.unhealthy
 
 
 def _add_missing_nodes(
-    context: RuleContext, bound: SourceBound, rule_memory: RuleMemory
+    context: RuleContext, bound: BoundRule, rule_memory: RuleMemory
 ) -> tuple[RuleMemory, RuleVerdict | None]:
     """Handle an occurrence whose nodes have not all arrived: missing nodes are added if nothing else changes in the
     pool."""
@@ -315,12 +317,12 @@ def _add_missing_nodes(
 
 
 def run_metric_rules(
-    context: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, served: bool
+    context: RuleContext, pool: PoolFacts, rules: Sequence[BoundRule], *, served: bool
 ) -> list[RuleVerdict]:
     """Run the metric rules of one pool in the given order; at most one of them acts. served: pods got nodes in this
     pass."""
     memory = context.state.memory.rules
-    context.memory.update((bound.key, memory[bound.key]) for bound in rules if bound.key in memory)
+    context.memory.update((bound.owner, memory[bound.owner]) for bound in rules if bound.owner in memory)
     rates = [context.rates.of(pool, bound.rule.metric or Metric.CPU) for bound in rules]
     blocked = _pool_blocked(context, pool, served=served)
     silent = [_why_silent(context, bound, rate, blocked) for bound, rate in zip(rules, rates, strict=True)]
@@ -339,8 +341,8 @@ def run_metric_rules(
             allocation = context.add_nodes(bound, _node_demand(context, bound, rate))
             reason, nodes = allocation.stop, allocation.total
             if nodes:
-                stored = context.memory.get(bound.key, RuleMemory())
-                context.memory[bound.key] = msgspec.structs.replace(stored, last_scaled_at=context.state.now)
+                stored = context.memory.get(bound.owner, RuleMemory())
+                context.memory[bound.owner] = msgspec.structs.replace(stored, last_scaled_at=context.state.now)
         elif reason is None:
             reason = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
         percent = rate.percent if rate.allocatable > 0 else None
@@ -363,12 +365,10 @@ def _pool_blocked(context: RuleContext, pool: PoolFacts, *, served: bool) -> Rea
     return context.scaling(pool)
 
 
-def _why_silent(context: RuleContext, bound: SourceBound, rate: Rate, blocked: Reason | None) -> Reason | None:
+def _why_silent(context: RuleContext, bound: BoundRule, rate: Rate, blocked: Reason | None) -> Reason | None:
     """Return why one metric rule does nothing, None if it wants nodes. blocked: what blocks all rules of the pool."""
-    if bound.invalid:
-        return Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=bound.invalid)
-    if blocked is not None:
-        return blocked
+    if (reason := bound.verdict or blocked) is not None:
+        return reason
     if rate.nodes == 0:
         return Reason.of(ReasonCode.RULE_NO_DATA, detail="the pool has no ready node")
     if rate.allocatable <= 0:
@@ -388,8 +388,158 @@ def _why_silent(context: RuleContext, bound: SourceBound, rate: Rate, blocked: R
     return Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
 
 
-def _node_demand(context: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
+def _node_demand(context: RuleContext, bound: BoundRule, rate: Rate) -> NodeDemand:
     if bound.rule.add > 0:
         return FixedCount(bound.rule.add)
     resource = RESOURCE[bound.rule.metric or Metric.CPU]
     return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, context.state))
+
+
+# -- allocation to groups. See docs/reference/scaling-rules.md "Allocation to groups".
+#
+# The highest rank comes first. Groups of one rank whose nodes have the same type are filled so that their sizes even
+# out; what one of them cannot take goes to the others. Then the next rank follows: a flavour that is out of stock is
+# skipped.
+
+
+class FixedCount:
+    """A fixed number of nodes of any type that are still needed."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    @property
+    def enough(self) -> bool:
+        """True if no more nodes are needed."""
+        return self.count <= 0
+
+    def nodes(self, _node: Node) -> int:
+        """Return how many more nodes like this one are needed."""
+        return self.count
+
+    def add(self, _node: Node, count: int) -> None:
+        """Record that `count` nodes like this one were added."""
+        self.count -= count
+
+
+class BelowThreshold:
+    """The fewest nodes that bring a rate strictly below a threshold (automatic calculation).
+
+    requests and offers in millicores or bytes, percent from 1. Requests of DaemonSets on the new nodes are not
+    included.
+    """
+
+    def __init__(self, resource: str, requests: int, offers: int, percent: int) -> None:
+        self.resource, self.requests, self.offers, self.percent = resource, requests, offers, percent
+
+    @property
+    def enough(self) -> bool:
+        """True if no more nodes are needed: the rate is strictly below the threshold."""
+        return 100 * self.requests < self.percent * self.offers
+
+    def nodes(self, node: Node) -> int:
+        """Return (100 R - T sum(A)) / (T Af), rounded down, plus one; 0 for a node without the resource."""
+        per_node = node.allocatable.get(self.resource, 0)
+        if per_node <= 0:
+            return 0
+        return (100 * self.requests - self.percent * self.offers) // (self.percent * per_node) + 1
+
+    def add(self, node: Node, count: int) -> None:
+        """Add the resources of the new nodes to what the pool offers."""
+        self.offers += count * node.allocatable.get(self.resource, 0)
+
+
+NodeDemand = FixedCount | BelowThreshold
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """nodes: how many, by group. stop: why no more, None if the demand is met. later: how many more nodes there will be
+    room for in groups that may not scale up now."""
+
+    nodes: dict[str, int] = {}
+    stop: Reason | None = None
+    later: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of nodes over all groups."""
+        return sum(self.nodes.values())
+
+
+def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
+    """Return the expected first new node of a pool; None: none of its groups may scale up."""
+    return next((_new_node(search, equal[0]) for equal in _equal_groups(search, pool)), None)
+
+
+def allocate(search: ScaleUpSearch, pool: PoolFacts, demand: NodeDemand) -> Allocation:
+    """Add the requested nodes as far as limits allow. A zero-or-max group gets all its nodes or none."""
+    nodes: dict[str, int] = {}
+    stop: Reason | None = None
+    for groups in _equal_groups(search, pool):
+        while not demand.enough and (count_needed := demand.nodes(_new_node(search, groups[0]))) > 0:
+            shares, limit = _even_shares(search, groups, count_needed)
+            for group, count in shares:
+                search.add(group.id, count)
+                nodes[group.id] = nodes.get(group.id, 0) + count
+                demand.add(_new_node(search, group), count)
+            if not shares:
+                stop = limit
+                break
+        if demand.enough:
+            return Allocation(nodes)
+    skipped = search.candidates.skipped
+    waiting = [name for name in pool.groups if name in skipped and skipped[name].code in TEMPORARY]
+    later = sum(_future_room(search, search.state.groups[name]) for name in waiting)
+    reasons = [
+        *([skipped[waiting[0]]] if later and not nodes else []),
+        *([stop] if stop else []),
+        *(skipped[name] for name in [*waiting, *pool.groups] if name in skipped),
+    ]
+    return Allocation(nodes, next(iter(reasons), None), later)
+
+
+def _equal_groups(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
+    """Return the groups that may scale up, with those of one rank and type together: by rank, then the fewest nodes,
+    then by name."""
+    by_kind: dict[tuple[object, ...], list[NodeGroupState]] = {}
+    for name in pool.groups:
+        if name in search.candidates.shapes:
+            group = search.state.groups[name]
+            alone = name if group.group.options.zero_or_max else ""
+            # Nodes that differ only in their location have the same type: the vendor's, otherwise the size.
+            node = _new_node(search, group)
+            size = node.capacity or node.allocatable
+            kind = instance_type(node) or (size.get(CPU, 0), size.get(MEMORY, 0))
+            by_kind.setdefault((group.group.rank, alone, kind), []).append(group)
+    return sorted(
+        by_kind.values(),
+        key=lambda groups: (-groups[0].group.rank, min((group.target, group.id) for group in groups)),
+    )
+
+
+def _new_node(search: ScaleUpSearch, group: NodeGroupState) -> Node:
+    """Return the expected new node of a group that may scale up."""
+    return search.candidates.shapes[group.id].template.node
+
+
+def _even_shares(
+    search: ScaleUpSearch, groups: Sequence[NodeGroupState], wanted: int
+) -> tuple[list[tuple[NodeGroupState, int]], Reason]:
+    """Return how many of the nodes each group gets, and what prevents more. Limits that groups share are divided too:
+    otherwise the first group would take all that remains of them, and sizes would not even out."""
+    limiter, first = search.limiter, groups[0]
+    allowances = [search.allowance(group) for group in groups]
+    stop = min(allowances, key=lambda allowance: allowance.nodes).stop
+    if first.group.options.zero_or_max:
+        return ([(first, allowances[0].nodes)] if allowances[0].nodes > 0 else []), stop
+    total = min(wanted, limiter.pool_room(first.group), limiter.room(_new_node(search, first)))
+    sizes = [group.target + search.grown.get(group.id, 0) for group in groups]
+    even = split(total, [(size, size + most.nodes) for size, most in zip(sizes, allowances, strict=True)])
+    return [(group, new - size) for group, size, new in zip(groups, sizes, even, strict=True) if new > size], stop
+
+
+def _future_room(search: ScaleUpSearch, group: NodeGroupState) -> int:
+    """Return how many nodes a group that may not scale up now could get otherwise."""
+    if group.template is None:
+        return min(max(0, group.group.max - group.target), search.limiter.pool_room(group.group))
+    return search.allowance(group).nodes

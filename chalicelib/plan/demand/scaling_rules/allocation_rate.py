@@ -16,7 +16,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric
-from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, threshold
+from chalicelib.plan.demand.scaling_rules.sources import BoundRule, threshold
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket
@@ -99,10 +99,10 @@ class RuleRemovalGuard:
     counted on the nodes that stay.
     """
 
-    def __init__(self, state: ClusterState, bound_rules: Iterable[SourceBound], rates: Rates) -> None:
+    def __init__(self, state: ClusterState, bound_rules: Iterable[BoundRule], rates: Rates) -> None:
         """bound_rules: the metric rules in force."""
         self._state = state
-        self._rules: dict[str, list[tuple[SourceBound, _Key]]] = {}  # group -> its pool's metric rules
+        self._rules: dict[str, list[tuple[BoundRule, _Key]]] = {}  # group -> its pool's metric rules
         self._rates: dict[_Key, Rate] = {}
         for bound in bound_rules:
             key = bound.pool.id, bound.rule.metric or Metric.CPU

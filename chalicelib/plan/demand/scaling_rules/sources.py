@@ -14,6 +14,7 @@ import msgspec
 from chalicelib.model.plan import RuleVerdict
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
+from chalicelib.plan.demand import Demand
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts, PoolNames
 
@@ -21,17 +22,16 @@ MOST_RULES = 10  # on one pool, from all sources; of these one per metric
 MOST_UNKNOWN = 100  # missing targets that are reported; further ones add no information and would fill the plan
 
 
-class SourceBound(msgspec.Struct, frozen=True):
-    """A rule on one pool. invalid: why it does nothing there, empty if it is valid. created: creation time of the
-    object that it comes from, 0.0 for the policy's rules."""
+class BoundRule(Demand, frozen=True):
+    """A rule on one pool. It has a verdict if it is invalid there. created: creation time of the object that it comes
+    from, 0.0 for the policy's rules."""
 
     rule: Rule
     pool: PoolFacts
-    invalid: str = ""
     created: float = 0.0
 
     @property
-    def key(self) -> str:
+    def owner(self) -> str:
         """Its key in memory."""
         return f"{self.rule.key}@{self.pool.id}"
 
@@ -40,7 +40,7 @@ class Sources(msgspec.Struct, frozen=True):
     """bound: in the order in which they act. lost: keys of rules of which a target could not be found in this pass.
     objects: the last good version of each object. verdicts, notes: about what is not in force."""
 
-    bound: tuple[SourceBound, ...] = ()
+    bound: tuple[BoundRule, ...] = ()
     lost: frozenset[str] = frozenset()
     objects: dict[str, RuleObject] = {}
     verdicts: tuple[RuleVerdict, ...] = ()
@@ -120,7 +120,7 @@ class _SourceCollector:
         self.names = PoolNames(state)
         self.pools: dict[str, PoolFacts | None] = {}
         self.rules_on: dict[str, list[Metric | None]] = {}
-        self.bound: list[SourceBound] = []
+        self.bound: list[BoundRule] = []
         self.lost: set[str] = set()
         self.verdicts: list[RuleVerdict] = []
         self.notes: dict[object, Reason] = {}
@@ -151,9 +151,10 @@ class _SourceCollector:
         elif doubt := low or _never_exceeded(rule, self.state):
             # CCE accepts such an object. Removals then keep what the rule needs (allocation_rate.RuleRemovalGuard).
             self._note(Reason.of(ReasonCode.RULE_THRESHOLD, rule=rule.key, detail=doubt))
-        self.bound.append(SourceBound(rule, pool, problem, created))
-        if problem:
-            self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
+        invalid = Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem) if problem else None
+        self.bound.append(BoundRule(rule, pool, created, verdict=invalid))
+        if invalid is not None:
+            self._note(invalid)
 
     def targets(self, rule: Rule, *, report: bool = True) -> Iterator[PoolFacts]:
         """Return the pools of a rule, each once; report: missing ones, as verdicts."""

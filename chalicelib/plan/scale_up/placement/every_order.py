@@ -26,8 +26,13 @@ import numpy as np
 from chalicelib.model.pod import Owner
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.predicates import tolerates
-from chalicelib.plan.scale_up.final_placement import CompetingClasses, FinalPlacement, FinalPlacer
-from chalicelib.plan.scale_up.redundant_nodes import Saved, tidy
+from chalicelib.plan.scale_up.placement.new_nodes import Attempt, tidy
+from chalicelib.plan.scale_up.placement.planned_nodes import (
+    CompetingClasses,
+    FinalPlacement,
+    PlannedNodes,
+    final_placement,
+)
 from chalicelib.plan.simulation.simulated_cluster import Placements, SimulatedCluster
 from chalicelib.plan.tables import Floats, Ints
 
@@ -60,43 +65,52 @@ class Outcome(msgspec.Struct, frozen=True):
     empty: tuple[int, ...]
 
 
-def keep_worst_case(placer: FinalPlacer) -> FinalPlacement:
+def placement_in_every_order(attempt: Attempt) -> FinalPlacement:
     """Remove nodes that some order leaves empty; returns the place of every pod, and how certain it is."""
-    outcomes = _Rehearsals(placer).outcomes()
+    planned, refused = attempt.planned, attempt.refused_by_order
+    # Some pending pods fit existing nodes: the scheduler has not seen the current state of the cluster yet.
+    unseen = attempt.existing.has_choice and any(
+        (rows < planned.simulated.real).any() for rows, _ in attempt.existing.placements.values()
+    )
+    worth = 0.0 if unseen else _WORTH
+    outcomes = _Rehearsals(planned).outcomes()
     for _ in range(_MOST_SAVED):
-        empty = Counter(placer.new_nodes[row][0] for outcome in outcomes for row in outcome.empty)
-        candidates = (_outcomes_with_one_less(placer, group, outcomes) for group, _ in empty.most_common())
-        better = next((found for found in candidates if found), None)
+        groups = planned.groups()
+        empty = Counter(groups[row - planned.simulated.base] for outcome in outcomes for row in outcome.empty)
+        candidates = (_with_one_less(planned, group, outcomes, worth) for group, _ in empty.most_common())
+        better = next((better for better in candidates if better is not None), None)
         if better is None:
             break
-        outcomes = better
+        outcomes, refused = better[0], refused | better[1]
     counted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
-    for batch in placer.queue:
+    for batch in planned.queue:
         (counted if batch.counts else uncounted)[batch.cls] += len(batch.pods)
-    placement = placer.placement()
+    placement = final_placement(planned, attempt.most_placed, refused)
     for _, cls, pods in placement.places:
         placed[cls] += len(pods)
     return msgspec.structs.replace(placement, contests=_contests(counted, placed, uncounted, outcomes))
 
 
-def _outcomes_with_one_less(placer: FinalPlacer, group: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return outcomes without one node of a group, which is then removed; none if it stays."""
-    if placer.spare(group) <= 0 or placer.is_atomic(group):
-        return []
-    before, refused_by_order = Saved(placer), set(placer.refused_by_order)
-    placer.search.undo_scale_up(group, 1)
-    placer.place_in_queue_order()
-    while placer.drop_empty():
-        placer.place_in_queue_order()
-    tidy(placer)
-    fewer = _Rehearsals(placer).outcomes()
+def _with_one_less(
+    planned: PlannedNodes, group: str, outcomes: Sequence[Outcome], worth: float
+) -> tuple[list[Outcome], frozenset[int]] | None:
+    """Remove one node of a group; returns the outcomes without it and the classes that are refused because of the
+    scheduler's order. None if the node stays. worth: pods that may lose their places per empty node saved."""
+    if planned.spare(group) <= 0 or planned.is_atomic(group):
+        return None
+    saved = planned.save()
+    planned.search.undo_scale_up(group, 1)
+    planned.place_in_queue_order()
+    while planned.drop_empty():
+        planned.place_in_queue_order()
+    refused = tidy(planned)
+    fewer = _Rehearsals(planned).outcomes()
     spared = _mean_empty_nodes(outcomes) - _mean_empty_nodes(fewer)
     cost = _mean_pods_served(outcomes) - _mean_pods_served(fewer)
-    if fewer and spared > 0 and cost <= (0.0 if placer.unseen else _WORTH * spared):
-        return fewer
-    before.restore()
-    placer.refused_by_order = refused_by_order
-    return []
+    if fewer and spared > 0 and cost <= worth * spared:
+        return fewer, refused
+    planned.restore(saved)
+    return None
 
 
 def _mean_empty_nodes(outcomes: Sequence[Outcome]) -> float:
@@ -168,10 +182,10 @@ class _Rehearsals:
     """Simulates how the scheduler may place the pods of a small plan: the same nodes and pods, in several orders that
     it could use."""
 
-    def __init__(self, placer: FinalPlacer) -> None:
-        self.placer, self.simulated = placer, placer.simulated
+    def __init__(self, planned: PlannedNodes) -> None:
+        self.planned, self.simulated = planned, planned.simulated
         classes = self.simulated.classes
-        queue = [(batch.cls, pod) for batch in placer.queue for pod in batch.pods]
+        queue = [(batch.cls, pod) for batch in planned.queue for pod in batch.pods]
         placeable = {
             cls: bool(self.simulated.static(cls).any()) and not self.simulated.nowhere(cls) for cls, _ in queue
         }
@@ -187,30 +201,25 @@ class _Rehearsals:
     def outcomes(self) -> list[Outcome]:
         """Return the first few outcomes, and more if these show that pods compete; none if the plan is too large or the
         time is over. The plan is left unchanged."""
-        placer, simulated = self.placer, self.simulated
-        if not self.pods or len(self.pods) > _PODS or not placer.is_small:
+        planned, simulated = self.planned, self.simulated
+        if not self.pods or len(self.pods) > _PODS or not planned.is_small:
             return []
-        standing = simulated.standing()
-        simulated.rollback(placer.mark)
-        early = simulated.standing()
+        saved = planned.save()
         outcomes: list[Outcome] = []
         for number in range(_FIRST + _IF_CONTESTED):
-            if placer.out_of_time() or (number == _FIRST and not self._is_contested(outcomes)):
+            if planned.out_of_time() or (number == _FIRST and not self._is_contested(outcomes)):
                 break
             outcomes.append(self._outcome(number))
         if outcomes:
             # First fit in row order, and with new nodes sorted by their groups' names.
             ranks: Ints = np.arange(len(simulated.table))
-            outcomes.append(self._first_fit(standing, ranks))
-            by_name = sorted(self.new.tolist(), key=placer.new_nodes.__getitem__)
+            outcomes.append(self._first_fit(saved.placements, ranks))
+            by_name = sorted(self.new.tolist(), key=planned.numbered().__getitem__)
             if by_name != self.new.tolist():
                 ranks = ranks.copy()
                 ranks[by_name] = self.new
-                outcomes.append(self._first_fit(standing, ranks))
-        simulated.rollback(0)
-        simulated.put_all(early)
-        placer.mark = simulated.checkpoint()
-        simulated.put_all(standing)
+                outcomes.append(self._first_fit(saved.placements, ranks))
+        planned.restore_pods(saved)
         return outcomes
 
     def _is_contested(self, outcomes: Sequence[Outcome]) -> bool:
