@@ -17,7 +17,7 @@ import msgspec
 
 from infra.emulators.certificates import Pair, server_context
 from infra.emulators.vendor_common.dispatcher import Logged, VendorDispatcher
-from infra.emulators.vendor_common.fault_injection import VendorFaults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from infra.emulators.vendor_common.in_process import connect, disconnect
 from infra.emulators.vendor_common.throttle import VendorThrottle
@@ -90,6 +90,9 @@ class _HttpServer(ThreadingHTTPServer):
         """Ignore broken connections, because clients may disconnect at any time."""
 
 
+Scripted = Answer | Callable[[Incoming], Answer] | VendorFault | None
+"""An answer, or a function that returns it, although the vendor never receives the request; or a fault that the
+vendor's own answer meets; or None for the vendor's own answer."""
 _PORTS = itertools.cycle(range(1024, 32768))  # below those that the system gives to sockets
 
 
@@ -108,7 +111,7 @@ class VendorServer(Generic[_Front, Logged]):
         self.address = "127.0.0.1"  # of this machine; set another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
         self.requests: list[Incoming] = []
-        self._script: list[tuple[re.Pattern[str], list[Answer], bool]] = []
+        self._script: list[tuple[re.Pattern[str], list[Scripted], bool]] = []
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -132,17 +135,28 @@ class VendorServer(Generic[_Front, Logged]):
         """Return the calls so far, oldest first."""
         return list(self.front.log)
 
-    def reply(self, on: str, *answers: Answer, always: bool = False) -> None:
-        """Script the answers to the next requests, which the vendor then never receives. on: a pattern of their lines
-        (Incoming.line). always: the last answer is repeated; otherwise each is sent once."""
+    def reply(self, on: str, *answers: Scripted, always: bool = False) -> None:
+        """Script the answers to the next requests. on: a pattern of their lines (Incoming.line). always: the last
+        answer is repeated; otherwise each is sent once."""
         self._script.append((re.compile(on), list(answers), always))
+
+    def unscript(self) -> None:
+        """Forget all scripted answers."""
+        self._script.clear()
 
     def answer(self, incoming: Incoming) -> Answer:
         """Handle one HTTP request. Called from several threads."""
         self.requests.append(incoming)
         for pattern, answers, always in self._script:
             if answers and pattern.search(incoming.line):
-                return answers[0] if always and len(answers) == 1 else answers.pop(0)
+                answer = answers[0] if always and len(answers) == 1 else answers.pop(0)
+                if isinstance(answer, Answer):
+                    return answer
+                if isinstance(answer, VendorFault):
+                    self.faults.next(answer)
+                elif answer is not None:
+                    return answer(incoming)
+                break
         made = self.front.served(incoming)
         return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
 

@@ -13,20 +13,6 @@ OPENED = ExitStack()
 """The vendors that the current test has opened (conftest.py closes them)."""
 
 
-class EmulatedClock:
-    """Epoch seconds; sleeping advances it."""
-
-    def __init__(self, now: float = 1768465800.0) -> None:
-        self.now, self.slept = now, 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += seconds
-        self.now += seconds
-
-
 class RecordedLimits(UnlimitedRateLimiter):
     """A rate limiter that grants everything, or states how long to wait, and records the requests."""
 
