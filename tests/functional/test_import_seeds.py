@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from chalicelib.command.main import main
 from chalicelib.policy.load import load
-from chalicelib.policy.vendors.exoscale import read_settings
-from chalicelib.providers.exoscale.provider import Exoscale
+from chalicelib.providers.exoscale.provider import build
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 from tests.functional.import_pages import commands, deployments, scaling_rules, secret
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
 from tests.reference_data import needs_shared
-from tests.unit.providers.exoscale.fake_api import NP_B, A, B, FakeApiPool, FakeExoscaleApi
 
 PLACEHOLDER, GROUP = "[min]:[max]:[ASG_ID]", "1:10:asg-bp18p2yfxow2dloq0001"
 KEY = "not-a-real-key"
@@ -270,12 +270,15 @@ def test_exoscale_import_with_a_named_pool_makes_groups_of_all_pools(capsys: Sai
     command = "EXOSCALE_ZONE=ch-gva-2 cluster-autoscaler --cloud-provider=exoscale --nodes=1:3:web"
     policy, warnings = load(printed(capsys, "--command", command, "--name", "shop"), place="shop.yaml")
     assert warnings == ()
-    api = FakeExoscaleApi(FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B, size=1))
-    provider = Exoscale(api, read_settings(policy.providers["exoscale"], policy.node_groups))
-    groups = {group.id: group for group in provider.observe([*api.nodes(A), *api.nodes(B)]).groups}
-    assert set(groups) == {A, B}
-    assert (groups[A].min, groups[A].max) == (1, 3)
-    assert groups[B].max > 3
+    with ExoscaleBench() as bench:
+        web, gpu = bench.add_nodepool("web", size=2).pool.id, bench.add_nodepool("gpu", size=1).pool.id
+        connection = bench.connection(bench.server.root)
+        settings = {**policy.providers["exoscale"], "endpoint": bench.server.root}
+        provider = build(msgspec.structs.replace(connection, settings=settings, groups=policy.node_groups))
+        groups = {group.id: group for group in provider.observe(bench.nodes()).groups}
+    assert set(groups) == {web, gpu}
+    assert (groups[web].min, groups[web].max) == (1, 3)
+    assert groups[gpu].max > 3
 
 
 @needs_shared

@@ -18,8 +18,8 @@ from infra.emulators.vendor_common.server import VendorServer
 class CherryHttpServer(VendorServer[CherryDispatcher, CherryLoggedRequest]):
     """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
-    def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None) -> None:
-        super().__init__(CherryDispatcher(cloud), tls=tls)
+    def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+        super().__init__(CherryDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 
     @property

@@ -27,4 +27,5 @@ _PATHS = (
     ("GET", "/instance-type/{id}", "get-instance-type"),
     ("GET", "/operation/{id}", "get-operation"),
 )
+OPERATIONS = frozenset(operation for _, _, operation in _PATHS)
 ROUTES = VendorRoutes(((method, ROOT + path, operation, "") for method, path, operation in _PATHS), value="[^/:]*")

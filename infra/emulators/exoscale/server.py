@@ -21,8 +21,8 @@ from infra.emulators.vendor_common.server import VendorServer
 class ExoscaleServer(VendorServer[ExoscaleDispatcher, LoggedOperation]):
     """Serves a zone. As a context manager it starts on entry and stops on exit; the zone stays."""
 
-    def __init__(self, zone: Zone, *, tls: Pair | None = None) -> None:
-        super().__init__(ExoscaleDispatcher(zone), tls=tls)
+    def __init__(self, zone: Zone, *, tls: Pair | None = None, in_process: bool = False) -> None:
+        super().__init__(ExoscaleDispatcher(zone), tls=tls, in_process=in_process)
         self.zone = zone
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +21,11 @@ class Incoming(msgspec.Struct, frozen=True):
     target: str
     headers: Mapping[str, str]
     body: bytes = b""
+
+    @property
+    def line(self) -> str:
+        """Return `PUT /v2/pool/7`, with the query, and at the end the action if it is in a header."""
+        return " ".join(part for part in (self.method, self.target, self.headers.get("x-acs-action", "")) if part)
 
     @property
     def path(self) -> str:
@@ -50,6 +56,18 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     cut: int = 0
     hang_up: bool = False
+
+
+def scripted(status: int = 200, body: object = b"", headers: Mapping[str, str] | None = None, cut: int = 0) -> Answer:
+    """Build an answer. body: bytes and text are sent unchanged as plain text, anything else as JSON."""
+    if isinstance(body, str | bytes):
+        raw, kind = body.encode() if isinstance(body, str) else body, "text/plain"
+    else:
+        raw, kind = json.dumps(body).encode(), "application/json"
+    return Answer(status, raw, {"Content-Type": kind, **(headers or {})}, cut)
+
+
+NO_ANSWER = Answer(0, b"", hang_up=True)
 
 
 def spoilt(answer: Answer, fault: VendorFault | None) -> Answer:

@@ -1,8 +1,10 @@
-"""Serves an emulated vendor on a loopback port, over HTTP or TLS; independent of the vendor."""
+"""Serves an emulated vendor in the same process or on a loopback port, over HTTP or TLS; independent of the vendor."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import socket
 import ssl
 import threading
@@ -15,8 +17,9 @@ import msgspec
 
 from infra.emulators.certificates import Pair, server_context
 from infra.emulators.vendor_common.dispatcher import Logged, VendorDispatcher
-from infra.emulators.vendor_common.fault_injection import VendorFaults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from infra.emulators.vendor_common.in_process import connect, disconnect
 from infra.emulators.vendor_common.throttle import VendorThrottle
 
 _Front = TypeVar("_Front", bound=VendorDispatcher[Any])
@@ -87,19 +90,28 @@ class _HttpServer(ThreadingHTTPServer):
         """Ignore broken connections, because clients may disconnect at any time."""
 
 
+Scripted = Answer | Callable[[Incoming], Answer] | VendorFault | None
+"""An answer, or a function that returns it, although the vendor never receives the request; or a fault that the
+vendor's own answer meets; or None for the vendor's own answer."""
+_PORTS = itertools.cycle(range(1024, 32768))  # below those that the system gives to sockets
+
+
 class VendorServer(Generic[_Front, Logged]):
     """Serves a front, the API of a vendor. As a context manager it starts on entry and stops on exit; the
     front's state is kept.
 
-    tls: the server's certificate and key, which make `url` an https one. edit: set by tests of responses that no vendor
-    documents.
+    tls: the server's certificate and key, which make `url` an https one. in_process: the program's HTTP client reaches
+    it without a socket, and no other client does. edit: set by tests of responses that no vendor documents. requests:
+    all that arrived.
     """
 
-    def __init__(self, front: _Front, *, tls: Pair | None = None) -> None:
-        self.front, self._tls = front, tls
+    def __init__(self, front: _Front, *, tls: Pair | None = None, in_process: bool = False) -> None:
+        self.front, self._tls, self._in_process = front, tls, in_process
         self.url = ""
         self.address = "127.0.0.1"  # of this machine; set another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
+        self.requests: list[Incoming] = []
+        self._script: list[tuple[re.Pattern[str], list[Scripted], bool]] = []
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -123,13 +135,37 @@ class VendorServer(Generic[_Front, Logged]):
         """Return the calls so far, oldest first."""
         return list(self.front.log)
 
+    def reply(self, on: str, *answers: Scripted, always: bool = False) -> None:
+        """Script the answers to the next requests. on: a pattern of their lines (Incoming.line). always: the last
+        answer is repeated; otherwise each is sent once."""
+        self._script.append((re.compile(on), list(answers), always))
+
+    def unscript(self) -> None:
+        """Forget all scripted answers."""
+        self._script.clear()
+
     def answer(self, incoming: Incoming) -> Answer:
         """Handle one HTTP request. Called from several threads."""
+        self.requests.append(incoming)
+        for pattern, answers, always in self._script:
+            if answers and pattern.search(incoming.line):
+                answer = answers[0] if always and len(answers) == 1 else answers.pop(0)
+                if isinstance(answer, Answer):
+                    return answer
+                if isinstance(answer, VendorFault):
+                    self.faults.next(answer)
+                elif answer is not None:
+                    return answer(incoming)
+                break
         made = self.front.served(incoming)
         return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
 
     def start(self, port: int = 0) -> str:
         """Start serving on the address and return the URL. port 0: any free port."""
+        if self._in_process:
+            self.url = f"http://{self.address}:{next(_PORTS)}"
+            connect(self.host, self.answer)
+            return self.url
         handler = type("Handler", (_VendorHandler,), {"vendor": self})
         self._server = _HttpServer((self.address, port), handler)
         if self._tls is not None:
@@ -142,12 +178,12 @@ class VendorServer(Generic[_Front, Logged]):
     def stop(self) -> None:
         """Stop serving. Raises RuntimeError if the emulator failed on a request, which is an error of the emulator and
         not of the client."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
+        disconnect(self.host)
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._server = self._thread = None
         if self.front.crashes:
             raise RuntimeError("\n".join(self.front.crashes))
 

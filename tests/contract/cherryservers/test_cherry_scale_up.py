@@ -73,7 +73,7 @@ def test_cherry_one_refusal_of_three_orders_buys_two_and_reports_the_text(bench:
     bench.cloud.spoil("g", NO_STOCK)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, outcome.facts["created"]) == ("OutOfStock", 2)
+    assert (outcome.error_class, outcome.facts["created"], outcome.facts["asked"]) == ("OutOfStock", 2, 3)
     assert "Not enough stock for the requested plan" in outcome.message
     assert seen(bench, group).target == 3
     assert len(orders(bench)) == len(set(orders(bench))) == 3
@@ -141,6 +141,7 @@ def test_cherry_stock_of_one_buys_one_of_three_and_reports_out_of_stock(bench: C
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 3))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, outcome.facts["created"]) == ("OutOfStock", 1)
+    assert "1 of plan e5_1620v4" in outcome.message
     assert len(orders(bench)) == 1
     assert seen(bench, group).target == 1
 

@@ -184,32 +184,6 @@ def test_exoscale_empty_nodepool_scales_up_from_its_template(bench: ExoscaleBenc
     ]
 
 
-@pytest.mark.parametrize(
-    ("state", "known", "failed"),
-    [
-        ("starting", InstanceState.CREATING, False),
-        ("running", InstanceState.RUNNING, False),
-        ("migrating", InstanceState.RUNNING, False),
-        ("stopped", InstanceState.RUNNING, False),
-        ("stopping", InstanceState.DELETING, False),
-        ("destroying", InstanceState.DELETING, False),
-        ("destroyed", InstanceState.DELETING, False),
-        ("expunging", InstanceState.DELETING, False),
-        ("error", InstanceState.CREATING, True),
-    ],
-)
-def test_exoscale_every_instance_state_is_mapped(
-    bench: ExoscaleBench, state: str, known: InstanceState, failed: bool
-) -> None:
-    group = bench.add_group("g", size=1)
-    bench.pool(group).size = 2
-    (odd,) = bench.zone.add_members(group, 1, state=state)
-    nodes = [node for node in bench.nodes() if not node.provider_id.endswith(odd)]
-    found = {each.id: each for each in bench.provider().observe(nodes).groups}[group]
-    instance = {each.handle: each for each in found.instances}[odd]
-    assert (instance.state, instance.error is not None) == (known, failed)
-
-
 @pytest.mark.parametrize("sks", [True, False])
 def test_exoscale_reads_and_scales_with_upstreams_operation_list(sks: bool) -> None:
     with ExoscaleBench(standalone=not sks, operations=UPSTREAM_SKS if sks else UPSTREAM_POOLS) as bench:

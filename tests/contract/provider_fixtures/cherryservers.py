@@ -151,7 +151,7 @@ class CherryBench:
         self.kubelets = Kubelets()
         self.cloud = CherryCloud(self.clock, times=times)
         self.cloud.lag, self.cloud.delete_lag = lag, delete_lag
-        self.server = CherryHttpServer(self.cloud)
+        self.server = CherryHttpServer(self.cloud, in_process=True)
         self.server.front.actions.cap = cap
         self.ways = ways or CherryRegistrationOptions(boot=0.0, prefix=prefix)
         self.default: dict[str, object] = {**DEFINITION, "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode()}

@@ -74,7 +74,7 @@ class ExoscaleBench:
         self.kubelets = Kubelets()
         self.zone = Zone(self.clock, times=times)
         self.zone.limit = -1
-        self.server = ExoscaleServer(self.zone)
+        self.server = ExoscaleServer(self.zone, in_process=True)
         self.checker = checker()
         self.server.front.watches.append(self.checker.watch)
         self.settings: dict[str, str] = {}

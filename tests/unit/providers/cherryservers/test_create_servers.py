@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
-import json
-import threading
-
-import pytest
-
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
 from chalicelib.providers.cherryservers.decoding import CherryServer
-from chalicelib.providers.errors import (
-    InvalidRequest,
-    OutOfStock,
-    Throttled,
-    Transient,
-    Unauthorized,
-)
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import OutOfStock
+from chalicelib.providers.errors import Throttled
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.errors import Unauthorized
 from chalicelib.providers.services import RateLimit
-from infra.emulators.scripted_http_server import fingerprint
+from collections.abc import Callable
+from infra.emulators.cherryservers.attached_account import SECRET_NAME
+from infra.emulators.vendor_common.http_messages import Answer
+from infra.emulators.vendor_common.http_messages import Incoming
+from infra.emulators.vendor_common.http_messages import NO_ANSWER
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.scripted_api import (
-    PROJECT,
-    SERVERS,
-    TOKEN,
-    Books,
-    HttpScript,
-    Reply,
-    ScriptedApiClock,
-    ScriptedApiSecrets,
-    Seen,
-    open_to,
-    order,
-    refusal,
-)
+from tests.unit.providers.cherryservers.emulated import EmulatedCloud
+from tests.unit.providers.cherryservers.emulated import PROJECT
+from tests.unit.providers.cherryservers.emulated import SERVERS
+from tests.unit.providers.cherryservers.emulated import order
+from tests.unit.providers.cherryservers.emulated import refusal
+from tests.unit.providers.emulated import RecordedLimits
+from tests.unit.providers.emulated import RotatedSecrets
+import json
+import pytest
+import threading
+
+
+def answering(answer: Callable[[Incoming], Answer]) -> EmulatedCloud:
+    """Returns a project that answers orders in this way."""
+    cloud = EmulatedCloud()
+    cloud.server.reply("POST", answer, always=True)
+    return cloud
 
 
 def names(answers: tuple[object, ...]) -> list[str]:
     return [each.hostname if isinstance(each, CherryServer) else type(each).__name__ for each in answers]
 
 
-def made(seen: Seen) -> Reply:
-    return Reply(201, {**json.loads(seen.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}})
+def made(request: Incoming) -> Answer:
+    return scripted(201, {**json.loads(request.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}})
 
 
 def test_cherry_orders_are_sent_in_parallel_and_answered_in_order() -> None:
     """The vendor answers the first order only when another has arrived."""
     free = threading.Event()
 
-    def answer(seen: Seen) -> Reply:
-        first = json.loads(seen.body)["hostname"].endswith("0")
+    def answer(request: Incoming) -> Answer:
+        first = json.loads(request.body)["hostname"].endswith("0")
         if not first:
             free.set()
-        return Reply(**{**made(seen).__dict__, "held": free if first else None})
+        else:
+            assert free.wait(600.0)
+        return made(request)
 
     bodies = [order(number) for number in range(6)]
-    with HttpScript(answer) as server:
-        answers = open_to(server.url).create(bodies)
+    cloud = answering(answer)
+    answers = cloud.api().create(bodies)
     assert names(answers) == [body.hostname for body in bodies]
-    assert {seen.path for seen in server.requests} == {SERVERS}
-    assert sorted(seen.body for seen in server.requests) == sorted(body.body() for body in bodies)
+    assert {request.path for request in cloud.server.requests} == {SERVERS}
+    assert sorted(request.body for request in cloud.server.requests) == sorted(body.body() for body in bodies)
 
 
 def test_cherry_order_takes_its_rate_limit_slot_only_with_a_free_connection() -> None:
@@ -68,7 +71,7 @@ def test_cherry_order_takes_its_rate_limit_slot_only_with_a_free_connection() ->
     before one order per connection has arrived."""
     full, arrived = threading.Event(), list[str]()
 
-    class Watch(Books):
+    class Watch(RecordedLimits):
         def __init__(self) -> None:
             super().__init__()
             self.seen: list[int] = []
@@ -77,30 +80,32 @@ def test_cherry_order_takes_its_rate_limit_slot_only_with_a_free_connection() ->
             self.seen.append(len(arrived))
             return super().take(pace, calls)
 
-    def answer(seen: Seen) -> Reply:
-        arrived.append(seen.path)
+    def answer(request: Incoming) -> Answer:
+        arrived.append(request.path)
         if len(arrived) == THREADS:
             full.set()
-        return Reply(**{**made(seen).__dict__, "held": full})
+        assert full.wait(600.0)
+        return made(request)
 
     watch = Watch()
-    with HttpScript(answer) as server:
-        open_to(server.url, pacer=watch).create([order(number) for number in range(THREADS + 2)])
+    cloud = answering(answer)
+    cloud._pacer = watch  # type: ignore[assignment]
+    cloud.api().create([order(number) for number in range(THREADS + 2)])
     assert watch.seen[THREADS] == THREADS
 
 
 def test_cherry_failed_order_stops_no_other() -> None:
-    def answer(seen: Seen) -> Reply:
+    def answer(request: Incoming) -> Answer:
         return {
             "1": refusal(400, "Plan is out of stock"),
-            "2": Reply(hang_up=True),
-            "3": Reply(201, b'{"id"', cut=2),
-            "4": Reply(201, {}),
+            "2": NO_ANSWER,
+            "3": scripted(201, b'{"id"', cut=2),
+            "4": scripted(201, {}),
             "5": refusal(400, "Bad hostname"),
-        }.get(json.loads(seen.body)["hostname"][-1], made(seen))
+        }.get(json.loads(request.body)["hostname"][-1], made(request))
 
-    with HttpScript(answer) as server:
-        answers = open_to(server.url).create([order(number) for number in range(7)])
+    cloud = answering(answer)
+    answers = cloud.api().create([order(number) for number in range(7)])
     assert [type(each) for each in answers] == [
         CherryServer,
         OutOfStock,
@@ -110,50 +115,51 @@ def test_cherry_failed_order_stops_no_other() -> None:
         InvalidRequest,
         CherryServer,
     ]
-    assert len(server.requests) == 7
+    assert len(cloud.server.requests) == 7
 
 
 @each_row(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
 def test_cherry_orders_stop_once_the_vendor_refuses_the_credentials(status: int, error: type[Exception]) -> None:
-    with HttpScript(lambda _: refusal(status)) as server:
-        answers = open_to(server.url).create([order(number) for number in range(12)])
+    cloud = answering(lambda _: refusal(status))
+    answers = cloud.api().create([order(number) for number in range(12)])
     assert len(answers) == 12
-    assert 1 <= len(server.requests) <= THREADS
-    assert sum(isinstance(each, error) for each in answers) == len(server.requests)
+    assert 1 <= len(cloud.server.requests) <= THREADS
+    assert sum(isinstance(each, error) for each in answers) == len(cloud.server.requests)
     assert answers[THREADS:] == (None,) * 8
 
 
 def test_cherry_token_replaced_during_orders_is_read_again_for_all() -> None:
     """Four orders find the old token refused at the same time; one of them reads the secret again."""
-    secrets, full, old = ScriptedApiSecrets(token="OLD-EXAMPLE"), threading.Event(), list[str]()
-    secrets.now["token"] = TOKEN
+    full, old = threading.Event(), list[str]()
 
-    def answer(seen: Seen) -> Reply:
-        if seen.credential != fingerprint("Bearer OLD-EXAMPLE"):
-            return made(seen)
-        old.append(seen.path)
+    def answer(request: Incoming) -> Answer:
+        if request.headers["authorization"] != "Bearer OLD-EXAMPLE":
+            return made(request)
+        old.append(request.path)
         if len(old) == THREADS:
             full.set()
-        return Reply(**{**refusal(401).__dict__, "held": full})
+        assert full.wait(600.0)
+        return refusal(401)
 
     bodies = [order(number) for number in range(THREADS + 2)]
-    with HttpScript(answer) as server:
-        answers = open_to(server.url, read_secret=secrets).create(bodies)
+    cloud = answering(answer)
+    secrets = RotatedSecrets(**{SECRET_NAME: "OLD-EXAMPLE"})
+    secrets.now[SECRET_NAME] = cloud.token
+    answers = cloud.api(secrets).create(bodies)
     assert names(answers) == [body.hostname for body in bodies]
-    assert (secrets.looks, len(old)) == (1, THREADS)
+    assert (secrets.fresh_reads, len(old)) == (1, THREADS)
 
 
 def test_cherry_orders_wait_for_the_rate_limit_and_report_a_long_wait() -> None:
-    books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), ScriptedApiClock()
-    with HttpScript(made) as server:
-        first, second, refused, last = open_to(server.url, pacer=books, clock=clock).create(
-            [order(number) for number in range(4)]
-        )
+    limits = RecordedLimits([0.0, 0.25, 0.0, 99.0, 99.0])
+    cloud = answering(made)
+    cloud._pacer = limits  # type: ignore[assignment]
+    first, second, refused, last = cloud.api().create([order(number) for number in range(4)])
     assert names((first, second)) == [order(0).hostname, order(1).hostname]
     assert isinstance(refused, Throttled)
-    assert (refused.code, last, clock.slept) == ("OwnPace", None, 0.25)
-    assert books.held == [], "our own pace is no pause that the vendor asked for"
-    assert len(server.requests) == 2
+    assert (refused.code, last, cloud.slept()) == ("OwnPace", None, 0.25)
+    assert limits.pauses == [], "our own pace is no pause that the vendor asked for"
+    assert len(cloud.server.requests) == 2
 
 
 def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
@@ -171,18 +177,20 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
 
     monkeypatch.setattr(threading.Thread, "join", joined)
 
-    class Broken(Books):
+    class Broken(RecordedLimits):
         def take(self, pace: RateLimit, calls: int) -> float:
-            if len(self.taken) < THREADS - 1:
+            if len(self.granted) < THREADS - 1:
                 return super().take(pace, calls)
-            for _ in self.taken:
+            for _ in self.granted:
                 arrived.acquire()
             raise ZeroDivisionError("an error that is none of the provider's")
 
-    def answer(seen: Seen) -> Reply:
+    def answer(request: Incoming) -> Answer:
         arrived.release()
-        return Reply(**{**made(seen).__dict__, "held": free})
+        assert free.wait(600.0)
+        return made(request)
 
+<<<<<<< /tmp/tmpz65bp3dc/o
     with HttpScript(answer) as server:
         with pytest.raises(ZeroDivisionError):
             open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
@@ -190,23 +198,40 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
         free.set()
         assert sending == []
     assert len(server.requests) == THREADS - 1
+||||||| /tmp/tmpz65bp3dc/b
+    with HttpScript(answer) as server:
+        with pytest.raises(ZeroDivisionError):
+            open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
+        sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+        assert sending == []
+    assert len(server.requests) == THREADS - 1
+=======
+    cloud = answering(answer)
+    cloud._pacer = Broken()  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        cloud.api().create([order(number) for number in range(THREADS)])
+    sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+    assert sending == []
+    assert len(cloud.server.requests) == THREADS - 1
+>>>>>>> /tmp/tmpz65bp3dc/t
 
 
 def test_cherry_orders_without_a_token_send_nothing() -> None:
     def unreadable(_: str) -> str:
         raise OutscalerError("the secret cannot be read now")
 
-    with HttpScript() as server:
-        for secrets, error in ((unreadable, Transient), (ScriptedApiSecrets(token=" "), Unauthorized)):
-            api = open_to(server.url, read_secret=secrets)
-            answers = api.create([order(0), order(1)])
-            assert (type(answers[0]), answers[1]) == (error, None)
-            with pytest.raises(error):
-                api.servers()
-    assert server.requests == []
+    cloud = EmulatedCloud()
+    for secrets, error in ((unreadable, Transient), (lambda _: " ", Unauthorized)):
+        api = cloud.api(secrets)
+        answers = api.create([order(0), order(1)])
+        assert (type(answers[0]), answers[1]) == (error, None)
+        with pytest.raises(error):
+            api.servers()
+    assert cloud.server.requests == []
 
 
 def test_cherry_empty_order_list_makes_no_call() -> None:
-    with HttpScript() as server:
-        assert open_to(server.url).create([]) == ()
-    assert open_to(server.url).project == PROJECT
+    cloud = EmulatedCloud()
+    assert cloud.api().create([]) == ()
+    assert cloud.api().project == PROJECT
+    assert cloud.requests == []

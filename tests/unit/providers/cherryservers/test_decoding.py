@@ -14,7 +14,7 @@ from chalicelib.providers.cherryservers.decoding import CherryPlan, CherryServer
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.scripted_api import FULL_ROW, PLAN, ROW, TAGS, order
+from tests.unit.providers.cherryservers.emulated import FULL_ROW, PLAN, ROW, TAGS, order
 
 
 def answer(body: Any) -> VendorResponse:
@@ -34,7 +34,7 @@ def test_cherry_order_body_equals_the_documented_one_after_key_sort() -> None:
     assert sorted_json(order(hostname="k8s-cluster2-pool3-gndxdmmw", user_data="<base64>").body()) == sorted_json(
         b'{"project_id":10001,"plan":"e5_1620v4","hostname":"k8s-cluster2-pool3-gndxdmmw","image":"ubuntu_18_04",'
         b'"region":"eu_nord_1","ssh_keys":[101,102],"ip_addresses":null,"user_data":"<base64>",'
-        b'"tags":{"k8s-cluster":"cluster2","k8s-nodepool":"pool3"},"os_partition_size":60}'
+        b'"tags":{"k8s-cluster":"ours","k8s-nodepool":"pool3"},"os_partition_size":60}'
     )
 
 

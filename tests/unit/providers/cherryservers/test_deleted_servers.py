@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from chalicelib.providers.cherryservers.instances import DeletedServers
 from chalicelib.providers.services import NullCache
-from tests.unit.providers.cherryservers.fake_api import MemoryCache
+from tests.unit.providers.emulated import KeptCache
 
 
 def test_deleted_server_is_remembered_for_an_hour() -> None:
-    shared_cache, now = MemoryCache(), [1000.0]
+    shared_cache, now = KeptCache(), [1000.0]
     DeletedServers(shared_cache, 1, lambda: now[0]).add([7, 8])
     assert DeletedServers(shared_cache, 1, lambda: now[0]).among([7, 8, 9]) == {7, 8}
     assert DeletedServers(shared_cache, 2, lambda: now[0]).among([7, 8, 9]) == frozenset()
@@ -19,7 +19,7 @@ def test_deleted_server_is_remembered_for_an_hour() -> None:
     assert DeletedServers(shared_cache, 1, lambda: now[0]).among([7, 9]) == {9}
 
 
-class _Racing(MemoryCache):
+class _Racing(KeptCache):
     """Another write wins the first time."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ def test_deleted_servers_row_overwritten_by_others_is_written_again() -> None:
 
 
 def test_deleted_servers_empty_record_writes_nothing_and_cache_is_optional() -> None:
-    shared_cache = MemoryCache()
+    shared_cache = KeptCache()
     DeletedServers(shared_cache, 1, lambda: 1.0).add([])
     assert shared_cache.rows == {}
     bare = DeletedServers(NullCache(), 1, lambda: 1.0)
@@ -49,7 +49,7 @@ def test_deleted_servers_empty_record_writes_nothing_and_cache_is_optional() -> 
 
 
 def test_deleted_servers_unreadable_row_counts_as_empty() -> None:
-    shared_cache = MemoryCache()
+    shared_cache = KeptCache()
     shared_cache.rows["cherryservers/deleted/1"] = b"\xff{"
     gone = DeletedServers(shared_cache, 1, lambda: 1.0)
     assert gone.among([7]) == frozenset()

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-import base64
-
-import msgspec
-import pytest
-
-from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.group import Instance
+from chalicelib.model.group import InstanceState
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.decoding import CherryPlan
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
+from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import Throttled
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.errors import Unauthorized
+from infra.emulators.vendor_common.http_messages import Answer
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.fake_api import (
-    CLUSTER,
-    CONFIG,
-    POOL,
-    FakeCloud,
-    drive,
-    node,
-    operation,
-    provider,
-    remove,
-)
+from tests.unit.providers.cherryservers.emulated import CLUSTER
+from tests.unit.providers.cherryservers.emulated import CONFIG
+from tests.unit.providers.cherryservers.emulated import EmulatedCloud
+from tests.unit.providers.cherryservers.emulated import POOL
+from tests.unit.providers.cherryservers.emulated import drive
+from tests.unit.providers.cherryservers.emulated import node
+from tests.unit.providers.cherryservers.emulated import operation
+from tests.unit.providers.cherryservers.emulated import refusal
+from tests.unit.providers.cherryservers.emulated import remove
+import base64
+import msgspec
+import pytest
+
 
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 MASTER = "node-role.kubernetes.io/master"
 
 
-def seen(cloud: FakeCloud, *nodes: Node) -> Observation:
-    return provider(cloud).observe(nodes)
+def seen(cloud: EmulatedCloud, *nodes: Node) -> Observation:
+    return cloud.build().observe(nodes)
 
 
-def pool(cloud: FakeCloud, *nodes: Node) -> NodeGroup:
+def pool(cloud: EmulatedCloud, *nodes: Node) -> NodeGroup:
     return {each.id: each for each in seen(cloud, *nodes).groups}[POOL]
 
 
@@ -44,11 +49,11 @@ def by_handle(group: NodeGroup) -> dict[str, Instance]:
 
 
 def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(3)
     cloud.add(2, "pool2")
     observation = seen(cloud)
-    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert cloud.requests == ["servers", "plan e5_1620v4"]
     assert [(each.id, each.target, each.min, each.max) for each in observation.groups] == [
         ("pool3", 3, 0, 10),
         ("pool2", 2, 0, 10),
@@ -64,7 +69,7 @@ def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
     ],
 )
 def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(tags: dict[str, str]) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (number,) = cloud.add()
     cloud.change(number, tags=tags)
     observation = seen(cloud)
@@ -84,14 +89,14 @@ def test_cherry_server_with_the_guides_tags_is_reported_and_not_counted(tags: di
     ],
 )
 def test_cherry_server_with_one_such_tag_or_with_both_forms_is_not_reported(tags: dict[str, str]) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (number,) = cloud.add()
     cloud.change(number, tags=tags)
     assert seen(cloud).gaps == ()
 
 
 def test_cherry_node_that_joined_without_the_label_pool_is_reported() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     first, second = cloud.add(2)
     nodes = [
         msgspec.structs.replace(node(cloud.all[first].hostname, ""), labels={"pool": POOL}),
@@ -102,36 +107,18 @@ def test_cherry_node_that_joined_without_the_label_pool_is_reported() -> None:
     assert seen(cloud, nodes[0]).gaps == ()
 
 
-def test_cherry_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
-    cloud = FakeCloud()
-    numbers = cloud.add(5)
-    nodes = [node(cloud.all[number].hostname, "") for number in numbers]
-    group = pool(cloud, *nodes)
-    assert cloud.calls == ["servers", "plan e5_1620v4"]
-    assert [each.node for each in group.instances] == [each.name for each in nodes]
-
-
 def test_cherry_size_is_counted_again_in_every_pass() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     first, _ = cloud.add(2)
     assert pool(cloud).target == 2
-    del cloud.all[first]
+    cloud.cloud.vanish(first)
     assert pool(cloud).target == 1
     cloud.add(3)
     assert pool(cloud).target == 4
 
 
-def test_cherry_terminating_server_is_deleting_and_not_counted() -> None:
-    cloud = FakeCloud()
-    (living,) = cloud.add(1)
-    (leaving,) = cloud.add(1, state="terminating", status="deployed")
-    group = pool(cloud)
-    assert group.target == 1
-    assert {each.handle: each.state for each in group.instances} == {str(living): RUNNING, str(leaving): DELETING}
-
-
 def test_cherry_failed_deployment_is_reported_at_once() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (failed,) = cloud.add(1, state="active", status="failed deployment")
     group = pool(cloud)
     instance = by_handle(group)[str(failed)]
@@ -158,7 +145,7 @@ def test_cherry_failed_deployment_is_reported_at_once() -> None:
     ],
 )
 def test_cherry_documented_server_states(state: str, status: str, expected: InstanceState) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(1, state=state, status=status)
     observation = seen(cloud)
     assert [each.state for each in observation.groups[0].instances] == [expected]
@@ -166,7 +153,7 @@ def test_cherry_documented_server_states(state: str, status: str, expected: Inst
 
 
 def test_cherry_unknown_server_state_counts_as_running_and_is_reported_once() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(3, state="dancing")
     cloud.add(1, "pool2", state="dancing")
     cloud.add(1, state="active", status="on fire")
@@ -178,14 +165,14 @@ def test_cherry_unknown_server_state_counts_as_running_and_is_reported_once() ->
 
 
 def test_cherry_server_with_a_node_is_running_whatever_its_deployment_state() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (number,) = cloud.add(1, state="active", status="failed deployment")
     instance = pool(cloud, node("any", f"cherryservers://{number}")).instances[0]
     assert (instance.state, instance.error, instance.node) == (RUNNING, None, "any")
 
 
 def test_cherry_nodes_and_servers_are_matched() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     full, bare, other, empty = cloud.add(4)
     names = {number: cloud.all[number].hostname for number in (full, bare, other, empty)}
     nodes = [
@@ -217,14 +204,14 @@ def test_cherry_nodes_and_servers_are_matched() -> None:
     ],
 )
 def test_cherry_invalid_provider_id_matches_no_server(rubbish: str) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(1)
     instance = pool(cloud, node(cloud.all[1000].hostname, rubbish)).instances[0]
     assert (instance.id, instance.node) == ("cherryservers://1000", "")
 
 
 def test_cherry_hostname_of_two_servers_matches_none() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     one, two = cloud.add(2)
     cloud.change(one, hostname="twin")
     cloud.change(two, hostname="twin")
@@ -234,13 +221,13 @@ def test_cherry_hostname_of_two_servers_matches_none() -> None:
 
 
 def test_cherry_unjoined_server_is_reported_with_its_future_node_name() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (number,) = cloud.add(1, state="pending")
     assert pool(cloud).instances[0].node == cloud.all[number].hostname
 
 
 def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (mine,) = cloud.add(1)
     (foreign,) = cloud.add(1)
     cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
@@ -253,16 +240,9 @@ def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
     assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
 
 
-def test_cherry_readme_style_tags_make_no_pool_member() -> None:
-    cloud = FakeCloud()
-    (number,) = cloud.add(1)
-    cloud.change(number, tags={f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""})
-    assert pool(cloud).instances == ()
-
-
 @each_row("label", [MASTER, "node-role.kubernetes.io/control-plane"])
 def test_cherry_control_plane_with_the_tags_is_not_a_pool_member(label: str) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     worker, master = cloud.add(2)
     nodes = node("w", f"cherryservers://{worker}"), node("m", f"cherryservers://{master}", **{label: ""})
     observation = seen(cloud, *nodes)
@@ -272,62 +252,57 @@ def test_cherry_control_plane_with_the_tags_is_not_a_pool_member(label: str) -> 
 
 
 def test_cherry_server_deleted_by_us_is_not_counted_though_listed_as_active() -> None:
-    cloud = FakeCloud(stale=100)
+    cloud = EmulatedCloud(delete_lag=90_000.0)
     numbers = cloud.add(3)
     assert isinstance(drive(cloud, remove(3, numbers[0])), Succeeded)
     group = pool(cloud)
     assert group.target == 2
     assert by_handle(group)[str(numbers[0])].state is DELETING
-    cloud.time += 3601
+    cloud.settle(3601.0)
     assert pool(cloud).target == 3  # a server that still exists after an hour was not deleted
 
 
 def test_cherry_clock_that_went_back_hides_no_server_forever() -> None:
-    cloud = FakeCloud(stale=100)
+    cloud = EmulatedCloud(delete_lag=90_000.0)
     first, _ = cloud.add(2)
     drive(cloud, remove(2, first))
-    cloud.time -= 86400
+    cloud.clock._now -= 86400.0
     assert pool(cloud).target == 2
 
 
-def test_cherry_unknown_plan_blocks_no_other_pool() -> None:
-    cloud = FakeCloud()
-    cloud.plans = {"e5_1620v4": CherryPlan(slug="e5_1620v4")}
-    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=gone\n'
-    cloud.add(1, "pool2")
-    one, two = provider(cloud, config=config).observe([]).groups
-    assert two.template is None
-    assert "gone" in two.template_error
-    assert (two.target, two.error, one.error) == (1, "", "")
-
-
 def test_cherry_unreadable_plans_leave_the_sizes_known() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(2)
-    cloud.trouble["plan"] = [Throttled("slowly")]
+    cloud.server.reply("GET /v1/plans", refusal(429, "slowly", Retry_After="9"))
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
-    one, two = provider(cloud, config=config).observe([]).groups
+    one, two = cloud.build(config=config).observe([]).groups
     assert (one.target, one.template) == (2, None)
     assert "slowly" in one.template_error
     assert "slowly" in two.template_error
-    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert cloud.requests == ["servers", "plan e5_1620v4"]
 
 
 @each_row(
-    "error", [Unauthorized("not yours", code="403"), Unknown("no plan"), Transient("broken", code="500")], ids=repr
+    ("error", "text"),
+    [
+        ([refusal(403, "not yours")], "not yours"),
+        ([scripted(200, {})], "is not a plan"),
+        ([refusal(500, "broken")] * 3, "broken"),
+    ],
 )
-def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(error: ProviderError) -> None:
-    cloud = FakeCloud()
-    cloud.trouble["plan"] = [error]
+def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(error: list[Answer], text: str) -> None:
+    cloud = EmulatedCloud()
+    cloud.cloud.plans["other"] = msgspec.structs.replace(cloud.cloud.plans["e5_1620v4"], slug="other")
+    cloud.server.reply("GET /v1/plans", *error)
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
-    one, two = provider(cloud, config=config).observe([]).groups
+    one, two = cloud.build(config=config).observe([]).groups
     assert (one.template, two.template_error) == (None, "")
-    assert error.message in one.template_error
+    assert text in one.template_error
     assert two.template is not None
 
 
 def test_cherry_plan_price_is_the_price_of_the_group() -> None:
-    assert pool(FakeCloud()).price == 0.1
+    assert pool(EmulatedCloud()).price == 0.1726
 
 
 @each_row(
@@ -341,44 +316,43 @@ def test_cherry_plan_price_is_the_price_of_the_group() -> None:
 def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, reported: bool) -> None:
     text = base64.b64encode(script).decode()
     config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
-    observed = provider(FakeCloud(), config=config).observe([])
+    observed = EmulatedCloud().build(config=config).observe([])
     assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * reported
     assert all(group.template is not None for group in observed.groups)
 
 
 def test_cherry_invalid_pool_has_its_error_and_blocks_no_other() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(1, "pool2")
     config = f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n'
-    one, two = provider(cloud, config=config).observe([]).groups
+    one, two = cloud.build(config=config).observe([]).groups
     assert "base64" in one.error
     assert (two.error, two.target) == ("", 1)
 
 
-@each_row("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
-def test_cherry_unreadable_server_list_is_raised(error: Exception) -> None:
-    cloud = FakeCloud()
-    cloud.trouble["servers"] = [error]  # type: ignore[list-item]
-    with pytest.raises(type(error)):
-        provider(cloud).observe([])
+@each_row(("status", "cls"), [(401, Unauthorized), (500, Transient), (429, Throttled)])
+def test_cherry_unreadable_server_list_is_raised(status: int, cls: type[ProviderError]) -> None:
+    cloud = EmulatedCloud()
+    cloud.fail("GET /v1/projects", status)
+    with pytest.raises(cls):
+        cloud.build().observe([])
 
 
 def test_cherry_definition_errors_of_all_pools_are_raised() -> None:
     with pytest.raises(InvalidRequest, match="api-server"):
-        provider(FakeCloud(), config=f"{CONFIG}api-server=x\n").observe([])
+        EmulatedCloud().build(config=f"{CONFIG}api-server=x\n").observe([])
 
 
 def test_cherry_observation_writes_nothing() -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     cloud.add(2)
     seen(cloud)
-    assert cloud.writes() == []
-    assert cloud.shared_cache.rows == {}
+    assert cloud.changes() == []
 
 
 @each_row("kind", list(OperationKind))
 def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) -> None:
-    cloud = FakeCloud()
+    cloud = EmulatedCloud()
     (number,) = cloud.add(1, "stranger")
     asked = operation(
         kind,
@@ -387,6 +361,6 @@ def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) ->
         2 if kind is OperationKind.SCALE_UP else 0,
         remove(1, number).spec.targets if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES) else (),
     )
-    outcome = provider(cloud).poll(asked)
+    outcome = cloud.build().poll(asked)
     assert getattr(outcome, "error_class", "") == "InvalidRequest"
-    assert cloud.writes() == []
+    assert cloud.changes() == []

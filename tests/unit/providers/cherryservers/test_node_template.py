@@ -11,7 +11,7 @@ from chalicelib.plan.prices import has_gpu
 from chalicelib.providers.cherryservers.decoding import CherryPlan
 from chalicelib.providers.cherryservers.node_groups import make_template
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.scripted_api import PLAN, definition
+from tests.unit.providers.cherryservers.emulated import PLAN, definition
 
 GIB = 2**30
 

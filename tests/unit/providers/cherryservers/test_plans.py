@@ -11,7 +11,7 @@ from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryP
 from chalicelib.providers.cherryservers.node_groups import stock_of
 from chalicelib.providers.errors import OutOfStock
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.scripted_api import PLAN
+from tests.unit.providers.cherryservers.emulated import PLAN
 
 
 def plan(*regions: AvailableRegion, **more: Any) -> CherryPlan:

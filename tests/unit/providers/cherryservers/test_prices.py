@@ -7,7 +7,7 @@ import msgspec
 from chalicelib.providers.cherryservers.decoding import CherryPlan, Pricing
 from chalicelib.providers.cherryservers.node_groups import hourly
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.scripted_api import PLAN
+from tests.unit.providers.cherryservers.emulated import PLAN
 
 EUR = "EUR"
 

@@ -24,7 +24,9 @@ from chalicelib.providers.exoscale.decoding import (
 from chalicelib.providers.exoscale.error_mapping import error_for, work_error
 from chalicelib.providers.http import VendorResponse
 from tests.cases import each_row
-from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
+from tests.unit.providers.exoscale.emulated import BEGUN, INSTANCE, INSTANCE_POOL, KIND, SKS, WORK
+from tests.unit.providers.exoscale.emulated import MEDIUM as TYPE
+from tests.unit.providers.exoscale.emulated import A as POOL
 
 READERS: dict[str, Callable[[VendorResponse], object]] = {
     "instances": read_instances,
@@ -41,7 +43,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "pools": {"instance-pools": [INSTANCE_POOL]},
     "clusters": {"sks-clusters": [SKS]},
     "pool": INSTANCE_POOL,
-    "type": MEDIUM,
+    "type": KIND,
     "work": BEGUN,
     "quota": {"resource": "instance", "usage": 4, "limit": 20},
     "change": BEGUN,

@@ -4,45 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.exoscale.decoding import ExoscaleTaint as Given
-from chalicelib.providers.exoscale.decoding import InstanceType, Ref
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.exoscale.fake_api import (
-    MEDIUM,
-    NP_A,
-    NP_B,
-    A,
-    B,
-    FakeApiPool,
-    FakeExoscaleApi,
-    seen,
-    uuid,
-    warnings,
-)
+from tests.unit.providers.exoscale.emulated import MEDIUM, NP_A, A, B, EmulatedZone
 
-GPU = InstanceType(MEDIUM, "gpu3", "large", 16, 120 * 2**30, gpus=2, zones=("ch-gva-2", "de-fra-1"))
+GPU = {
+    "family": "gpu3",
+    "size": "large",
+    "cpus": 16,
+    "memory": 120 * 2**30,
+    "gpus": 2,
+    "zones": ["ch-gva-2", "de-fra-1"],
+}
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
 
 
-def zone(**nodepool: object) -> FakeExoscaleApi:
+def zone(**nodepool: object) -> EmulatedZone:
     """An empty Nodepool, and a named standalone pool."""
-    return FakeExoscaleApi(FakeApiPool(nodepool=nodepool), FakeApiPool(B, "db", "", NP_B, size=1))
+    made = EmulatedZone(("web", "prod", 0), ("db", "", 1))
+    made.answers[NP_A] = nodepool
+    return made
 
 
-def template(api: FakeExoscaleApi, group: str = A, **settings: Any) -> Node:
-    found = seen(api, "0:9:web", "1:9:db", **settings)[group].template
+def template(api: EmulatedZone, group: str = A, **settings: Any) -> Node:
+    found = api.groups("0:9:web", "1:9:db", **settings)[group].template
     assert found is not None
     return found
 
 
 def test_exoscale_template_of_an_empty_nodepool_is_complete() -> None:
-    api = zone(
-        labels={"tier": "web"}, taints={"dedicated": Given("web", "NoSchedule")}, kubelet_max_pods=64, disk_size=200
-    )
-    api.kinds[MEDIUM] = GPU
+    taints = {"dedicated": {"value": "web", "effect": "NoSchedule"}}
+    api = zone(labels={"tier": "web"}, taints=taints, **{"kubelet-max-pods": 64, "disk-size": 200})
+    api.answers[MEDIUM] = GPU
     node = template(api)
     assert node.capacity == {
         "cpu": 16000,
@@ -85,12 +79,13 @@ def test_exoscale_template_vendor_labels_override_nodepool_labels() -> None:
 
 def test_exoscale_template_standalone_pool_labels_are_the_clouds_unless_overridden() -> None:
     api = zone()
-    api.all[B].more["labels"] = {
+    labels = {
         "team": "blue",
         f"{PREFIX}label/tier": "db",
         f"{PREFIX}taint/dedicated": "db:NoExecute",
         f"{PREFIX}resources/example.com/dongle": "3",
     }
+    api.answers[B] = {"labels": labels}
     node = template(api, B)
     assert (node.labels.get("team"), node.labels["tier"]) == (None, "db")
     assert node.taints == (Taint("dedicated", "NoExecute", "db"),)
@@ -104,15 +99,15 @@ def test_exoscale_template_standalone_pool_labels_are_the_clouds_unless_overridd
 )
 def test_exoscale_template_impossible_label_value_is_omitted_and_reported(key: str, value: str) -> None:
     api = zone()
-    api.all[B].more["labels"] = {PREFIX + key: value}
+    api.answers[B] = {"labels": {PREFIX + key: value}}
     assert template(api, B).taints == ()
-    assert PREFIX + key in warnings(api, "1:9:db")
+    assert PREFIX + key in api.warnings("1:9:db")
 
 
 def test_exoscale_template_invalid_labels_and_taints_are_omitted_and_reported() -> None:
-    api = zone(labels={"a b": "c", "ok": "yes"}, taints={"t": Given("x", "Whatever")})
+    api = zone(labels={"a b": "c", "ok": "yes"}, taints={"t": {"value": "x", "effect": "Whatever"}})
     assert template(api).labels["ok"] == "yes"
-    reported = warnings(api, "0:9:web")
+    reported = api.warnings("0:9:web")
     assert "label a b" in reported
     assert "taint t" in reported
 
@@ -120,29 +115,31 @@ def test_exoscale_template_invalid_labels_and_taints_are_omitted_and_reported() 
 @each_row(
     ("kind", "problem"),
     [
-        (msgspec.structs.replace(GPU, authorized=False), "may not have instance type gpu3.large"),
-        (msgspec.structs.replace(GPU, zones=("de-fra-1",)), "no instance type gpu3.large in ch-gva-2"),
-        (msgspec.structs.replace(GPU, cpus=0), "without its cpus"),
-        (msgspec.structs.replace(GPU, family=""), "without its cpus"),
+        ({"authorized": False}, "may not have instance type gpu3.large"),
+        ({"zones": ["de-fra-1"]}, "no instance type gpu3.large in ch-gva-2"),
+        ({"cpus": 0}, "without its cpus"),
+        ({"family": ""}, "without its cpus"),
         (None, "there is no instance type"),
     ],
 )
-def test_exoscale_template_unavailable_type_is_reported_instead(kind: InstanceType | None, problem: str) -> None:
+def test_exoscale_template_unavailable_type_is_reported_instead(kind: dict[str, object] | None, problem: str) -> None:
     api = zone()
-    api.kinds = {} if kind is None else {MEDIUM: kind}
-    group = seen(api, "0:9:web")[A]
+    api.answers[MEDIUM] = {**GPU, **(kind or {})}
+    if kind is None:
+        api.server.reply("GET /v2/instance-type", scripted(404, {"message": "no"}))
+    group = api.groups("0:9:web")[A]
     assert group.template is None
     assert problem in group.template_error
     assert not group.error
 
 
 def test_exoscale_template_group_without_a_type_says_so() -> None:
-    api = zone(instance_type=Ref())
-    api.all[A].more["instance_type"] = Ref()
-    assert seen(api, "0:9:web")[A].template_error == "it says no instance type"
+    api = zone(**{"instance-type": None})
+    api.answers[A] = {"instance-type": None}
+    assert api.groups("0:9:web")[A].template_error == "it says no instance type"
 
 
 def test_exoscale_template_type_missing_from_the_list_is_reported() -> None:
-    api = zone(instance_type=Ref(uuid(5, "t")))
-    api.instance_types = lambda ids: {}  # type: ignore[method-assign]
-    assert "could not be read" in seen(api, "0:9:web")[A].template_error
+    api = zone()
+    api.answers[MEDIUM] = {"memory": "much"}
+    assert "could not be read" in api.groups("0:9:web")[A].template_error

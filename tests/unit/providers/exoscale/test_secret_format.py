@@ -10,8 +10,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.exoscale.credentials import ExoscaleCredential, parse_secret
 from tests.cases import each_row
-from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 
+API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"
 RIGHT = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
 
 

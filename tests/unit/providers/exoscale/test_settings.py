@@ -9,7 +9,8 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.policy.vendors.exoscale import ExoscaleBounds, ExoscaleSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from tests.cases import each_row
-from tests.unit.providers.exoscale.scripted_api import NODEPOOL, POOL
+from tests.unit.providers.exoscale.emulated import NP_A as NODEPOOL
+from tests.unit.providers.exoscale.emulated import A as POOL
 
 RIGHT = {"zone": "ch-gva-2", "credentialsSecret": "key"}
 

@@ -6,8 +6,9 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.exoscale.credentials import ExoscaleCredential, authorization, message, signed
 from chalicelib.providers.http import VendorRequest
 from tests.cases import each_row
-from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET, POOL
 
+API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"
+POOL = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"
 CREDENTIAL = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
 PUBLISHED = ExoscaleCredential(Secret("EXO" + 24 * "x"), Secret(43 * "X"))
 EXPIRES = 1768467000
