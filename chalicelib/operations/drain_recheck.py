@@ -11,11 +11,8 @@ budgets, so it is better to know before the first pod of the node is evicted for
 
 from __future__ import annotations
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.client import path_segment
-from chalicelib.kube.errors import Forbidden
-from chalicelib.kube.errors import NotFound
-from chalicelib.kube.errors import Unavailable
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
 from chalicelib.kube.objects import pods_on_node
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
@@ -24,13 +21,8 @@ from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
 from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.disruption.drain_rules import Action
-from chalicelib.plan.disruption.drain_rules import DrainContext
-from chalicelib.plan.disruption.drain_rules import MOVABLE
-from chalicelib.plan.disruption.drain_rules import PdbTracker
-from chalicelib.plan.disruption.drain_rules import first_verdict
+from chalicelib.plan.disruption.drain_rules import MOVABLE, Action, DrainContext, PdbTracker, first_verdict
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
-
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONTROLLERS = {

@@ -5,34 +5,30 @@ Operation ids are derived from their content (model/operation.py), so that a rep
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.operation import OperationSpec
-from chalicelib.model.operation import OperationStatus
-from chalicelib.model.operation import RemovalTarget
-from chalicelib.model.operation import UID
-from chalicelib.model.operation import operation_id
-from chalicelib.model.plan import Plan
-from chalicelib.model.plan import Removal
-from chalicelib.model.plan import Repair
-from chalicelib.model.plan import ScaleUp
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.model.timeouts import LARGEST
-from chalicelib.model.timeouts import PROVISION
-from chalicelib.model.timeouts import operation_timeout
-from chalicelib.plan.demand.pending_pods import PendingPods
-from chalicelib.plan.disruption.planner import DisruptionPlan
-from chalicelib.plan.repair import compatible
-from chalicelib.plan.repair import kept
-from chalicelib.plan.scale_up.planner import ScaleUpPlan
-from chalicelib.plan.state.cluster_state import ClusterState
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-import hashlib
+
 import msgspec
 
+from chalicelib.model.operation import (
+    UID,
+    Operation,
+    OperationKind,
+    OperationSpec,
+    OperationStatus,
+    RemovalTarget,
+    operation_id,
+)
+from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
+from chalicelib.plan.demand.pending_pods import PendingPods
+from chalicelib.plan.disruption.planner import DisruptionPlan
+from chalicelib.plan.repair import compatible, kept
+from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.state.cluster_state import ClusterState
 
 _PODS_NAMED = 50
 MOST_WARNINGS = 10

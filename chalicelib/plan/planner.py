@@ -16,6 +16,9 @@ Stages, with their inputs and outputs:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
@@ -23,24 +26,17 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
 from chalicelib.plan.disruption.candidates import removable_rows
-from chalicelib.plan.disruption.planner import DisruptionPlan
-from chalicelib.plan.disruption.planner import plan_disruption
+from chalicelib.plan.disruption.planner import DisruptionPlan, plan_disruption
 from chalicelib.plan.next_memory import next_memory
 from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
-from chalicelib.plan.scale_up.planner import plan_scale_up
-from chalicelib.plan.scale_up.planner import unplanned_scale_up
+from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import OutOfTime
-from chalicelib.plan.state.time_budget import Stage
-from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.time_budget import OutOfTime, Stage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
-from chalicelib.schedules.apply import apply_scheduled_bounds
-from chalicelib.schedules.apply import apply_schedules
-from collections.abc import Callable
-import math
+from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
 
 def plan_cluster(
@@ -80,16 +76,8 @@ def plan_cluster(
 
     grown = [increase.group for increase in scale_up.scale_ups]
 
-<<<<<<< /tmp/tmpa1kaf_fc/o
     def removals(*, judged: bool) -> DisruptionPlan:
-        simulated.check = budget.check if judged else no_check
-||||||| /tmp/tmpa1kaf_fc/b
-    def removals(*, judged: bool) -> ScaleDownPlan:
-        simulated.check = budget.check if judged else no_check
-=======
-    def removals(*, judged: bool) -> ScaleDownPlan:
         budget.begin(Stage.SCALE_DOWN if judged else Stage.UNLIMITED)
->>>>>>> /tmp/tmpa1kaf_fc/t
         needs = scale_up.rule_results.needs
         return plan_disruption(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
 

@@ -7,32 +7,21 @@ method sleeps or waits for machines: a change that takes time returns Pending an
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import MissingData
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.services import ProviderServices
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Generic
-from typing import Protocol
-from typing import TypeVar
-from typing import runtime_checkable
-import msgspec
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -170,25 +159,26 @@ class BaseProvider(Generic[C]):
                 return self.decrease_target(operation)
         return self.delete_nodes(operation)
 
+    def failure(self, error: BadInput | ProviderError) -> Failed:
+        """Return the failure of an error that rules out success. Raises errors after which the change may have happened
+        or may succeed soon (Transient, Throttled, other Conflicts), so that the caller waits and calls again: a busy
+        group is never counted as failed."""
+        if isinstance(error, BadInput):
+            return Failed("InvalidRequest", str(error).splitlines()[0])
+        if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, self.permanent_conflict):
+            raise error
+        return Failed(error.error_class, error.message, error.code, error.retry_after)
+
 
 def change(function: Callable[[C, Operation], Outcome]) -> Callable[[BaseProvider[C], Operation], Outcome]:
-    """Return a method that makes a change. function: raises ProviderError, or BadInput for a configuration error.
-
-    The method returns the failure of an error that rules out success. It raises errors after which the change may have
-    happened or may succeed soon (Transient, Throttled, other Conflicts), so that the caller waits and calls again. A
-    busy group is therefore never counted as failed."""
+    """Return a method that makes a change. function: raises ProviderError, or BadInput for a configuration error; the
+    method returns or raises what `failure` makes of it."""
 
     def method(self: BaseProvider[C], operation: Operation) -> Outcome:
         try:
             return function(self.context, operation)
-        except BadInput as error:
-            return Failed("InvalidRequest", str(error).splitlines()[0])
-        except self.permanent_conflict as error:
-            return Failed(error.error_class, error.message, error.code, error.retry_after)
-        except (Transient, Throttled, Conflict):
-            raise
-        except ProviderError as error:
-            return Failed(error.error_class, error.message, error.code, error.retry_after)
+        except (BadInput, ProviderError) as error:
+            return self.failure(error)
 
     return method
 

@@ -5,50 +5,38 @@ Prose cannot be tested, but the names in it can: a name that no longer exists ma
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from shutil import which
+
+import pytest
+
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.webhook import MAX_BODY
-from chalicelib.handlers.webhook import MAX_GAPS
-from chalicelib.handlers.webhook_events import DEFAULT_REASONS
-from chalicelib.handlers.webhook_events import is_relevant
-from chalicelib.handlers.webhook_events import parse
+from chalicelib.handlers.webhook import MAX_BODY, MAX_GAPS
+from chalicelib.handlers.webhook_events import DEFAULT_REASONS, is_relevant, parse
 from chalicelib.model.memory import Backoff
-from chalicelib.model.policy import Mode
-from chalicelib.model.policy import Options
-from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.claims import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
 from chalicelib.plan.disruption import drain_rules
-from chalicelib.plan.scale_up.expanders import EXPANDERS
-from chalicelib.plan.scale_up.expanders import LEAST_COST
-from chalicelib.plan.scale_up.expanders import RANDOM
-from chalicelib.plan.scale_up.expanders import preferred_cores
+from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, preferred_cores
 from chalicelib.plan.scale_up.placement import planned_nodes
 from chalicelib.plan.state import backoff
-from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS
-from chalicelib.policy.option_tables import Status
+from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.providers import errors
 from chalicelib.reasons.text import text
-from chalicelib.reconciler.reconciler import DECIDED_WITHIN
-from chalicelib.reconciler.reconciler import LEASE_FOR
+from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
 from chalicelib.reconciler.scan_scheduler import LOST_AFTER
-from chalicelib.runtime.webhook_signature import AuthResult
-from chalicelib.runtime.webhook_signature import WebhookKeys
-from chalicelib.runtime.webhook_signature import verify
+from chalicelib.runtime.webhook_signature import AuthResult, WebhookKeys, verify
 from chalicelib.snapshot.listed_resources import RESOURCES
-from collections.abc import Callable
-from pathlib import Path
-from shutil import which
 from tests.builders import cluster
-import importlib
-import importlib.util
-import pytest
-import re
-import subprocess
-
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

@@ -22,9 +22,9 @@ from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
+from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
-from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.schedules.maintenance_windows import outside

@@ -13,38 +13,33 @@ only the PodDisruptionBudgets, which a plan uses up as it goes, are checked in t
 
 from __future__ import annotations
 
-from chalicelib.model.memory import NodeMemory
-from chalicelib.model.node import Node
-from chalicelib.model.node import SCALE_DOWN_DISABLED
-from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.model.resources import CPU
-from chalicelib.model.resources import GPU_RESOURCES
-from chalicelib.model.resources import MEMORY
-from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.disruption.drain_rules import Action
-from chalicelib.plan.disruption.drain_rules import BEFORE_BUDGETS
-from chalicelib.plan.disruption.drain_rules import DrainContext
-from chalicelib.plan.disruption.drain_rules import MOVABLE
-from chalicelib.plan.disruption.drain_rules import PdbTracker
-from chalicelib.plan.disruption.drain_rules import Verdict
-from chalicelib.plan.disruption.drain_rules import first_verdict
-from chalicelib.plan.disruption.drain_rules import is_long_terminating
-from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
-from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.cluster_state import NodeGroupState
-from chalicelib.plan.state.pools import at_minimum
-from chalicelib.plan.state.pools import spares
-from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.tables import Bools
-from chalicelib.plan.tables import Ints
-from chalicelib.plan.tables import OVERFULL
 from collections.abc import Callable
+
 import msgspec
 import numpy as np
 
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
+from chalicelib.model.plan import NodeVerdict
+from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.demand.pending_pods import is_expendable
+from chalicelib.plan.disruption.drain_rules import (
+    BEFORE_BUDGETS,
+    MOVABLE,
+    Action,
+    DrainContext,
+    PdbTracker,
+    Verdict,
+    first_verdict,
+    is_long_terminating,
+)
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import at_minimum, spares
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.tables import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
 _DAEMON, _MIRROR = 1, 2  # kinds of pods as bit flags; 0: neither

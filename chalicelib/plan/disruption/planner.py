@@ -11,12 +11,12 @@ from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import BreakerState, NodeMemory
 from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.taint_updates import taint_updates
-from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.time_budget import TimeBudget

@@ -12,18 +12,17 @@ that room as if there were no headroom; then headroom is refilled.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+import msgspec
+import numpy as np
+
 from chalicelib.model.plan import HeadroomVerdict
-from chalicelib.model.reason import Reason
-from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.demand.headroom import HeadroomDemand
-from chalicelib.plan.demand.headroom import VirtualPods
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.demand.headroom import HeadroomDemand, VirtualPods
 from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Spare
-from collections.abc import Callable
-from collections.abc import Mapping
-import msgspec
-import numpy as np
 
 
 class HeadroomResult(msgspec.Struct, frozen=True):

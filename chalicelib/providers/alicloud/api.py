@@ -15,50 +15,39 @@ missing.
 
 from __future__ import annotations
 
-from chalicelib.providers.alicloud import decoding
-from chalicelib.providers.alicloud.credentials import AlicloudCredential
-from chalicelib.providers.alicloud.credentials import AlicloudCredentialSource
-from chalicelib.providers.alicloud.credentials import LIMITS
-from chalicelib.providers.alicloud.credentials import canonical_query
-from chalicelib.providers.alicloud.credentials import new_nonce
-from chalicelib.providers.alicloud.credentials import signed_headers
-from chalicelib.providers.alicloud.credentials import unsigned_headers
-from chalicelib.providers.alicloud.decoding import Accepted
-from chalicelib.providers.alicloud.decoding import InstanceType
-from chalicelib.providers.alicloud.decoding import LaunchTemplateData
-from chalicelib.providers.alicloud.decoding import ScalingActivity
-from chalicelib.providers.alicloud.decoding import ScalingConfiguration
-from chalicelib.providers.alicloud.decoding import ScalingGroup
-from chalicelib.providers.alicloud.decoding import ScalingInstance
-from chalicelib.providers.alicloud.decoding import Version
-from chalicelib.providers.alicloud.error_mapping import Sense
-from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.alicloud.error_mapping import sense_of
-from chalicelib.providers.alicloud.settings import PROVIDER
-from chalicelib.providers.alicloud.settings import Service
-from chalicelib.providers.alicloud.settings import VERSIONS
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import NotFound
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.http import Http
-from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.http import VendorResponse
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.services import Cache
-from chalicelib.providers.services import ProviderServices
-from chalicelib.providers.services import TtlCache
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import Protocol
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
+
 import msgspec
 
+from chalicelib.providers.alicloud import decoding
+from chalicelib.providers.alicloud.credentials import (
+    LIMITS,
+    AlicloudCredential,
+    AlicloudCredentialSource,
+    canonical_query,
+    new_nonce,
+    signed_headers,
+    unsigned_headers,
+)
+from chalicelib.providers.alicloud.decoding import (
+    Accepted,
+    InstanceType,
+    LaunchTemplateData,
+    ScalingActivity,
+    ScalingConfiguration,
+    ScalingGroup,
+    ScalingInstance,
+    Version,
+)
+from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
+from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import Cache, ProviderServices, TtlCache
 
 T = TypeVar("T")
 
@@ -116,23 +105,9 @@ class Line:
     def _open(self) -> Http:
         if self._http is None:
             self._http = Http(
-<<<<<<< /tmp/tmpmkrmnut6/o
-                vendor=PROVIDER,
-                deployment=self.services.deployment,
-                sleep=self.services.sleep,
-                chance=self.services.chance,
-                clock=self.now,
-||||||| /tmp/tmpmkrmnut6/b
-                vendor=VENDOR,
-                deployment=self.services.deployment,
-                sleep=self.services.sleep,
-                chance=self.services.chance,
-                clock=self.now,
-=======
-                VENDOR,
+                PROVIDER,
                 self.services,
                 self.now,
->>>>>>> /tmp/tmpmkrmnut6/t
                 sign=self._signed,
                 explain=self._explained,
                 budget=self.budget,

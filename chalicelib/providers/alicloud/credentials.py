@@ -468,9 +468,7 @@ class Sts(msgspec.Struct, frozen=True):
         )
         http = Http(
             vendor=PROVIDER,
-            deployment=self.services.deployment,
-            sleep=self.services.sleep,
-            chance=self.services.chance,
+            services=self.services,
             clock=self.now,
             secrets=lambda: (secret,),
             explain=error_for,
@@ -532,9 +530,7 @@ class InstanceRole(msgspec.Struct, frozen=True):
         """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
         http = Http(
             vendor=METADATA_SERVICE,
-            deployment=self.services.deployment,
-            sleep=self.services.sleep,
-            chance=self.services.chance,
+            services=self.services,
             clock=self.now,
             limits=_METADATA_LIMITS,
         )

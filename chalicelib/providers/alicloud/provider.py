@@ -4,40 +4,27 @@ A running scaling activity does not count as a failed scale-up."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import AlicloudApi
-from chalicelib.providers.alicloud.api import Line
-from chalicelib.providers.alicloud.credentials import AlicloudCredentialSource
-from chalicelib.providers.alicloud.credentials import AlicloudCredentials
-from chalicelib.providers.alicloud.credentials import Sessions
-from chalicelib.providers.alicloud.credentials import StsAnswer
-from chalicelib.providers.alicloud.credentials import new_nonce
-from chalicelib.providers.alicloud.credentials import of_this_process
-from chalicelib.providers.alicloud.delete_nodes import cancel_delete
-from chalicelib.providers.alicloud.delete_nodes import decrease_target
-from chalicelib.providers.alicloud.delete_nodes import delete_nodes
-from chalicelib.providers.alicloud.scale_up import AlicloudContext
-from chalicelib.providers.alicloud.scale_up import has_requested
-from chalicelib.providers.alicloud.scale_up import poll_growth
-from chalicelib.providers.alicloud.scale_up import scale_up
-from chalicelib.providers.alicloud.settings import AlicloudSettings
-from chalicelib.providers.alicloud.settings import PROVIDER
-from chalicelib.providers.alicloud.settings import Service
-from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.base import BaseProvider
-from chalicelib.providers.base import Connection
-from chalicelib.providers.base import Observation
-from chalicelib.providers.base import change
-from chalicelib.providers.base import question
+from chalicelib.providers.alicloud.api import AlicloudApi, Line
+from chalicelib.providers.alicloud.credentials import (
+    AlicloudCredentials,
+    AlicloudCredentialSource,
+    Sessions,
+    StsAnswer,
+    new_nonce,
+    of_this_process,
+)
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes
+from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.node_identity import nodes as cluster_nodes
-from chalicelib.providers.rate_limit import CallBudget
-from chalicelib.providers.rate_limit import WaitLimit
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.services import KubeLists
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import cast
 
 
 def open_api(

@@ -75,9 +75,9 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     ) -> tuple[Outcome, Mapping[str, Outcome]]:
         """Remove the machines of several operations with one eviction (OneChangeAtATime)."""
         try:
-            return delete_together(self._context, operation, others)
+            return delete_together(self.context, operation, others)
         except (ProviderError, BadInput) as error:
-            return self._failure(error), {}
+            return self.failure(error), {}
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""

@@ -14,44 +14,29 @@ mistaken for a response about a pool, where a 404 would mean that the pool is go
 
 from __future__ import annotations
 
-from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import LONGEST_TOKEN
-from chalicelib.model.secret import Secret
-from chalicelib.model.timestamps import parse_time
-from chalicelib.policy.vendors.huaweicloud import Agency
-from chalicelib.policy.vendors.huaweicloud import PLACE
-from chalicelib.providers.access_keys import AccessKey
-from chalicelib.providers.access_keys import SecretFormat
-from chalicelib.providers.access_keys import TemporaryKeys
-from chalicelib.providers.access_keys import name_value_lines
-from chalicelib.providers.access_keys import secret_fields
-from chalicelib.providers.credential_source import SecretSource
-from chalicelib.providers.credential_source import digest
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from chalicelib.providers.http import Http
-from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.huaweicloud.decoding import body_of
-from chalicelib.providers.huaweicloud.provider_ids import is_project
-from chalicelib.providers.services import Cache
-from chalicelib.providers.services import TtlCache
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
-from urllib.parse import quote
-from urllib.parse import unquote
-from urllib.parse import urlsplit
 import hashlib
 import hmac
-import msgspec
 import re
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_TOKEN, Secret
+from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.vendors.huaweicloud import PLACE, Agency
+from chalicelib.providers.access_keys import AccessKey, SecretFormat, TemporaryKeys, name_value_lines, secret_fields
+from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import Http, VendorRequest
+from chalicelib.providers.huaweicloud.decoding import body_of
+from chalicelib.providers.huaweicloud.provider_ids import is_project
+from chalicelib.providers.services import Cache, TtlCache
 
 
 class CceCredential(AccessKey, frozen=True):

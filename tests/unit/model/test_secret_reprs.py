@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from chalicelib.kube import transport
 from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.secret import Secret
-from chalicelib.net.http_exchange import Reply
-from chalicelib.net.http_exchange import Request
+from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
-from chalicelib.providers.alicloud.credentials import Granted
-from chalicelib.providers.alicloud.credentials import StsAnswer
+from chalicelib.providers.alicloud.credentials import Granted, StsAnswer
 from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.exoscale import credentials as exoscale
 from chalicelib.providers.huaweicloud import credentials as huaweicloud
 from tests.cases import each_row
-import msgspec
-
 
 HIDDEN = "hidden-word"
 HEADERS = {"Authorization": f"Bearer {HIDDEN}"}

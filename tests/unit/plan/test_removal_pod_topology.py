@@ -3,6 +3,11 @@ scratch."""
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
+import pytest
+
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.plan.demand.pending_pods import collect_pending_pods
@@ -14,9 +19,6 @@ from chalicelib.plan.tables import ResourceColumns
 from tests.property.clusters import make
 from tests.property.objects import NOW
 from tests.property.snapshot_reader import read
-import numpy as np
-import pytest
-import random
 
 
 def _floor(seed: int) -> SimulatedCluster:

@@ -15,7 +15,7 @@ from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.policy.vendors.cherryservers import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.api import CherryApi, open_api
-from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.cherryservers.decoding import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider import CherryServers, build
 from chalicelib.providers.errors import Throttled, Transient

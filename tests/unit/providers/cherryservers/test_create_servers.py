@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
 from chalicelib.providers.cherryservers.decoding import CherryServer
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import OutOfStock
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.errors import InvalidRequest, OutOfStock, Throttled, Transient, Unauthorized
 from chalicelib.providers.services import RateLimit
-from collections.abc import Callable
 from infra.emulators.cherryservers.attached_account import SECRET_NAME
-from infra.emulators.vendor_common.http_messages import Answer
-from infra.emulators.vendor_common.http_messages import Incoming
-from infra.emulators.vendor_common.http_messages import NO_ANSWER
-from infra.emulators.vendor_common.http_messages import scripted
+from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.emulated import EmulatedCloud
-from tests.unit.providers.cherryservers.emulated import PROJECT
-from tests.unit.providers.cherryservers.emulated import SERVERS
-from tests.unit.providers.cherryservers.emulated import order
-from tests.unit.providers.cherryservers.emulated import refusal
-from tests.unit.providers.emulated import RecordedLimits
-from tests.unit.providers.emulated import RotatedSecrets
-import json
-import pytest
-import threading
+from tests.unit.providers.cherryservers.emulated import PROJECT, SERVERS, EmulatedCloud, order, refusal
+from tests.unit.providers.emulated import RecordedLimits, RotatedSecrets
 
 
 def answering(answer: Callable[[Incoming], Answer]) -> EmulatedCloud:
@@ -190,30 +180,14 @@ def test_cherry_orders_in_flight_are_answered_before_an_error_ends_the_purchase(
         assert free.wait(600.0)
         return made(request)
 
-<<<<<<< /tmp/tmpz65bp3dc/o
-    with HttpScript(answer) as server:
-        with pytest.raises(ZeroDivisionError):
-            open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
-        sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
-        free.set()
-        assert sending == []
-    assert len(server.requests) == THREADS - 1
-||||||| /tmp/tmpz65bp3dc/b
-    with HttpScript(answer) as server:
-        with pytest.raises(ZeroDivisionError):
-            open_to(server.url, pacer=Broken()).create([order(number) for number in range(THREADS)])
-        sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
-        assert sending == []
-    assert len(server.requests) == THREADS - 1
-=======
     cloud = answering(answer)
     cloud._pacer = Broken()  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
         cloud.api().create([order(number) for number in range(THREADS)])
     sending = [thread.name for thread in threading.enumerate() if thread.name.startswith("cherryservers")]
+    free.set()
     assert sending == []
     assert len(cloud.server.requests) == THREADS - 1
->>>>>>> /tmp/tmpz65bp3dc/t
 
 
 def test_cherry_orders_without_a_token_send_nothing() -> None:

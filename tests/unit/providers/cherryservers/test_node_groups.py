@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from chalicelib.model.group import Instance
-from chalicelib.model.group import InstanceState
-from chalicelib.model.group import NodeGroup
+import base64
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.decoding import CherryPlan
-from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from infra.emulators.vendor_common.http_messages import Answer
-from infra.emulators.vendor_common.http_messages import scripted
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized
+from infra.emulators.vendor_common.http_messages import Answer, scripted
 from tests.cases import each_row
-from tests.unit.providers.cherryservers.emulated import CLUSTER
-from tests.unit.providers.cherryservers.emulated import CONFIG
-from tests.unit.providers.cherryservers.emulated import EmulatedCloud
-from tests.unit.providers.cherryservers.emulated import POOL
-from tests.unit.providers.cherryservers.emulated import drive
-from tests.unit.providers.cherryservers.emulated import node
-from tests.unit.providers.cherryservers.emulated import operation
-from tests.unit.providers.cherryservers.emulated import refusal
-from tests.unit.providers.cherryservers.emulated import remove
-import base64
-import msgspec
-import pytest
-
+from tests.unit.providers.cherryservers.emulated import (
+    CLUSTER,
+    CONFIG,
+    POOL,
+    EmulatedCloud,
+    drive,
+    node,
+    operation,
+    refusal,
+    remove,
+)
 
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 MASTER = "node-role.kubernetes.io/master"
