@@ -100,9 +100,9 @@ class AccessKey(msgspec.Struct, frozen=True):
         """The parts that must be hidden."""
         return self.token, self.secret, self.key
 
-    def signs_like(self, other: AccessKey) -> bool:
+    def signs_like(self, other_key: AccessKey) -> bool:
         """Whether both sign alike, regardless of when they were obtained."""
-        return self.secrets == other.secrets
+        return self.secrets == other_key.secrets
 
 
 K = TypeVar("K", bound=AccessKey)

@@ -320,11 +320,21 @@ class AlicloudCredentials:
             case Way.KEY:
                 return self._key(text)
             case Way.ROLE:
-                return self._assumed_role(access, text)
+                keys, self._owner = self._key(text), _account(access.role_arn)
+                parts: tuple[str, ...] = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
+                name = self._session_name(access)
+                return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, name))
             case Way.OIDC:
-                return self._role_by_oidc(access)
+                self._owner = _account(access.role_arn)
+                # Not by the token, which changes at every renewal, so each cluster has its own session.
+                token = (access.oidc_token_secret, access.oidc_token_file)
+                parts = (self._connection.cluster, access.oidc_provider_arn, *token)
+                return self._session(access, parts, lambda: self._session_by_oidc(access))
             case Way.METADATA:
-                return self._instance_role(access)
+                url = (access.metadata_endpoint or METADATA).rstrip("/")
+                self._owner = f"{url} {access.ram_role}"
+                role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
+                return self._session(access, (url, access.ram_role), role.credential)
 
     def _read_secret(self, *, fresh: bool) -> SecretText:
         name, reader = self._settings.access.credentials_secret, self._connection.read_secret
@@ -339,26 +349,9 @@ class AlicloudCredentials:
 
         return AlicloudAccessKeys(text.credential, read_again)
 
-    def _assumed_role(self, access: Access, text: SecretText) -> Session:
-        keys, self._owner = self._key(text), _account(access.role_arn)
-        parts = (text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
-        return self._session(access, parts, lambda: self._sts.by_key(keys, access.role_arn, self._session_name(access)))
-
-    def _role_by_oidc(self, access: Access) -> Session:
-        def make() -> AlicloudCredential:
-            token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
-            return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._session_name(access))
-
-        self._owner = _account(access.role_arn)
-        # Not by the token, which changes at every renewal, so each cluster has its own session.
-        parts = (self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
-        return self._session(access, parts, make)
-
-    def _instance_role(self, access: Access) -> Session:
-        url = (access.metadata_endpoint or METADATA).rstrip("/")
-        self._owner = f"{url} {access.ram_role}"
-        role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
-        return self._session(access, (url, access.ram_role), role.credential)
+    def _session_by_oidc(self, access: Access) -> AlicloudCredential:
+        token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
+        return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._session_name(access))
 
     def _session(self, access: Access, parts: tuple[str, ...], make: Callable[[], AlicloudCredential]) -> Session:
         parts = (self._sts.url, access.role_arn, self._session_name(access), *parts)

@@ -14,9 +14,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from chalicelib.net.json_repair import read_json
 from chalicelib.providers.alicloud.error_mapping import error_for
-from chalicelib.providers.errors import Transient, Unknown
+from chalicelib.providers.errors import Unknown
 from chalicelib.providers.http import VendorResponse
 
 T = TypeVar("T")
@@ -34,15 +33,13 @@ _LONGEST = 300  # maximum length of a problem text, in characters
 def decode(response: VendorResponse, kind: type[T]) -> T:
     """Decode the response as that type. Raises Transient for a truncated body, Unknown for an unexpected structure, and
     the mapped error if a success status carries an error code."""
+    body = response.read(object, _normalised)
+    if isinstance(body, dict) and body.get("Code"):
+        raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
     try:
-        body = read_json(response.body, _normalised)
-        if isinstance(body, dict) and body.get("Code"):
-            raise error_for(response) or Unknown(f"{response.call}: the answer carries an error code")
         return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Unknown(f"{response.call}: the answer has another shape than expected: {error}") from None
-    except msgspec.DecodeError:
-        raise Transient(f"{response.call}: the answer is not complete JSON") from None
 
 
 def _normalised(value: Any, name: str = "") -> Any:

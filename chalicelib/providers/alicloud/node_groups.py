@@ -40,7 +40,8 @@ _STOPPED = "Stopped"
 
 
 class AlicloudRange(msgspec.Struct, frozen=True):
-    """The sizes a group may have. doubt: why they differ from the policy's; error: why there are none."""
+    """The minimum and maximum number of instances. doubt: why they differ from the policy's; error: why there are
+    none."""
 
     min: int
     max: int

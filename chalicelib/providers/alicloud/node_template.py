@@ -268,7 +268,9 @@ def make_template(
     region: str,
     reserve: Mapping[str, int],
 ) -> AlicloudTemplate:
-    """Return the template of a group. types: instance types by name; reserve: subtracted from each node's capacity."""
+    """Return the template of a group. types: instance types by name, without unknown ones; reserve: subtracted from
+    each node's capacity, cpu in millicores and the rest in bytes. Raises nothing: what is missing is the problem of the
+    template."""
     names = candidates(group, blueprint)
     if not names:
         problem = "its scaling configuration names no instance type (it goes by pattern or by size)"

@@ -193,8 +193,8 @@ class AlicloudSettings(AlicloudSection, frozen=True):
 def read_settings(settings: Mapping[str, str], entries: Iterable[GroupPolicy] = ()) -> AlicloudSettings:
     """Return the settings of a policy's texts and of its entries of nodeGroups. Raises BadInput, or InputErrors for
     several mistakes."""
-    return typed(AlicloudSettings, settings, (_check_credentials,), GROUPS, entries)
 
+    def check(given: Mapping[str, Any]) -> None:
+        check_access(Access(*(given.get(name, "") for name in Access.__struct_fields__)))
 
-def _check_credentials(given: Mapping[str, Any]) -> None:
-    check_access(Access(*(given.get(name, "") for name in Access.__struct_fields__)))
+    return typed(AlicloudSettings, settings, (check,), GROUPS, entries)

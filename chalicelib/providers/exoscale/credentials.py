@@ -32,7 +32,8 @@ class ExoscaleCredential(msgspec.Struct, frozen=True):
 
 
 def message(method: str, path: str, body: bytes, params: Mapping[str, str], expires: int) -> bytes:
-    """Return the text to sign, in five parts. path: escaped, with the version; expires: epoch seconds."""
+    """Return the text to sign, in five parts (Exoscale's API v2 reference, on request signatures). path: escaped, with
+    the version; expires: epoch seconds."""
     values = "".join(params[name] for name in sorted(params))
     return b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
 
@@ -40,7 +41,7 @@ def message(method: str, path: str, body: bytes, params: Mapping[str, str], expi
 def authorization(
     credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
 ) -> str:
-    """Return the header's value."""
+    """Return the value of the header Authorization. expires: epoch seconds, from which on the vendor refuses it."""
     digest = hmac.new(
         credential.secret.reveal().encode(), message(method, path, body, params, expires), hashlib.sha256
     ).digest()

@@ -94,7 +94,8 @@ class _AccountQuota:
 
 
 class ExoscaleRange(msgspec.Struct, frozen=True):
-    """doubt: why the bounds differ from the policy's or are unknown; error: why there are none."""
+    """The minimum and maximum number of machines. doubt: why the bounds differ from the policy's or are unknown; error:
+    why there are none."""
 
     min: int
     max: int

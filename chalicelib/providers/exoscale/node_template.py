@@ -70,8 +70,9 @@ def make_template(
     reserve: Mapping[str, int],
     unread: str = "",
 ) -> ExoscaleTemplate:
-    """Return the template of a group. types: instance types by id; reserve: subtracted from a node's capacity; unread:
-    why types could not be read."""
+    """Return the template of a group. types: instance types by id, None for an id that the vendor does not know;
+    reserve: subtracted from a node's capacity, cpu in millicores and the rest in bytes; unread: why types could not be
+    read. Raises nothing: what is missing is the problem of the template."""
     name = type_of(pool)
     if not name:
         return ExoscaleTemplate(None, "it says no instance type")

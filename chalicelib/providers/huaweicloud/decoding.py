@@ -24,7 +24,6 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
-from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.models import (
@@ -163,10 +162,7 @@ def _shape_error(response: VendorResponse, problem: str) -> Unknown:
 
 def body_of(response: VendorResponse) -> Object:
     """Return the JSON object of a response. Raises Transient if it is not JSON, Unknown for another JSON type."""
-    try:
-        body = read_json(response.body)
-    except msgspec.DecodeError:
-        raise Transient(f"{response.call}: the answer is not complete JSON") from None
+    body = response.read(object)
     if not isinstance(body, dict):
         raise _shape_error(response, "it is not an object")
     return body

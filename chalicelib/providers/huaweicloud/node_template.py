@@ -42,7 +42,8 @@ def make_template(
     pool: NodePool, group: ScaleGroup, flavor: Flavor | None, region: str, reserve: Mapping[str, int]
 ) -> CceTemplate:
     """Return the template of a group. flavor: its flavour as ECS describes it, None if ECS has none of that name.
-    reserve: the policy's reservation on a node, which replaces the vendor's rule."""
+    reserve: the policy's reservation on a node, which replaces the vendor's rule: cpu in millicores, the rest in bytes.
+    Raises nothing: what is missing is the problem of the template."""
     if flavor is None:
         unknown = f"ECS knows no flavour {group.flavor} in {group.az or region}"
         return CceTemplate(None, unknown if group.flavor else "it says no flavour")
