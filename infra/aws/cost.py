@@ -1,6 +1,6 @@
 """Computes the monthly cost per cluster and per deployment: `python -m infra.aws.cost > docs/cost.md`.
 
-Counts come from the emulation (cost_count.py), prices from a table (cost_prices.py). The duration of functions on
+Counts come from the emulation and prices from a table (cost_count.py). The duration of functions on
 Lambda has not been measured; it is an assumption, which the page states. A test compares the page with the output of
 this module.
 """
@@ -15,8 +15,7 @@ import msgspec
 
 from chalicelib.runtime.log import logger
 from infra.aws.alarms import DEAD_LETTERS, PERMANENT, metrics_charged
-from infra.aws.cost_count import NODES, PODS, Counts, count
-from infra.aws.cost_prices import AS_OF, LIST
+from infra.aws.cost_count import AS_OF, LIST, NODES, PODS, Counts, count
 
 MONTH = 2_628_000  # seconds
 PASSES = MONTH / 60
@@ -219,7 +218,7 @@ This page is made by `python -m infra.aws.cost`; do not edit it. A test counts a
 A quiet cluster of {nodes} nodes and {pods:,} pods with a pass every 60 s costs at most ${limit:.2f} a month
 with its kubeconfig in Secrets Manager, ${parameter:.2f} with a parameter of SSM; a deployment at most
 ${deployment:.2f} in addition. The prices are the list prices of us-east-1 of {as_of}
-(`infra/aws/cost_prices.py`), without free tiers.
+(`infra/aws/cost_count.py`), without free tiers.
 
 - Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of
   secrets. Many nodes of the cluster are unneeded and wait, so that each pass writes their timers.

@@ -30,7 +30,7 @@ from infra.demo.console import Screen
 from infra.demo.counters import Ledger
 from infra.demo.decision_narrator import Narrator
 from infra.demo.delayed_passes import Passes
-from infra.demo.expectations import checked
+from infra.demo.expectations import checked, figures, verdicts
 from infra.demo.scenario import (
     ACT,
     ACT_BURST,
@@ -44,7 +44,6 @@ from infra.demo.scenario import (
 )
 from infra.demo.status_page import status_page
 from infra.demo.subscriber import Subscriber
-from infra.demo.summary import figures, verdicts
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.emulation import AT_WORK, ROOT, TABLE, Emulation, Setting
 from infra.emulators.live.lambda_processes import Result

@@ -1,15 +1,17 @@
-"""The expectations of the demonstration, as a table that is checked at its end (rules: rule_expectations.py)."""
+"""The expectations of the demonstration, as a table that is checked at its end."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from infra.demo.console import count
-from infra.demo.counters import AT_ONCE, CALLED_OFF, QUIET_WRITES, Ledger
-from infra.demo.rule_expectations import Check, rule_expectations
+from rich.table import Table
+
+from infra.demo.console import count, span
+from infra.demo.counters import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger
+from infra.demo.fixture import ABOVE, BUSY_RULE, CRON_RULE, METRIC_ABOVE, METRIC_RULE, RULE_OBJECT
 
 
 @dataclass(frozen=True)
@@ -131,3 +133,100 @@ def checked(
 ) -> tuple[Expectation, ...]:
     """Return every expectation with its observation."""
     return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest, second, later))
+
+
+Check = Callable[[Ledger], tuple[bool, str]]
+
+
+def rule_expectations(later: Mapping[str, str]) -> tuple[tuple[str, Check], ...]:
+    """Return them. later: the sold-out flavour -> its substitute."""
+    return (
+        ("the vendor's own example of a HorizontalNodeAutoscaler is in force", _in_force),
+        ("the cron rule ran once, at its minute, and the cpu rule, also true, did not run", _once),
+        ("a sold-out flavour's nodes came from the next", lambda led: _from_the_next(led, later)),
+        ("the cpu rule added what brings the rate below its threshold, and no more", _just_enough),
+    )
+
+
+def _in_force(ledger: Ledger) -> tuple[bool, str]:
+    keys = {f"{RULE_OBJECT}/{CRON_RULE}", f"{RULE_OBJECT}/{METRIC_RULE}"}
+    seen = ", ".join(sorted(key.rpartition("/")[2] for key in keys & ledger.rules_seen)) or "nothing"
+    return keys <= ledger.rules_seen and not ledger.rules_wrong, ledger.rules_wrong[0] if ledger.rules_wrong else seen
+
+
+def _once(ledger: Ledger) -> tuple[bool, str]:
+    """Check that the cron rule acted for one occurrence and added its number of nodes, and that the cpu rule added
+    none, although its rate was above the threshold when the cron rule acted."""
+    cron, rate = _of(ledger, CRON_RULE), ledger.beside.get(METRIC_RULE, 0.0)
+    came = sum(each.nodes for each in cron) - sum(ledger.refused[group] for each in cron for group in each.groups)
+    right = (
+        bool(cron)
+        and {each.due for each in cron} == {ledger.strike}
+        and came == 1
+        and not _of(ledger, METRIC_RULE)
+        and rate > METRIC_ABOVE
+    )
+    late = cron[0].at - ledger.strike if cron else 0.0
+    return right, (
+        f"{CRON_RULE} {late:.0f} s after it was due, +{came}; {METRIC_RULE} +"
+        f"{sum(each.nodes for each in _of(ledger, METRIC_RULE))} at {rate:.1f} %"
+    )
+
+
+def _from_the_next(ledger: Ledger, later: Mapping[str, str]) -> tuple[bool, str]:
+    right = all(
+        ledger.refused[first] > 0 == ledger.bought[first] and ledger.bought[second] == ledger.refused[first]
+        for first, second in later.items()
+    )
+    seen = "; ".join(
+        f"{first}: {ledger.why.get(first, 'not refused')}, {second} +{ledger.bought[second]}"
+        for first, second in later.items()
+    )
+    return right, seen or "nothing"
+
+
+def _just_enough(ledger: Ledger) -> tuple[bool, str]:
+    made = _of(ledger, BUSY_RULE)
+    if len(made) != 1:
+        return False, f"{BUSY_RULE} acted {len(made)} times"
+    (acted,) = made
+    after, less = acted.rate_with(acted.nodes), acted.rate_with(acted.nodes - 1)
+    return after < ABOVE <= less, f"{acted.rate or 0.0:.1f} %, +{acted.nodes}: {after:.1f} %; one less: {less:.1f} %"
+
+
+def _of(ledger: Ledger, rule: str) -> list[Acted]:
+    return [each for each in ledger.acted if each.rule == rule]
+
+
+def verdicts(found: Sequence[Expectation]) -> Table:
+    """Return one row per expectation."""
+    table = Table(title="Expected", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for each in found:
+        table.add_row("[green]yes[/]" if each.met else "[bold red]NO[/]", each.words, f"[dim]{each.seen}[/]")
+    return table
+
+
+def figures(ledger: Ledger, virtual: float, wall: float) -> Table:
+    """Return the measured figures."""
+    table = Table(title="Figures", title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for what, how in _figures(ledger, virtual, wall):
+        table.add_row(what, how)
+    return table
+
+
+def _figures(ledger: Ledger, virtual: float, wall: float) -> list[tuple[str, str]]:
+    reaction = ledger.reaction
+    reacted = f"{reaction[0]:.0f} s, {reaction[1]:.2f} s on the wall" if reaction else "never"
+    calls = ", ".join(f"{name} {number}" for name, number in sorted(ledger.invocations.items()))
+    requests = ledger.kube_requests
+    return [
+        ("time", f"{span(virtual)} virtual, {wall:.1f} s on the wall"),
+        ("first pod refused ► call at the provider", reacted),
+        ("nodes bought / removed", f"{sum(ledger.bought.values())} / {sum(ledger.gone.values())}"),
+        ("operations", ", ".join(f"{number} {state}" for state, number in ledger.ended.items()) or "none"),
+        ("functions killed / messages sent again", f"{len(ledger.killed)} / {ledger.swept}"),
+        ("invocations", f"{calls}; {ledger.cold_starts} cold starts"),
+        ("requests to the cluster's API", f"{requests['reads']} reads, {requests['writes']} writes"),
+        ("requests to AWS", str(ledger.aws_requests)),
+        ("items written by a quiet pass", f"{ledger.writes_per_quiet_pass:g} (median of {len(ledger.quiet_writes)})"),
+    ]

@@ -10,9 +10,8 @@ from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
 from infra.demo.console import Account, span
 from infra.demo.counters import Ledger
-from infra.demo.decision_narrator import Narrator
+from infra.demo.decision_narrator import Narrator, clock_time
 from infra.demo.delayed_passes import Passes
-from infra.demo.rule_narrator import clock_time
 from infra.demo.subscriber import Subscriber
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds

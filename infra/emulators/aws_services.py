@@ -1,6 +1,6 @@
 """The services of one emulated account for a world, each with its own table and secrets. There are two implementations.
 
-FullServices    moto, in this process: every request is signed and serialized (aws_in_process.py)
+FullServices    moto, in this process: every request is signed and serialized (aws_server.py)
 QuickServices   the in-memory table (memory_table.py) and a dict: requests are function calls
 """
 
@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.table_client import Table
 from infra.emulators.aws import LocalAws, drop_table
-from infra.emulators.aws_in_process import in_process
+from infra.emulators.aws_server import in_process
 from infra.emulators.memory_table import MemoryAccount, MemoryTable
 
 

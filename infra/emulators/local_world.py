@@ -54,7 +54,7 @@ from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json, schedule_event, sqs_event
 from infra.emulators.policy_permissions import LOOPBACK, permitted
-from infra.emulators.scripted_gauge import ScriptedGauge
+from infra.emulators.scripted_http_server import ScriptedGauge
 from infra.emulators.virtual_sqs import VirtualQueues
 
 START = 1_795_245_660.0

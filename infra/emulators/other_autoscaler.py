@@ -8,19 +8,23 @@ or the text of releases before 1.30), events, soft and hard taints. Decisions co
 
 from __future__ import annotations
 
+import ipaddress
 import random
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
+
+import msgspec
 
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
-from chalicelib.record.status_configmap import ANNOTATION, long_time
+from chalicelib.record.status_configmap import ANNOTATION, long_time, render
+from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.other_groups import GroupControl, GroupView, Room
-from infra.emulators.other_status import as_text, as_yaml
 
 EVERY = 10.0
 """Seconds between two loops."""
@@ -288,3 +292,152 @@ def _room(amounts: KubeObject) -> Room:
 
 def _stays(pod: KubeObject) -> bool:
     return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or ())
+
+
+Room = tuple[int, int]  # millicores, bytes
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """A node group. room: allocatable of an empty node. nodes: names of its registered Nodes."""
+
+    id: str
+    least: int
+    most: int
+    target: int
+    room: Room
+    nodes: tuple[str, ...] = ()
+
+
+class GroupControl(Protocol):
+    """Reads and changes the node groups of one vendor."""
+
+    def groups(self) -> Sequence[GroupView]:
+        """Return all groups, sorted by id."""
+
+    def grow(self, group: str, count: int) -> None:
+        """Raise the target."""
+
+    def remove(self, group: str, node: str) -> None:
+        """Remove the instance of a Node and lower the target."""
+
+
+class MachineDeploymentGroups:
+    """The groups are MachineDeployments with size annotations."""
+
+    def __init__(self, kube: ObjectStore) -> None:
+        self._kube = kube
+
+    def groups(self) -> Sequence[GroupView]:
+        """See GroupControl."""
+        nodes: dict[str, list[str]] = {}
+        for machine in self._kube.list("machines", group=fields.GROUP):
+            meta = machine["metadata"]
+            owner = f"{meta['namespace']}/{meta['labels'].get(fields.DEPLOYMENT_NAME, '')}"
+            name = str(machine.get("status", {}).get("nodeRef", {}).get("name", ""))
+            if name and self._kube.peek("nodes", name) is not None:
+                nodes.setdefault(owner, []).append(name)
+        found = []
+        for each in self._kube.list("machinedeployments", group=fields.GROUP):
+            meta, marks = each["metadata"], fields.marks(each)
+            if fields.MAX_SIZE in marks:
+                key = f"{meta['namespace']}/{meta['name']}"
+                size = tuple(parse_amount(name, marks[fields.CAPACITY + name]) for name in ("cpu", "memory"))
+                found.append(
+                    GroupView(
+                        f"MachineDeployment/{key}",
+                        int(marks[fields.MIN_SIZE]),
+                        int(marks[fields.MAX_SIZE]),
+                        each["spec"]["replicas"],
+                        (size[0], size[1]),
+                        tuple(sorted(nodes.get(key, ()))),
+                    )
+                )
+        return sorted(found, key=lambda group: group.id)
+
+    def grow(self, group: str, count: int) -> None:
+        """See GroupControl."""
+        self._resize(group, count)
+
+    def remove(self, group: str, node: str) -> None:
+        """See GroupControl."""
+        for machine in self._kube.list("machines", group=fields.GROUP):
+            if machine.get("status", {}).get("nodeRef", {}).get("name") == node:
+                marked = clone(machine)
+                marked["metadata"].setdefault("annotations", {})[fields.DELETE_MACHINE] = "yes"
+                self._kube.update("machines", marked, fields.GROUP)
+                self._resize(group, -1)
+                return
+
+    def _resize(self, group: str, by: int) -> None:
+        _, namespace, name = group.split("/")
+        found = self._kube.get("machinedeployments", name, namespace, fields.GROUP)
+        assert found is not None, group
+        changed = clone(found)
+        changed["spec"]["replicas"] += by
+        self._kube.update("machinedeployments", changed, fields.GROUP)
+
+
+Changes = Mapping[str, tuple[str, float]]  # group -> status of its scale-up, last transition
+
+
+def as_yaml(groups: Sequence[GroupView], changed: Changes, candidates: int, now: float) -> str:
+    """Return the status of release 1.30 and later. candidates: number of unneeded nodes."""
+
+    def part(status: str, since: float, **more: object) -> dict[str, object]:
+        times = {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(since)}
+        return {"status": status, **more, **times}
+
+    growing = any(changed[group.id][0] == "InProgress" for group in groups)
+    down = part("CandidatesPresent" if candidates else "NoCandidates", now, candidates=candidates)
+    return render(
+        {
+            "time": long_time(now),
+            "autoscalerStatus": "Running",
+            "clusterWide": {"scaleUp": part("InProgress" if growing else "NoActivity", 0.0), "scaleDown": down},
+            "nodeGroups": [
+                {
+                    "name": group.id,
+                    "health": part("Healthy", 0.0, cloudProviderTarget=group.target),
+                    "scaleUp": part(*changed[group.id]),
+                }
+                for group in groups
+            ],
+        }
+    )
+
+
+def as_text(groups: Sequence[GroupView], changed: Changes, candidates: int, now: float) -> str:
+    """Return the status of releases before 1.30."""
+
+    def part(name: str, status: str, since: float, counts: str) -> list[str]:
+        times = (("LastProbeTime", now), ("LastTransitionTime", since))
+        return [
+            f"  {name + ':':<12} {status} ({counts})",
+            *(f"               {word + ':':<19} {long_time(at)} m=+12.3" for word, at in times),
+        ]
+
+    down = "CandidatesPresent" if candidates else "NoCandidates"
+    growing = any(changed[group.id][0] == "InProgress" for group in groups)
+    lines = [f"Cluster-autoscaler status at {long_time(now)}:", "Cluster-wide:"]
+    lines += part("ScaleUp", "InProgress" if growing else "NoActivity", 0.0, "ready=0 registered=0")
+    lines += [*part("ScaleDown", down, now, f"candidates={candidates}"), "", "NodeGroups:"]
+    for group in groups:
+        counts = f"ready={len(group.nodes)} registered={len(group.nodes)}"
+        lines += [f"  {'Name:':<12} {group.id}", *part("ScaleUp", *changed[group.id], counts), ""]
+    return "\n".join(lines)
+
+
+_NOWHERE = "192.0.2.1"  # a documentation address: no packet is sent, only a route is looked up
+
+
+def address() -> str:
+    """Return that address, "" if the machine has none, e.g. without a network. Servers on it can be reached from
+    outside, so they must serve nothing of value."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_NOWHERE, 9))
+        except OSError:
+            return ""
+        found = str(probe.getsockname()[0])
+    parsed = ipaddress.ip_address(found)
+    return "" if parsed.is_loopback or parsed.is_link_local or parsed.is_unspecified else found

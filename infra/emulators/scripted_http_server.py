@@ -23,6 +23,9 @@ from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
+from chalicelib.model.errors import MemoryExceeded
+from chalicelib.model.pass_footprint import Reading
+from chalicelib.runtime.memory_usage import READING, MemoryGauge
 from infra.emulators.certificates import Pair, server_context
 
 _RELATED = ("authorization", "proxy-authorization", "cookie")
@@ -196,3 +199,23 @@ def _server_context(pair: Pair, client_ca: bytes) -> ssl.SSLContext:
         context.load_verify_locations(cadata=client_ca.decode())
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+class ScriptedGauge(MemoryGauge):
+    """A gauge that reports the measurements set by the test. reads: MB that the process has while it reads."""
+
+    def __init__(self, takes: Callable[[], Reading | None], reads: Callable[[], int]) -> None:
+        super().__init__(None)
+        self._takes, self._reads = takes, reads
+
+    def begin(self) -> None:
+        """See MemoryGauge."""
+
+    def check(self, size: int) -> None:
+        """See MemoryGauge."""
+        if self._reads() > size * READING:
+            raise MemoryExceeded(f"the cluster's lists need more than {size * READING:.0f} MB of {size} MB")
+
+    def end(self) -> Reading | None:
+        """See MemoryGauge."""
+        return self._takes()

@@ -15,9 +15,8 @@ from chalicelib.runtime.log import logger
 from infra.aws.alarm_resources import Names, alarm_resources, filters
 from infra.aws.alarms import DEAD_LETTERS, FUNCTIONS, LAMBDA, SQS
 from infra.aws.resources import QUEUES, dead_letters
-from infra.emulators.cloudwatch_alarms import CloudWatchAlarms, Datapoints
+from infra.emulators.cloudwatch_alarms import CloudWatchAlarms, Datapoints, matcher, metric_value
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.log_filters import matcher, metric_value
 
 NAMES = Names(
     function=str,

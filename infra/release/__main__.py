@@ -9,8 +9,7 @@ from pathlib import Path
 
 import chalicelib
 from infra.aws.wheels import MACHINES, PackagingFailed
-from infra.release.build import release
-from infra.release.changelog import section
+from infra.release.build import release, section
 from infra.release.errors import ReleaseRefused
 from infra.tools.interruptible import run
 

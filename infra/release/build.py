@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,6 @@ import msgspec
 
 from infra.aws.publish import zip_name
 from infra.aws.wheels import Wheel
-from infra.release.changelog import section
-from infra.release.checkout import Checkout, checkout, export
 from infra.release.errors import ReleaseRefused
 from infra.release.sbom import bill
 
@@ -181,3 +180,68 @@ def _run(job: BuildJob, *arguments: str) -> None:
     )
     if done.returncode:
         raise ReleaseRefused(f"python {' '.join(arguments[:3])} failed:\n{done.stdout}{done.stderr}")
+
+
+_HEADING = re.compile(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?\s*$", re.MULTILINE)
+
+
+def section(text: str, version: str) -> str:
+    """Return the text below `## [1.2.3] - 2030-01-31` (also without brackets or date), up to the next release.
+
+    Raises ReleaseRefused if the version has no section, several, or an empty one.
+    """
+    headings = list(_HEADING.finditer(text))
+    found = [index for index, heading in enumerate(headings) if heading[1] == version]
+    if not found:
+        raise ReleaseRefused(f"CHANGELOG.md has no section of {version}; write one below `## [{version}] - YYYY-MM-DD`")
+    if len(found) > 1:
+        raise ReleaseRefused(f"CHANGELOG.md has {len(found)} sections of {version}; make them one")
+    [index] = found
+    end = headings[index + 1].start() if index + 1 < len(headings) else len(text)
+    written = text[headings[index].end() : end].strip()
+    if not written:
+        raise ReleaseRefused(f"CHANGELOG.md: the section of {version} is empty; say what users notice")
+    return written + "\n"
+
+
+_EARLIEST = 315_532_800  # epoch seconds of 1980-01-01, the earliest date in a zip
+_PLAIN, _EXECUTABLE = 0o644, 0o755
+
+
+class Checkout(msgspec.Struct, frozen=True):
+    """The tree to release. commit: its hash. epoch: seconds of the commit. dirty: uncommitted files, as git names
+    them."""
+
+    root: Path
+    commit: str
+    epoch: int
+    dirty: tuple[str, ...]
+
+
+def checkout(root: Path) -> Checkout:
+    """Read the state of the tree from git. Raises ReleaseRefused outside a repository and before the first commit."""
+    commit, epoch = _git(root, "log", "-1", "--format=%H %ct").split()
+    dirty = tuple(line for line in _git(root, "status", "--porcelain", "--untracked-files=normal").splitlines() if line)
+    return Checkout(root, commit, max(_EARLIEST, int(epoch)), dirty)
+
+
+def export(source: Checkout, target: Path) -> None:
+    """Copy the files of the tree, including uncommitted ones. All get the same date and one of two modes."""
+    names = _git(source.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    for name in sorted({name for name in names if name}):
+        original, copy = source.root / name, target / name
+        if not original.is_file():
+            continue  # deleted but not committed, or a link to a folder
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(original, copy)
+        copy.chmod(_EXECUTABLE if original.stat().st_mode & 0o100 else _PLAIN)
+    for folder, _, files in os.walk(target, topdown=False):
+        for each in (*files, "."):
+            os.utime(Path(folder) / each, (source.epoch, source.epoch))
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ReleaseRefused(f"git {arguments[0]}: {done.stderr.strip() or 'failed'}; release from a clone")
+    return done.stdout

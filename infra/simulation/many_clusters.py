@@ -13,10 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from infra.aws.cost import PASSES, per_cluster, ways
-from infra.aws.cost_count import Counts, count
-from infra.aws.cost_prices import LIST
-from infra.simulation.deployment_simulation import Outcome, SimulatedDeployment, simulated
-from infra.simulation.keyed_requests import MOST_READ, MOST_WRITTEN
+from infra.aws.cost_count import LIST, Counts, count
+from infra.simulation.deployment_simulation import MOST_READ, MOST_WRITTEN, Outcome, SimulatedDeployment, simulated
 from infra.tools.interruptible import run
 
 FULL_BYTES, CHANGED_BYTES = 280_000, 24_000

@@ -35,7 +35,7 @@ from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json, http_event
 from infra.emulators.lambda_runtime.hosted_functions import Ahead, Hosted
 from infra.emulators.lambda_runtime.process import Made
-from infra.emulators.other_cluster import address
+from infra.emulators.other_autoscaler import address
 from tests.functional.artifact import artifact
 from tests.functional.deployments import deploy
 

@@ -28,8 +28,7 @@ from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from infra.emulators.kube.auth import RbacRule, User
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.other_autoscaler import OtherAutoscaler
-from infra.emulators.other_groups import MachineDeploymentGroups
+from infra.emulators.other_autoscaler import MachineDeploymentGroups, OtherAutoscaler
 from tests.functional.doctor_cases import ACCOUNT, rules_of
 
 TOKEN = "token-of-the-account"

@@ -15,7 +15,7 @@ from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, FUNCTIONS, PERMANENT
 from infra.aws.deploy import foundation, project
 from infra.aws.deploy.stage import Options, Stage, load
 from infra.aws.template_check import translate
-from infra.emulators.metric_math import evaluate
+from infra.emulators.cloudwatch_alarms import evaluate
 from tests.cases import each_row
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import EVERYTHING, Template, resolve

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.aws.binaries import foreign
 from infra.aws.package import ROOT, PackagingFailed, configured_architecture, main
-from infra.aws.wheels import MACHINES, host_architecture, install, runtime
+from infra.aws.wheels import MACHINES, foreign, host_architecture, install, runtime
 from tests.functional.artifact import Artifact, artifact
 
 X86, ARM = 62, 183

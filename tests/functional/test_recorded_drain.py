@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.demo.drains import chaos_world, drain_runner
+from infra.demo.drains import drain_fixture, drain_runner
 from infra.demo.drains.__main__ import BEGIN, END, HEAD, TAIL, main, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def test_recorded_run_of_twenty_drains_is_reproduced() -> None:
 
 def test_drain_demonstration_without_any_progress_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every function dies at its first checkpoint, every time."""
-    monkeypatch.setattr(chaos_world, "DEADLY", 1.0)
+    monkeypatch.setattr(drain_fixture, "DEADLY", 1.0)
     monkeypatch.setattr(drain_runner, "LIMIT", 600.0)
     lines: list[str] = []
 

@@ -22,8 +22,7 @@ from packaging.requirements import Requirement
 import chalicelib
 from infra.aws.publish import zip_name
 from infra.aws.wheels import host_architecture, runtime
-from infra.release.build import STEPS, SUMS, release
-from infra.release.checkout import checkout, export
+from infra.release.build import STEPS, SUMS, checkout, export, release
 from tests.functional.artifact import artifact
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,7 @@ from chalicelib.command.shadow_view import Figures, figures
 from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
-from infra.emulators.other_autoscaler import OtherAutoscaler
-from infra.emulators.other_groups import MachineDeploymentGroups
+from infra.emulators.other_autoscaler import MachineDeploymentGroups, OtherAutoscaler
 from tests.cases import each_row
 from tests.scenario.policies import document, refusal
 from tests.scenario.scenario_world import ScenarioWorld

@@ -18,8 +18,7 @@ from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.tables import policy_table_of, time_to_live
-from infra.aws.deploy.chalice_resources import Graph
-from infra.aws.deploy.chalice_state import mappings_of
+from infra.aws.deploy.chalice_resources import Graph, mappings_of
 from infra.aws.deploy.functions import REPORTING
 from infra.aws.deploy.retries import Sleep, patiently
 from infra.aws.deploy.stage import Stage

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.aws.deploy.chalice_resources import ChaliceEventSource, ChaliceFunction, Graph, Role
-from infra.aws.deploy.chalice_state import mappings_of
+from infra.aws.deploy.chalice_resources import ChaliceEventSource, ChaliceFunction, Graph, Role, mappings_of
 from infra.aws.deploy.retries import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 

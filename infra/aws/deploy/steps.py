@@ -16,7 +16,7 @@ from typing import Any
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import state_table_of
 from chalicelib.store import Store
-from infra.aws.deploy import account_settings, chalice_state, foundation, functions, gateway, log_filters, project
+from infra.aws.deploy import account_settings, chalice_resources, foundation, functions, gateway, log_filters, project
 from infra.aws.deploy.account_settings import Setting
 from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.errors import DeployFailed
@@ -122,7 +122,7 @@ class Deployment:
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
-        project.remember(chalice_state.deployed(self.stage, graph, self.api, self._session), self.stage, folder)
+        project.remember(chalice_resources.deployed(self.stage, graph, self.api, self._session), self.stage, folder)
         return graph
 
     def _stopped(self, graph: Graph) -> frozenset[str]:
@@ -130,7 +130,7 @@ class Deployment:
         client = self._session.client("lambda")
         return frozenset(
             name
-            for name, arn in chalice_state.function_arns(graph, client)
+            for name, arn in chalice_resources.function_arns(graph, client)
             if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions") == 0
         )
 

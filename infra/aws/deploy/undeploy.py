@@ -14,8 +14,7 @@ from typing import Any
 from chalicelib.model.resource_names import state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy import foundation, gateway
-from infra.aws.deploy.chalice_resources import Graph
-from infra.aws.deploy.chalice_state import mappings_of
+from infra.aws.deploy.chalice_resources import Graph, mappings_of
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
 

@@ -6,7 +6,8 @@ budgets limit the speed of the drains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from random import Random
 
 import msgspec
 
@@ -15,8 +16,12 @@ from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView
-from infra.emulators.controllers.scheduler.scheduling_round import least_used
-from infra.emulators.kube.objects import KubeObject
+from infra.emulators.controllers.scheduler.scheduler import least_used
+from infra.emulators.invocation import Invocation
+from infra.emulators.kube.objects import KubeObject, clone
+from infra.emulators.lambda_events import Json
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.virtual_sqs import Message
 
 CLUSTER, OLD, NEW = "shop", "old", "new"
 STAY = 10
@@ -98,3 +103,58 @@ def workloads(nodes: int) -> list[KubeObject]:
 def new_nodes() -> KubeObject:
     """Return the group that stays. It is added after the pods run on the old group."""
     return objects.machine_deployment(NEW, STAY, STAY, STAY, cpu="8", memory="32Gi")
+
+
+DEADLY = 0.05
+"""The probability of a crash at a checkpoint: after an action and before its record, or after a write and before its
+message."""
+TWICE = 0.15
+"""The probability that a message is delivered twice, the second time up to LATE seconds after the first."""
+LATE = 40.0
+GRAIN = 10.0
+
+
+class RoughWorld(LocalWorld):
+    """rough: whether faults are active. seen: called whenever something may have happened. twice: messages delivered
+    twice. longest: virtual seconds of the longest invocation."""
+
+    def __init__(self, dice: Random) -> None:
+        self._dice, self.rough = dice, False
+        self.seen: Callable[[], None] = lambda: None
+        self.told: Callable[[Invocation], None] = lambda _: None
+        self.twice = 0
+        self.longest = 0.0
+        super().__init__(quick=True, name=CLUSTER, pace=PACE, grain=GRAIN)
+        self.queues.tamper = self._tamper
+
+    def settle(self) -> None:
+        """See LocalWorld."""
+        super().settle()
+        self.seen()
+
+    def invoke(self, function: str, event: Json) -> Invocation:
+        """See LocalWorld."""
+        began = self.clock()
+        made = super().invoke(function, event)
+        self.longest = max(self.longest, self.clock() - began)
+        self.told(made)
+        return made
+
+    def scale(self, name: str, replicas: int) -> None:
+        """Set the replicas of a Deployment."""
+        found = self.kube.get("deployments", name, "default", "apps")
+        if found is None:
+            raise KeyError(name)
+        self.kube.update("deployments", {**clone(found), "spec": {**found["spec"], "replicas": replicas}}, "apps")
+        self.settle()
+
+    def _dies_at(self, place: str) -> bool:
+        del place
+        return self.rough and self._dice.random() < DEADLY
+
+    def _tamper(self, message: Message) -> Sequence[Message]:
+        if not self.rough or self._dice.random() >= TWICE:
+            return (message,)
+        self.twice += 1
+        again = message.visible_at + round(self._dice.random() * LATE)
+        return message, msgspec.structs.replace(message, visible_at=again)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from infra.demo.drains import drain_fixture
-from infra.demo.drains.chaos_world import DEADLY, TWICE, RoughWorld
-from infra.demo.drains.drain_observer import Watcher, leftovers
-from infra.demo.drains.drain_summary import Expectation, expectations, figures
+from infra.demo.drains.drain_fixture import DEADLY, TWICE, RoughWorld
+from infra.demo.drains.drain_observer import Expectation, Watcher, expectations, figures, leftovers
 
 LIMIT = 4 * 3600.0
 """Virtual seconds after which the run is aborted."""

@@ -19,13 +19,9 @@ import msgspec
 from infra.emulators.controllers.capi.controller import CapiControllerSettings, ClusterApi
 from infra.emulators.controllers.change_detector import Changes, Moved
 from infra.emulators.controllers.kubelet import Kubelets, KubeletTimes
-from infra.emulators.controllers.scheduler.scheduler import SchedulerLoop
-from infra.emulators.controllers.scheduler.scheduling_round import Pick, least_used
-from infra.emulators.controllers.workloads.daemon_sets import DaemonSets
-from infra.emulators.controllers.workloads.deployments import Deployments
-from infra.emulators.controllers.workloads.garbage_collector import Garbage
-from infra.emulators.controllers.workloads.jobs import Jobs
-from infra.emulators.controllers.workloads.replica_sets import ReplicaSets
+from infra.emulators.controllers.scheduler.scheduler import Pick, SchedulerLoop, least_used
+from infra.emulators.controllers.workloads.daemon_sets import DaemonSets, Garbage, Jobs
+from infra.emulators.controllers.workloads.deployments import Deployments, ReplicaSets
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.objects import dig
 from infra.emulators.kube.status import ApiError

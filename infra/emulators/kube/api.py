@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.kube import crds, discovery, eviction, status
+from infra.emulators.kube import crds, discovery, disruption, status
 from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
 from infra.emulators.kube.faults import Faults, KubeFault, edited
 from infra.emulators.kube.listing import list_objects
@@ -216,7 +216,7 @@ class Api:
                 {
                     "POST": lambda: answer(
                         201,
-                        eviction.evict(
+                        disruption.evict(
                             self.store, route.namespace, route.name, request.object(), dry_run=request.dry_run
                         ),
                     )
@@ -225,7 +225,11 @@ class Api:
             )
         if pods and route.subresource == "binding":
             return _chosen(
-                {"POST": lambda: answer(201, eviction.bind(self.store, route.namespace, route.name, request.object()))},
+                {
+                    "POST": lambda: answer(
+                        201, disruption.bind(self.store, route.namespace, route.name, request.object())
+                    )
+                },
                 request.method,
             )
         raise status.no_such_path()

@@ -23,7 +23,7 @@ from infra.emulators.lambda_events import failed_messages, schedule_event, sqs_e
 from infra.emulators.lambda_runtime.file_system import Folders
 from infra.emulators.lambda_runtime.permission_proxy import Door
 from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Made, Process
-from infra.emulators.moto_gaps.queue_clock import queues_on
+from infra.emulators.moto_gaps.event_sources import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]
 _ROUNDS = 60  # maximum batches of one poll of the queues

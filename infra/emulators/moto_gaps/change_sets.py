@@ -12,7 +12,7 @@ from typing import Any
 from moto.cloudformation import parsing
 from moto.cloudformation.models import CloudFormationBackend, Stack
 
-from infra.emulators.moto_gaps.replacement import original, replace
+from infra.emulators.moto_gaps.stacks import original, replace
 
 
 def install() -> None:

@@ -8,13 +8,16 @@ never replaces the first configuration of asynchronous invocations.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from moto.awslambda.exceptions import LambdaClientError
 from moto.awslambda.models import LambdaBackend, LambdaFunction
+from moto.sqs import models
 from moto.sqs.models import Queue
 
-from infra.emulators.moto_gaps.replacement import original, replace
+from infra.emulators.moto_gaps.stacks import original, replace
 
 
 class MappingExists(LambdaClientError):
@@ -98,3 +101,14 @@ def _dead_letters() -> None:
 def _left(function: Any) -> dict[str, Any]:
     given = getattr(function, "dead_letter_config", None)
     return {"DeadLetterConfig": given} if given else {}
+
+
+@contextmanager
+def queues_on(clock: Callable[[], float]) -> Iterator[None]:
+    """Use a clock for the queues. clock: epoch seconds."""
+    real = original(models, "unix_time_millis")
+    replace(models, unix_time_millis=lambda *given: real(*given) if given else clock() * 1000)
+    try:
+        yield
+    finally:
+        replace(models, unix_time_millis=real)

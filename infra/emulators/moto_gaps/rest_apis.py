@@ -12,7 +12,7 @@ from typing import Any
 from moto.apigateway.models import APIGatewayBackend, RestAPI
 from moto.apigateway.responses import APIGatewayResponse
 
-from infra.emulators.moto_gaps.replacement import replace
+from infra.emulators.moto_gaps.stacks import replace
 
 _ENDPOINT = "endpointConfigurationTypes"
 

@@ -13,7 +13,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
 from moto.sqs.models import sqs_backends
 
-from infra.emulators.moto_gaps.replacement import original, replace
+from infra.emulators.moto_gaps.stacks import original, replace
 
 Json = dict[str, Any]
 Make = Callable[[str, Json, str, str], tuple[str, Json]]

@@ -17,7 +17,6 @@ from moto.cloudformation import responses
 from moto.cloudformation.models import CloudFormationBackend
 
 from infra.emulators.aws_region import REGION
-from infra.emulators.moto_gaps.replacement import original, replace
 
 _SAM = "AWS::Serverless-2016-10-31"
 _BODIES = ("create_stack", "create_change_set", "update_stack")
@@ -96,3 +95,15 @@ def _with_template(method: Any) -> Any:
         return method(self, *arguments, **named)
 
     return changed
+
+
+def replace(owner: Any, **values: Any) -> None:
+    """Set attributes of a class or module of moto for the rest of the process."""
+    for name, value in values.items():
+        setattr(owner, name, value)
+
+
+def original(owner: Any, name: str) -> Any:
+    """Return the current value of such an attribute; for a class method the plain function."""
+    found = getattr(owner, name)
+    return getattr(found, "__func__", found) if isinstance(owner, type) else found

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.cloudwatch_alarms import AlarmChange, CloudWatchAlarms, Datapoints
-from infra.emulators.log_filters import PatternError, matcher, metric_value
-from infra.emulators.metric_math import MathError, evaluate
+from infra.emulators.cloudwatch_alarms import (
+    AlarmChange,
+    CloudWatchAlarms,
+    Datapoints,
+    MathError,
+    PatternError,
+    evaluate,
+    matcher,
+    metric_value,
+)
 from tests.cases import each_row
 
 START = 1_000_000_200.0  # begins a period of five minutes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.release.changelog import section
+from infra.release.build import section
 from infra.release.errors import ReleaseRefused
 
 TEXT = """# Changelog

@@ -9,8 +9,8 @@ import pytest
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.controller import CapiControllerSettings
+from infra.emulators.controllers.capi.machine_deployments import on_delete, proportional
 from infra.emulators.controllers.capi.machines import MachineTimes
-from infra.emulators.controllers.capi.strategies import on_delete, proportional
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import is_true

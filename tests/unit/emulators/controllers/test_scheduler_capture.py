@@ -12,7 +12,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
-from infra.emulators.controllers.scheduler.scheduling_round import schedule_once
+from infra.emulators.controllers.scheduler.scheduler import schedule_once
 from infra.emulators.kube.store import ObjectStore
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.emulators.controllers.cluster import START

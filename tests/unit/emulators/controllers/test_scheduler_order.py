@@ -7,7 +7,7 @@ from typing import Any
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
-from infra.emulators.controllers.scheduler.scheduling_round import first, least_used, refusal, schedule_once
+from infra.emulators.controllers.scheduler.scheduler import first, least_used, refusal, schedule_once
 from tests.unit.emulators.controllers.objects import affinity, node, pod, term
 
 NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
