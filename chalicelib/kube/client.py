@@ -300,13 +300,13 @@ class KubeClient:
             error.asked += f" with {credential.user_place}" if credential.user_place else ""
             raise
 
-    def _is_worth_another(self, refused: Forbidden | Unauthorized, credential: KubeCredential) -> bool:
+    def _is_worth_another(self, forbidden: Forbidden | Unauthorized, credential: KubeCredential) -> bool:
         """Return whether the credential is another one by now. Raises Unauthorized if it cannot be read."""
-        if isinstance(refused, Forbidden):
+        if isinstance(forbidden, Forbidden):
             return self._is_replaced(credential)
         if problem := self._renew(credential):
-            text = f"{refused.message}; reading the credential again: {problem}"
-            raise Unauthorized(text, status=401, reason=refused.reason) from None
+            text = f"{forbidden.message}; reading the credential again: {problem}"
+            raise Unauthorized(text, status=401, reason=forbidden.reason) from None
         return True
 
     def _ready(self) -> tuple[KubeConnection, KubeCredential]:

@@ -170,18 +170,18 @@ def wire_request(
     return wire, ExchangeBounds(connect, read, request.total, request.longest)
 
 
-def body_of(answer: Reply | NoReply, request: KubeRequest, credential: KubeCredential) -> bytes:
+def body_of(reply: Reply | NoReply, request: KubeRequest, credential: KubeCredential) -> bytes:
     """Return the body of a 2xx; raises ClusterError for any other answer, and for none."""
-    if isinstance(answer, NoReply):
-        raise _no_answer(answer, request, credential)
-    if answer.status < 300:
-        return answer.body
+    if isinstance(reply, NoReply):
+        raise _no_answer(reply, request, credential)
+    if reply.status < 300:
+        return reply.body
     raise from_answer(
-        answer.status,
-        answer.body,
-        CaseInsensitiveDict(answer.headers),
+        reply.status,
+        reply.body,
+        CaseInsensitiveDict(reply.headers),
         _secrets(credential),
-        described=answer.described(),
+        described=reply.described(),
     )
 
 

@@ -52,9 +52,9 @@ class CherryApi:
     """One project with one token, for one pass. Every method raises ProviderError. root: without a trailing slash.
     plans: cached for an hour, by slug."""
 
-    def __init__(self, rest: Http, root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
+    def __init__(self, http: Http, root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
         self.project = project
-        self._rest, self._root, self._plans = rest, root, plans
+        self._rest, self._root, self._plans = http, root, plans
 
     def servers(self, odd: list[UnreadableServer] | None = None) -> tuple[CherryServer, ...]:
         """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers. The
@@ -153,13 +153,13 @@ class CherryApi:
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> VendorResponse:
         return self._rest.send(VendorRequest("GET", f"{self._root}/{path}", params=dict(params or {}), safe=True))
 
-    def _buy(self, client: Http, body: CreateServer, idle: SimpleQueue[Http], stopped: threading.Event) -> _Result:
+    def _buy(self, http: Http, body: CreateServer, idle: SimpleQueue[Http], stopped: threading.Event) -> _Result:
         """Send one POST. Returns None without sending once an order has met an error that applies to all."""
         call = VendorRequest("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
         try:
             if stopped.is_set():
                 return None
-            answer = client.send(call, booked=True)
+            answer = http.send(call, booked=True)
             if error := denied(answer):
                 raise error
             try:
@@ -171,7 +171,7 @@ class CherryApi:
                 stopped.set()
             return error
         finally:
-            idle.put(client)
+            idle.put(http)
 
 
 def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:

@@ -32,7 +32,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, OPERATION_TAG, POOL_TAG, CherryServer, CreateServer
 from chalicelib.providers.cherryservers.instances import CherryContext, ServerList, belongs, control_plane
-from chalicelib.providers.cherryservers.node_groups import stock_of
+from chalicelib.providers.cherryservers.node_template import stock_of
 from chalicelib.providers.cherryservers.pool_definition import Definition, hostname, letters_for, needs_token, user_data
 from chalicelib.providers.cherryservers.tokens import Token
 from chalicelib.providers.errors import (

@@ -1,8 +1,8 @@
 """Removes named Machines: annotates all of them, then lowers the size once.
 
 Upstream writes annotations and sizes alternately and keeps no record. Here every call reads the group's state
-(context.py) and takes the next step from there. It may be repeated, interrupted at any point, and run concurrently with
-removals of other nodes of the same group:
+(scale_up.py) and takes the next step from there. It may be repeated, interrupted at any point, and run concurrently
+with removals of other nodes of the same group:
 
     targets            size                                then
     none alive         any                                 done

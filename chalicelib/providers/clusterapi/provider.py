@@ -53,7 +53,7 @@ class ClusterApi(BaseProvider[CapiContext]):
 
 
 def build(connection: Connection) -> ClusterApi:
-    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (management_cluster.py). If
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (settings.py). If
     the settings lack the name of this cluster, the provider returns that error on its calls: a policy stored before the
     name was required must still be able to end its running operations."""
     settings = read_settings(connection.settings)

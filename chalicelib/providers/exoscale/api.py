@@ -40,13 +40,13 @@ class ExoscaleApi:
         self,
         zone: str,
         root: str,
-        rest: Http,
+        http: Http,
         *,
         cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
-        self._zone, self._root, self._rest, self._now = zone, root, rest, now
+        self._zone, self._root, self._rest, self._now = zone, root, http, now
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
         self._quotas = TtlCache(cache, lambda: key("quota"), _Dated, now)
 

@@ -198,9 +198,9 @@ class CceApi:
     def _list(self, url: str, params: dict[str, str]) -> VendorResponse:
         return self._listed(self._cce, VendorRequest("GET", url, self._headers(), params, safe=True))
 
-    def _listed(self, rest: Http, request: VendorRequest) -> VendorResponse:
+    def _listed(self, http: Http, request: VendorRequest) -> VendorResponse:
         try:
-            return rest.send(request)
+            return http.send(request)
         except NotFound as error:
             # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
             raise InvalidRequest(

@@ -203,10 +203,10 @@ _DAY = 86400.0
 _SHOWN = 5
 
 
-def _answer(rest: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
+def _answer(http: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
     """Return IAM's answer; raises Transient, Throttled, and Unauthorized for everything that waiting cannot resolve."""
     try:
-        return body_of(rest.send(request))
+        return body_of(http.send(request))
     except ProviderError as error:
         cls = type(error) if isinstance(error, Transient | Throttled) else Unauthorized
         raise cls(
@@ -214,7 +214,7 @@ def _answer(rest: Http, request: VendorRequest, subject: str) -> dict[str, Any]:
         ) from None
 
 
-def granted(rest: Http, root: str, agency: Agency, now: float) -> CceCredential:
+def granted(http: Http, root: str, agency: Agency, now: float) -> CceCredential:
     """Return new keys of the agency, requested with the long-lived key that `rest` signs with. Repeating is safe.
     Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime is assumed; keys
     that end sooner are replaced when the vendor refuses them."""
@@ -222,7 +222,7 @@ def granted(rest: Http, root: str, agency: Agency, now: float) -> CceCredential:
     body = msgspec.json.encode({"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}})
     request = VendorRequest("POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, body, safe=True)
     subject = f"agency {agency.name} of {agency.domain}"
-    credential = _answer(rest, request, subject).get("credential")
+    credential = _answer(http, request, subject).get("credential")
     fields = credential if isinstance(credential, dict) else {}
     parts = [fields.get(name) for name in ("access", "secret", "securitytoken")]
     if not all(isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts):
@@ -236,11 +236,11 @@ def granted(rest: Http, root: str, agency: Agency, now: float) -> CceCredential:
 
 
 class Projects:
-    """The project of a region: looked up by its name, cached for a day. key: as for the cache (cached.py)."""
+    """The project of a region: looked up by its name, cached for a day. key: as for the cache (services.py)."""
 
     def __init__(
         self,
-        rest: Http,
+        http: Http,
         root: str,
         region: str,
         *,
@@ -248,7 +248,7 @@ class Projects:
         key: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
-        self._rest, self._root, self._region = rest, root, region
+        self._rest, self._root, self._region = http, root, region
         self._cache = TtlCache(cache, key, str, now)
         self._project = ""
 

@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.plan.prices import has_gpu
 from chalicelib.providers.cherryservers.decoding import CherryPlan
-from chalicelib.providers.cherryservers.node_groups import make_template
+from chalicelib.providers.cherryservers.node_template import make_template
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import PLAN, definition
 

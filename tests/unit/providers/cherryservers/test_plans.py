@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryPlan
-from chalicelib.providers.cherryservers.node_groups import stock_of
+from chalicelib.providers.cherryservers.node_template import stock_of
 from chalicelib.providers.errors import OutOfStock
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import PLAN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.providers.cherryservers.decoding import CherryPlan, Pricing
-from chalicelib.providers.cherryservers.node_groups import hourly
+from chalicelib.providers.cherryservers.node_template import hourly
 from tests.cases import each_row
 from tests.unit.providers.cherryservers.emulated import PLAN
 
