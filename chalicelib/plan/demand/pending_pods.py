@@ -170,8 +170,8 @@ def _still_arriving(pods: list[Pod], state: ClusterState) -> Reason | None:
         last_growth = max(state.memory.last_scale_up, *growths, 0.0)
         wait, end = SETTLED_AFTER, max(oldest.created, last_growth) + SETTLED_AFTER
         end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
-    left = round(end - state.now, 3)  # a pass that has waited may look a fraction of a millisecond early
-    if left <= 0:
+    seconds_left = round(end - state.now, 3)  # a pass that has waited may look a fraction of a millisecond early
+    if seconds_left <= 0:
         return None
     age = max(0, int(state.now - oldest.created))
-    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=left)
+    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=seconds_left)

@@ -56,9 +56,9 @@ def plan_headroom(search: ScaleUpSearch, demand: HeadroomDemand) -> HeadroomResu
     verdicts, spare = [], []
     for pods in demand.pods:
         rows, counts = standing.get(pods.cls, none)
-        held, added = int(counts[rows < simulated.base].sum()), int(counts[rows >= simulated.base].sum())
-        reasons = {} if held + added >= pods.count else _reasons(search, pods, stops.get(pods.name, {}))
-        verdicts.append(HeadroomVerdict(pods.name, wanted=pods.count, held=held, added=added, reasons=reasons))
+        present, added = int(counts[rows < simulated.base].sum()), int(counts[rows >= simulated.base].sum())
+        reasons = {} if present + added >= pods.count else _reasons(search, pods, stops.get(pods.name, {}))
+        verdicts.append(HeadroomVerdict(pods.name, wanted=pods.count, held=present, added=added, reasons=reasons))
         if on_existing := int(counts[rows < simulated.real].sum()):
             spare.append(Spare(pods.name, pods.cls, on_existing))
     simulated.rollback(mark)

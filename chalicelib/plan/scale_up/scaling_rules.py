@@ -330,8 +330,8 @@ def run_metric_rules(
     node = first_choice(context.search, pool) if firing else None
 
     def nodes_before_limits(at: int) -> tuple[int, bool]:
-        wanted = _node_demand(context, rules[at], rates[at]).nodes(node) if node is not None else rules[at].rule.add
-        return wanted, rules[at].rule.metric is Metric.CPU
+        nodes = _node_demand(context, rules[at], rates[at]).nodes(node) if node is not None else rules[at].rule.add
+        return nodes, rules[at].rule.metric is Metric.CPU
 
     best = max(firing, key=nodes_before_limits, default=-1)
     reported = []

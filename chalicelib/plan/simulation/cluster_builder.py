@@ -35,7 +35,7 @@ def build(
     # What a malformed pod requests is unknown, so its node offers no room.
     unknown = {gap.node for gap in snapshot.gaps if gap.node}
     unready = {name for name, kind in state.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
-    held, repelling = _nodes_with_unread_pods(state)
+    unread, repelling = _nodes_with_unread_pods(state)
     closed = state.leaving | unknown | unready | repelling
     is_open: Bools = np.fromiter(
         (not node.unschedulable and node.name not in closed for node in table.nodes), dtype=np.bool_, count=len(table)
@@ -46,7 +46,7 @@ def build(
     counting, volumes = Counting(rows, classes, dying, len(table)), Volumes(snapshot)
     for row in table.overfull:
         is_open[row] = False
-        held[table.nodes[row].name] = "its pods ask for more than can be counted"
+        unread[table.nodes[row].name] = "its pods ask for more than can be counted"
     limits = [volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in upcoming]
     return SimulatedCluster(
         table,
@@ -58,7 +58,7 @@ def build(
         unsure=NotSimulated(snapshot.classes, options),
         real=len(real),
         limits=limits,
-        held=held,
+        held=unread,
         budget=budget or TimeBudget(),
         nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
     )
@@ -69,13 +69,13 @@ def _nodes_with_unread_pods(state: ClusterState) -> tuple[dict[str, str], frozen
     pods by the unread part of that pod."""
     classes, options = state.snapshot.classes, state.options
     excess = [bool(cls.excess) and not is_expendable(cls, options) for cls in classes]
-    held: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     repelling: set[str] = set()
     for pod in state.snapshot.pods if any(excess) else ():
         if pod.node and excess[pod.cls]:
-            held.setdefault(pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}")
+            reasons.setdefault(pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}")
             repelling.update({pod.node} if classes[pod.cls].excess_bars else ())
-    return held, frozenset(repelling)
+    return reasons, frozenset(repelling)
 
 
 def _occupying_pods(
