@@ -92,8 +92,8 @@ class BreakerState(
     wanted: int = 0
 
     def last_hour(self, now: float) -> tuple[tuple[float, int, int], ...]:
-        """Return the removals that count now. An instant an hour or more away in the past or in the future does not
-        count: after a clock error, removals must not stay blocked for as long as the clock was wrong."""
+        """Return the removals that count now. An instant an hour or more away is ignored, in the future too: after a
+        clock error, removals must not stay blocked for as long as the clock was wrong."""
         return tuple(removal for removal in self.removals if abs(now - removal[0]) < HOUR)
 
 

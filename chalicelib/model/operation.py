@@ -66,7 +66,8 @@ class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch seconds."""
+    """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch seconds. after: ids of
+    operations of the cluster that must have succeeded before it starts (operations/ordering.py)."""
 
     id: str
     cluster: str
@@ -82,6 +83,7 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int = 0  # fencing token of the pass that planned it
     deadline: float = NEVER  # stopped and rolled back after
     pool: str = ""  # id of the pool that the group shares with others, if any
+    after: tuple[str, ...] = ()
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):

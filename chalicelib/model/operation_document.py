@@ -48,6 +48,7 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""
     error_class: str = ""
     error_code: str = ""
+    after: tuple[str, ...] = ()
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -80,6 +81,7 @@ def to_document(operation: Operation) -> OperationDocument:
         status.outcome,
         status.error_class,
         status.error_code,
+        spec.after,
     )
 
 
@@ -101,6 +103,7 @@ def from_document(document: OperationDocument) -> Operation:
             document.token,
             document.deadline,
             document.pool,
+            document.after,
         ),
         OperationStatus(
             document.state,

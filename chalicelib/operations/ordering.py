@@ -20,6 +20,9 @@ read (part of its contract), so a pool is not blocked while machines are created
 
 A removal also lowers that number, by one with each node. A total computed a moment before would buy what the removal
 lowers, so no operation sets a total while a removal of the pool deletes; a removal that only waits blocks no operation.
+
+A drain may also wait for what replaces its node (OperationSpec.after). A removal never starts on doubt: an operation
+that is not known, or whose row has expired, counts as failed.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from chalicelib.model.operation import Operation, OperationKind, OperationState
-from chalicelib.model.outcome import InProgress
+from chalicelib.model.outcome import ABANDONED, Failed, InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import operation_timeout
 from chalicelib.operations.steps.drain import time_of_further_groups
@@ -58,14 +61,18 @@ _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
 """The steps of an operation that may send a pool's total size to the vendor."""
 
 
-def blocked_by_other_operation(operation: Operation, options: Options, runtime: Runtime) -> InProgress | None:
-    """Return a delay where another operation goes first; None where the step may run, and past its deadline, where it
-    is given up. Raises StoreError."""
-    if not (_lowers(operation) or _sets(operation)) or runtime.clock() >= deadline_of(operation, options):
+def blocked_by_other_operation(operation: Operation, options: Options, runtime: Runtime) -> InProgress | Failed | None:
+    """Return a delay where another operation goes first, and the failure of an operation that is called off because one
+    that it waits for did not succeed; None where the step may run, and past its deadline, where it is given up. Raises
+    StoreError."""
+    if runtime.clock() >= deadline_of(operation, options):
         return None
     data = operation.status.data
     if never_begun(operation):
         data = {**data, WAITED: str(operation.status.attempt)}
+    blocked = None if operation.status.step else _blocked_until_after(operation, data, runtime)
+    if blocked is not None or not (_lowers(operation) or _sets(operation)):
+        return blocked
     for other in runtime.store.operations.list_open(operation.spec.cluster):
         if other.spec.id == operation.spec.id:
             continue
@@ -82,6 +89,22 @@ def blocked_by_other_operation(operation: Operation, options: Options, runtime: 
                 AFTER, operation.status.step, data, f"until {other.spec.id}, which has begun, is recorded"
             )
     return None
+
+
+def _blocked_until_after(operation: Operation, data: dict[str, str], runtime: Runtime) -> InProgress | Failed | None:
+    """Return the same for what the operation waits for before its first step. All of it is asked about in every
+    attempt, because an executor may have died before it had asked."""
+    blocked: InProgress | None = None
+    for name in operation.spec.after:
+        other = runtime.store.operations.get(operation.spec.cluster, name)
+        if other is not None and other.is_open:
+            blocked = InProgress(AFTER, "", data, f"until {name} has succeeded")
+        elif other is None:
+            return Failed(ABANDONED, f"called off: it was to start after {name}, which is not known")
+        elif other.status.state is not OperationState.SUCCEEDED:
+            why = f"{name}, which did not succeed ({other.status.state}: {other.status.outcome})"
+            return Failed(ABANDONED, f"called off: it was to start after {why}")
+    return blocked
 
 
 def _lowers(operation: Operation) -> bool:

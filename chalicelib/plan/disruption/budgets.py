@@ -29,6 +29,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.schedules.maintenance_windows import outside
 
+Condition = Callable[[SimulatedRemoval], Reason | None]
 _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 
@@ -68,7 +69,7 @@ class Budgets:
         return self._pause or self.breaker.trip
 
     def draw(
-        self, removals: Sequence[SimulatedRemoval], condition: Callable[[SimulatedRemoval], Reason | None]
+        self, removals: Sequence[SimulatedRemoval], condition: Condition
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
         """Return the removals that are done now, empty nodes first, and the reason of each node that stays. removals:
         in the order in which they were found, which decides among equals. condition: the method's own; it is checked
@@ -108,10 +109,7 @@ class Budgets:
         ]
 
     def _passing(
-        self,
-        unit: Sequence[SimulatedRemoval],
-        condition: Callable[[SimulatedRemoval], Reason | None],
-        refused: dict[str, Reason],
+        self, unit: Sequence[SimulatedRemoval], condition: Condition, refused: dict[str, Reason]
     ) -> list[SimulatedRemoval]:
         """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
@@ -155,7 +153,7 @@ class Budgets:
 
     def pod_to_complete(self, removal: SimulatedRemoval) -> Reason | None:
         """A pod with `safe-to-evict: "on-completion"` must have completed."""
-        pod = removal.candidate.waits_for
+        pod = removal.waits_for
         return Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod=pod) if pod else None
 
     def node_cooldown(self, removal: SimulatedRemoval) -> Reason | None:

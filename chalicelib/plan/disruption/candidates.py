@@ -230,7 +230,11 @@ class DrainabilityChecker:
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:
-                    return self._exhausted_budget(node, limited) or blocked(node, pod, verdict.reason)
+                    # As in Cluster Autoscaler, the first pod that blocks a node gives the reason, also one whose budget
+                    # has no disruptions from the beginning.
+                    if (spent := self._pdbs.exhausted(limited)) is not None:
+                        return blocked(node, spent[0], Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent[1]))
+                    return blocked(node, pod, verdict.reason)
                 if verdict.action is Action.WAIT:
                     waits_for = pod.key
                 continue
@@ -243,15 +247,6 @@ class DrainabilityChecker:
                 used[name] = used.get(name, 0) + 1
         group = self._state.group_of[node.name]
         return Candidate(node, group, tuple(moving), tuple(limited), used, waits_for, share)
-
-    def _exhausted_budget(self, node: Node, limited: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
-        """Return the blocking verdict of a pod whose budget has no disruptions from the beginning. As in Cluster
-        Autoscaler, the first pod that blocks a node gives the reason."""
-        for pod, names in limited:
-            for name in names:
-                if self._pdbs.left(name) < 1:
-                    return blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name))
-        return None
 
     def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
         """Return the verdict of the rules before the budgets (None: the budgets decide), and the budgets that moving

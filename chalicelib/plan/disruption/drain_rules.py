@@ -7,7 +7,7 @@ for each class of pods; operations/drain_recheck.py asks them again before the f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -268,6 +268,10 @@ class PdbTracker:
     def left(self, name: str) -> int:
         """Return the disruptions left; negative if a plan uses more than one at a time."""
         return self._left[name]
+
+    def exhausted(self, limited: Iterable[tuple[Pod, tuple[str, ...]]]) -> tuple[Pod, str] | None:
+        """Return the first of these pods with a budget that has no disruptions left, and that budget."""
+        return next(((pod, name) for pod, names in limited for name in names if self._left[name] < 1), None)
 
     def use(self, used: Mapping[str, int]) -> bool:
         """Use `count` disruptions. Returns whether a budget had fewer left than requested (a risky drain)."""

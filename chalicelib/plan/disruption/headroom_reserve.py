@@ -55,13 +55,15 @@ class HeadroomReserve:
         if not self._names:
             return
         classes = [spare.cls for spare in simulated.spare]
-        usable = np.array([_usable(simulated, cls) for cls in classes])
+        barred = [(simulated.capacity(cls) > 0) & (simulated.quota(cls)[0] == 0) for cls in classes]
+        usable = np.array(
+            [(simulated.static(cls) & ~bars)[: simulated.real] for cls, bars in zip(classes, barred, strict=True)]
+        )
         shared: Bools = usable.sum(axis=0) > 1
         self._alone: list[bool] = (~shared).tolist()
         self._free: Ints = simulated.table.free[: simulated.real].copy()
-        room = np.where(
-            usable & simulated.open[: simulated.real], np.array([_takes(simulated, cls) for cls in classes]), 0
-        )
+        fits = [np.maximum(least_fit(self._free, *simulated.table.columns.asked(cls)), 0) for cls in classes]
+        room: Ints = np.where(usable & simulated.open[: simulated.real], np.array(fits), 0)
         self._start = _Ledger(room, ~shared)
         self._pairs = [
             tuple(zip(*(column.tolist() for column in simulated.table.columns.asked(cls)), strict=True))
@@ -141,18 +143,14 @@ class HeadroomReserve:
         if name:
             for kind, at, was in before:
                 ledger.set(kind, at, was, alone=self._alone[at])
-        else:
-            self._keep(row)
-        return name
-
-    def _keep(self, row: int | None) -> None:
-        """Record that the node is removed."""
+            return name
         if row is not None and row < self._simulated.real:
             for kind in self._kinds_on[row]:
                 self._sure.set(kind, row, 0, alone=self._alone[row])
         if self._moving:
             self._kept.append(self._moving)
             self._wholes = sorted((*self._wholes, self._prices.whole(self._moving)))[1:]
+        return ""
 
     def _insert(self, price: Ints) -> None:
         """Insert a cost into the highest costs, column by column."""
@@ -179,17 +177,6 @@ class HeadroomReserve:
             return 0
         least: int = min([free.item(row, column) // amount for column, amount in self._pairs[kind]])
         return max(0, least)
-
-
-def _usable(simulated: SimulatedCluster, cls: int) -> Bools:
-    barred = (simulated.capacity(cls) > 0) & (simulated.quota(cls)[0] == 0)
-    usable: Bools = (simulated.static(cls) & ~barred)[: simulated.real]
-    return usable
-
-
-def _takes(simulated: SimulatedCluster, cls: int) -> Ints:
-    counts: Ints = np.maximum(least_fit(simulated.table.free[: simulated.real], *simulated.table.columns.asked(cls)), 0)
-    return counts
 
 
 class HeadroomContention:

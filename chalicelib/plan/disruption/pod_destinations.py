@@ -27,14 +27,8 @@ _IN_TURN = 400  # number of rows from which a cluster is filled in turn
 _PEEKS = 6  # rows checked one by one before all of them are checked at once
 
 
-class Checkpoint(NamedTuple):
-    """The length of each log."""
-
-    taken: int
-    lifted: int
-    odd: int
-    full: int
-    simulated: int
+Checkpoint = tuple[int, int, int, int, int]
+"""The length of each log: taken, lifted, odd, full, and that of the simulated cluster."""
 
 
 class _Kind:
@@ -105,29 +99,24 @@ class PodDestinations:
 
     def checkpoint(self) -> Checkpoint:
         """Return a checkpoint for `rewind`."""
-        return Checkpoint(
-            len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._simulated.checkpoint()
-        )
+        before = self._simulated.checkpoint()
+        return len(self._taken), len(self._lifted), len(self._odd), len(self._full), before
 
     def rollback(self, checkpoint: Checkpoint) -> None:
         """Undo everything since a checkpoint."""
-        for row, cls in self._taken[checkpoint.taken :]:
+        taken, lifted, odd, full, before = checkpoint
+        for row, cls in self._taken[taken:]:
             request = self._requests[cls]
             assert request is not None
             self._change(row, cls, request, 1)
-        for row, cls in self._lifted[checkpoint.lifted :]:
+        for row, cls in self._lifted[lifted:]:
             self.neighbours.count(cls, row, 1)
-        for row, cls, sign in self._odd[checkpoint.odd :]:
+        for row, cls, sign in self._odd[odd:]:
             self.neighbours.follow(cls, row, -sign)
-        for kind, cls in self._full[checkpoint.full :]:
+        for kind, cls in self._full[full:]:
             kind.full.discard(cls)
-        del (
-            self._taken[checkpoint.taken :],
-            self._lifted[checkpoint.lifted :],
-            self._odd[checkpoint.odd :],
-            self._full[checkpoint.full :],
-        )
-        self._simulated.rollback(checkpoint.simulated)
+        del self._taken[taken:], self._lifted[lifted:], self._odd[odd:], self._full[full:]
+        self._simulated.rollback(before)
 
     def again(self) -> None:
         """Restore the initial state after everything was undone."""

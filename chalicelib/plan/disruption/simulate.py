@@ -49,27 +49,16 @@ RANDOM_ORDERS = 40
 
 
 class SimulatedRemoval(msgspec.Struct, frozen=True):
-    """A node whose pods all found another place. destinations: pod -> node, at the end of the whole trial. risky: a
+    """A node whose pods all found another place. evict: pods that must move; without any, the node is empty.
+    destinations: pod -> node, at the end of the whole trial. waits_for: a pod that must complete first. risky: a
     PodDisruptionBudget has fewer disruptions left than this drain needs at once."""
 
-    candidate: Candidate
+    node: Node
+    group: str
+    evict: tuple[str, ...]
     destinations: dict[str, str]
-    risky: bool
-
-    @property
-    def node(self) -> Node:
-        """The node."""
-        return self.candidate.node
-
-    @property
-    def group(self) -> str:
-        """Its group."""
-        return self.candidate.group
-
-    @property
-    def evict(self) -> tuple[str, ...]:
-        """Pods that must move; without any, the node is empty."""
-        return tuple(pod.key for pod in self.candidate.pods)
+    waits_for: str = ""
+    risky: bool = False
 
 
 class SimulationFailure(msgspec.Struct, frozen=True):
@@ -109,10 +98,8 @@ class RemovalSimulation:
 
     def attempt(self, candidate: Candidate) -> SimulatedRemoval | SimulationFailure:
         """Try one node; a successful removal is kept."""
-        for pod, names in candidate.limited:
-            for name in names:
-                if self._pdbs.left(name) < 1:
-                    return SimulationFailure(candidate, pod, budget=name)
+        if (spent := self._pdbs.exhausted(candidate.limited)) is not None:
+            return SimulationFailure(candidate, spent[0], budget=spent[1])
         simulated, places = self._simulated, self._places
         row = simulated.table.index.get(candidate.node.name)
         was_open = row is not None and bool(simulated.open[row])
@@ -142,7 +129,8 @@ class RemovalSimulation:
             self._guests.pop(row, None)
             places.neighbours.gone(row)
             self._closed.append((row, was_open))
-        return SimulatedRemoval(candidate, destinations, risky=self._pdbs.use(candidate.used))
+        evict, risky = tuple(pod.key for pod in candidate.pods), self._pdbs.use(candidate.used)
+        return SimulatedRemoval(candidate.node, candidate.group, evict, destinations, candidate.waits_for, risky)
 
     def _lift(self, pods: Iterable[Pod], row: int | None) -> None:
         """Remove the pods from their node. A pod that is being deleted is not counted by all rules and stays where it

@@ -6,10 +6,12 @@ from itertools import permutations, product
 from types import SimpleNamespace
 from typing import Any
 
-from chalicelib.model.operation import Operation, OperationKind, OperationState
-from chalicelib.model.outcome import InProgress
+import msgspec
+
+from chalicelib.model.operation import Operation, OperationKind, OperationSpec, OperationState
+from chalicelib.model.outcome import ABANDONED, Failed, InProgress
 from chalicelib.model.policy import Options
-from chalicelib.operations.ordering import AFTER, SOON, blocked_by_other_operation
+from chalicelib.operations.ordering import AFTER, SOON, WAITED, blocked_by_other_operation
 from tests.cases import each_row
 from tests.operations import new_operation
 
@@ -41,8 +43,12 @@ def operation(
     )
 
 
-def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | None:
-    listed = SimpleNamespace(list_open=lambda cluster: (asked, *others))
+def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | Failed | None:
+    stored = {other.spec.id: other for other in others}
+    listed = SimpleNamespace(
+        list_open=lambda cluster: (asked, *(other for other in others if other.is_open)),
+        get=lambda cluster, name: stored.get(name),
+    )
     rt: Any = SimpleNamespace(clock=lambda: now, store=SimpleNamespace(operations=listed))
     return blocked_by_other_operation(asked, Options(), rt)
 
@@ -62,7 +68,7 @@ def test_CCE_18_scale_up_waits_for_an_older_change_of_its_pools_total(
 ) -> None:
     older = operation("x", kind, "p/b", created=NOW - 1, step=step, attempt=attempt)
     found = ask(operation("g", OperationKind.SCALE_UP, step="request"), older)
-    assert found is not None
+    assert isinstance(found, InProgress)
     assert (found.after, found.step) == (SOON, "request")
 
 
@@ -94,7 +100,7 @@ def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(kind: 
     removal = operation("r", OperationKind.DELETE_NODES, "p/b", created=NOW + 1, step="delete")
     deletes = removal.with_status(state=OperationState.RUNNING, claimed_until=NOW + 90.0)
     found = ask(mine, deletes)
-    assert found is not None
+    assert isinstance(found, InProgress)
     assert (found.after, found.step, found.data) == (SOON, step, {})
     only_waits = removal.with_status(state=OperationState.WAITING, claimed_until=NOW + 90.0)
     died = deletes.with_status(claimed_until=NOW - 30.0)
@@ -133,7 +139,7 @@ def test_removal_waits_until_concurrent_scale_ups_are_sent_and_recorded() -> Non
     removal = operation("r", OperationKind.DELETE_NODES, step="delete")
     beside = operation("g", OperationKind.SCALE_UP, "p/b", step="request", created=NOW + 1)
     found = ask(removal, beside)
-    assert found is not None
+    assert isinstance(found, InProgress)
     assert found.after == AFTER
     assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/b", step="poll")) is None
     assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/a", step="poll")) is not None
@@ -175,3 +181,74 @@ def test_some_operation_of_a_pool_may_always_proceed() -> None:
         assert (
             sum(each.spec.kind is not OperationKind.DELETE_NODES and each.status.step != "poll" for each in free) <= 1
         ), kinds
+
+
+# -- what an operation is to start after
+
+WAITS, STARTS, CALLED_OFF = "waits", "starts", "called off"
+OPEN, DONE = OperationState.WAITING, OperationState.SUCCEEDED
+
+
+@each_row(
+    ("states", "fate"),
+    [
+        ((), STARTS),
+        ((DONE,), STARTS),
+        ((DONE, DONE), STARTS),
+        ((OperationState.PLANNED,), WAITS),
+        ((OperationState.RUNNING,), WAITS),
+        ((OPEN,), WAITS),
+        ((DONE, OPEN), WAITS),
+        ((OPEN, DONE), WAITS),
+        ((OperationState.FAILED,), CALLED_OFF),
+        ((OperationState.ABANDONED,), CALLED_OFF),
+        ((None,), CALLED_OFF),
+        ((OPEN, OperationState.FAILED), CALLED_OFF),
+        ((None, OPEN), CALLED_OFF),
+        ((DONE, None), CALLED_OFF),
+    ],
+)
+@each_row("kind", list(OperationKind))
+@each_row("attempt", [1, 4])
+def test_operation_starts_after_others_have_succeeded_and_is_called_off_otherwise(
+    states: tuple[OperationState | None, ...], fate: str, kind: OperationKind, attempt: int
+) -> None:
+    names = tuple(f"other-{at}" for at in range(len(states)))
+    others = [
+        operation(name, OperationKind.SCALE_UP, "h", pool="q").with_status(state=state, outcome="none left")
+        for name, state in zip(names, states, strict=True)
+        if state is not None
+    ]
+    mine = operation("mine", kind, pool="p", attempt=attempt).with_spec(after=names)
+    blocked = ask(mine, *others)
+    match fate:
+        case "starts":
+            assert blocked is None
+        case "waits":
+            waited = {WAITED: "1"} if attempt == 1 else {}
+            awaited = names[states.index(next(state for state in states if state is not DONE))]
+            assert blocked == InProgress(AFTER, "", waited, f"until {awaited} has succeeded")
+        case _:
+            assert isinstance(blocked, Failed)
+            assert blocked.error_class == ABANDONED
+            at, state = next((at, state) for at, state in enumerate(states) if state not in (OPEN, DONE))
+            ended = "is not known" if state is None else f"did not succeed ({state.value}: none left)"
+            assert blocked.message == f"called off: it was to start after {names[at]}, which {ended}"
+
+
+@each_row("step", ["taint", "drain", "delete", "poll", "undo"])
+def test_operation_that_has_begun_asks_no_more_what_it_was_to_start_after(step: str) -> None:
+    begun = operation("r", OperationKind.DELETE_NODES, step=step).with_spec(after=("unknown",))
+    assert ask(begun) is None
+
+
+def test_operation_that_waits_for_itself_ends_at_its_deadline() -> None:
+    mine = operation("r", OperationKind.DELETE_NODES).with_spec(after=("r",))
+    assert isinstance(ask(mine, mine, now=NOW + 599.0), InProgress)
+    assert ask(mine, mine, now=NOW + 600.0) is None
+
+
+def test_operation_stored_without_after_waits_for_nothing() -> None:
+    stored = msgspec.json.encode(operation("r", OperationKind.DELETE_NODES).spec)
+    assert b"after" not in stored
+    assert msgspec.json.decode(stored, type=OperationSpec).after == ()

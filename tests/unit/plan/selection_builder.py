@@ -10,11 +10,9 @@ import msgspec
 
 from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.pod import Pod
 from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
-from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.methods.unneeded import timer_reason
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
@@ -67,9 +65,8 @@ class SelectionBuilderPool:
         self.build.group(name, **group)
         by_name = {each.name: each for each in self.build.nodes}
         for each in nodes[: empty + drain]:
-            evict = tuple(Pod("default", f"{each}-{at}", "", 0) for at in range(pods)) if "-d" in each else ()
-            candidate = Candidate(by_name[each], name, evict, waits_for=waits_for)
-            self.candidates.append(SimulatedRemoval(candidate, {}, risky))
+            evict = tuple(f"default/{each}-{at}" for at in range(pods)) if "-d" in each else ()
+            self.candidates.append(SimulatedRemoval(by_name[each], name, evict, {}, waits_for, risky))
         return self
 
     def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:

@@ -6,13 +6,24 @@ handled by operations; the selection only sees the cooldown that follows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from chalicelib.model.command import DisruptionCommand, DisruptionReason
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.plan import Removal, ScaleUp
+from chalicelib.model.policy import MaxDisruption, Policy
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.disruption import planner
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
+from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
+from chalicelib.plan.simulation.cluster_builder import build as build_simulated
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import ResourceColumns
 from tests.builders import NOW, cluster
 from tests.unit.plan.selection_builder import DRAINS, SelectionBuilderPool, counts, goes, why
 
@@ -274,6 +285,54 @@ def test_reason_that_blocks_the_pass_is_reported_for_every_candidate() -> None:
     assert (picked.paused, list(picked.refused.values()), picked.chosen) == (hold, [hold, hold], ())
     off = SelectionBuilderPool().group("g", 1).pick(hold=hold, scale_down_enabled=False)
     assert off.paused == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most", "trips"),
+    [
+        ({"max_scale_down_parallelism": 7}, 7, False),
+        ({"max_disruption": MaxDisruption(nodes_per_hour=7)}, 7, False),
+        ({"max_disruption": MaxDisruption(share=0.5)}, 5, True),
+        ({"cores_total": (8, 100)}, 6, False),
+        ({}, 9, False),
+    ],
+    ids=["parallelism", "per hour", "share: the second draw trips the breaker", "cluster's minimum", "group's minimum"],
+)
+def test_second_draw_of_a_pass_gets_what_the_first_has_left(limits: dict[str, Any], most: int, trips: bool) -> None:
+    pool = SelectionBuilderPool().group("g", 10, others=4, min=5)
+    budgets = Budgets(pool.world(**{"max_scale_down_parallelism": 50, **limits}))
+    first, refused = budgets.draw(pool.candidates[:5], lambda _: None)
+    assert (len(first), refused) == (5, {})
+    second, refused = budgets.draw(pool.candidates[5:], lambda _: None)
+    assert len(first) + len(second) == most
+    assert len(refused) == 10 - most
+    assert (budgets.paused is not None) is trips
+    counted = budgets.breaker.after().removals
+    assert counted == (((NOW, most, 0),) if "max_disruption" in limits else ())
+
+
+def test_method_takes_no_node_from_a_group_in_which_an_earlier_command_buys(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Buys:
+        reason = DisruptionReason.UNNEEDED
+        ineligible = staticmethod(utilization_reason)
+
+        def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
+            assert [candidate.node.name for candidate in candidates] == ["g-0", "h-0"]
+            assert context.budgets.paused is None
+            gone = Removal("old", "g", "empty")
+            return MethodResult((DisruptionCommand(self.reason, (gone,), (ScaleUp("g", "test", 1, 2, 9),)),), {}, {})
+
+    build = cluster().node("g-0", group="g").node("h-0", group="h").group("g").group("h")
+    assert [removal.node for removal in build.plan(unneeded=7200).removals] == ["g-0", "h-0"]
+    monkeypatch.setattr(planner, "METHODS", (Buys(), *planner.METHODS))
+    world = build_cluster_state(build.snapshot(), Policy("test"), Memory(), NOW)
+    simulated = build_simulated(world, (), ResourceColumns(world.snapshot.classes))
+    disruption = planner.plan_disruption(world, simulated, 7200.0)
+    assert [removal.node for removal in disruption.removals] == ["old", "h-0"]
+    assert disruption.unneeded == ("g-0", "h-0")
+    assert [(verdict.node, verdict.reason.code) for verdict in disruption.unremovable] == [
+        ("g-0", ReasonCode.GROUP_GROWING)
+    ]
 
 
 def test_selection_without_candidates_is_empty() -> None:

@@ -51,25 +51,17 @@ class Unneeded:
             failure.candidate.node.name: result.trial.verdict(failure, in_haste=over()) for failure in result.failures
         }
         verdicts |= {late.node.name: NodeVerdict(late.node.name, context.not_evaluated) for late in result.unchecked}
+        assumed, known = context.assume_unneeded_for, state.memory.nodes
         timers = {
-            removal.node.name: unneeded_timer(
-                removal.node,
-                state.memory.nodes.get(removal.node.name, NodeMemory()),
-                state,
-                context.assume_unneeded_for,
+            unneeded.node.name: unneeded_timer(
+                unneeded.node, known.get(unneeded.node.name, NodeMemory()), state, assumed
             )
-            for removal in result.removals
+            for unneeded in result.removals
         }
-        chosen, refused = budgets.draw(result.removals, lambda removal: timer_reason(removal, timers, state))
+        chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
         removals = tuple(
-            Removal(
-                removal.node.name,
-                removal.group,
-                "drain" if removal.evict else "empty",
-                removal.evict,
-                removal.destinations,
-            )
-            for removal in chosen
+            Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
+            for node in chosen
         )
         return MethodResult(
             commands=(DisruptionCommand(self.reason, removals),) if removals else (),
