@@ -19,8 +19,8 @@ from infra.emulators.vendor_common.server import VendorServer
 class AlicloudServer(VendorServer[AlicloudDispatcher, AlicloudLoggedRequest]):
     """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
-    def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None) -> None:
-        super().__init__(AlicloudDispatcher(cloud), tls=tls)
+    def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+        super().__init__(AlicloudDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 
     @property

@@ -21,8 +21,8 @@ from infra.emulators.vendor_common.server import VendorServer
 class HuaweiServer(VendorServer[CceDispatcher, LoggedOperation]):
     """Serves a project. As a context manager it starts on entry and stops on exit; the cloud stays."""
 
-    def __init__(self, cloud: CceCloud, *, tls: Pair | None = None) -> None:
-        super().__init__(CceDispatcher(cloud), tls=tls)
+    def __init__(self, cloud: CceCloud, *, tls: Pair | None = None, in_process: bool = False) -> None:
+        super().__init__(CceDispatcher(cloud), tls=tls, in_process=in_process)
         self.cloud = cloud
 
     @property

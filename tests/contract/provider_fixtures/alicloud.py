@@ -63,7 +63,7 @@ class AlicloudBench:
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
         self.cloud = AlicloudCloud(self.clock, times=times or AlicloudDurations(check=_CHECK))
-        self.server = AlicloudServer(self.cloud)
+        self.server = AlicloudServer(self.cloud, in_process=True)
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self._desired, self._prefix, self._theirs = desired, prefix, set[str]()

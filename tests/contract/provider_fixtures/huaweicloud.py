@@ -73,7 +73,7 @@ class HuaweiBench:
         self.cloud = CceCloud(self.clock, times=times)
         self.cluster = self.cloud.add_cluster("ours").uid
         self.theirs = self.cloud.add_cluster("theirs").uid
-        self.server = HuaweiServer(self.cloud)
+        self.server = HuaweiServer(self.cloud, in_process=True)
         self.settings: dict[str, str] = {}
         self.shared_cache: Cache = NullCache()
         self.ways = ways or CceRegistrationOptions(boot=0.0, taint=0.0)

@@ -62,7 +62,9 @@ def test_exoscale_removal_refuses_a_machine_of_no_pool() -> None:
 def test_exoscale_removal_refuses_a_target_that_is_not_a_machine_of_this_cloud(target: RemovalTarget) -> None:
     zone = sks(4)
     operation = remove(zone, 4, zone.machines(A)[0]).with_spec(targets=(target,))
-    assert isinstance(zone.build().delete_nodes(operation), Failed)
+    outcome = zone.build().delete_nodes(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "n: no machine at Exoscale is known for it"
     assert zone.calls() == []
 
 

@@ -10,6 +10,8 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.exoscale.account import example_id
+from infra.emulators.exoscale.serializers import listed
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
 from tests.unit.providers.exoscale.emulated import A, B, EmulatedZone, both, sks, standalone
 
@@ -322,3 +324,15 @@ def test_exoscale_pool_with_a_manager_of_unknown_kind_is_a_standalone_pool() -> 
     zone = both()
     zone.answers[B] = {"manager": {"id": example_id("pool", 9), "type": "something-new"}}
     assert not zone.groups()[B].error
+
+
+@each_row(("unlisted", "uncertain"), [(False, {B}), (True, {A, B})])
+def test_exoscale_machine_without_an_id_makes_only_the_pools_uncertain_that_may_have_it(
+    unlisted: bool, uncertain: set[str]
+) -> None:
+    zone = both()
+    machines = [listed(vm) for vm in zone.zone.vms.values() if not (unlisted and vm.id == zone.machines(A)[0])]
+    odd = {"id": "../x", "manager": {"id": B, "type": "instance-pool"}}
+    zone.server.reply(r"GET /v2/instance\?", scripted(200, {"instances": [*machines, odd]}))
+    errors = {name: group.error for name, group in zone.groups().items()}
+    assert {name for name, error in errors.items() if "cannot be understood" in error} == uncertain

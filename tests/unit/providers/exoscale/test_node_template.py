@@ -14,7 +14,7 @@ GPU = {
     "size": "large",
     "cpus": 16,
     "memory": 120 * 2**30,
-    "gpus": 2,
+    "gpus": 1,
     "zones": ["ch-gva-2", "de-fra-1"],
 }
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
@@ -43,7 +43,7 @@ def test_exoscale_template_of_an_empty_nodepool_is_complete() -> None:
         "memory": 120 * 2**30,
         "pods": 64,
         "ephemeral-storage": 200 * 2**30,
-        "nvidia.com/gpu": 2,
+        "nvidia.com/gpu": 1,
     }
     assert node.taints == (Taint("dedicated", "NoSchedule", "web"),)
     assert node.labels == {
