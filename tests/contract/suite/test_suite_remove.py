@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Operation
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed
-from chalicelib.model.outcome import InProgress
-from chalicelib.model.outcome import Outcome
-from chalicelib.model.outcome import Succeeded
-from chalicelib.providers.base import OneChangeAtATime
-from chalicelib.providers.errors import Conflict
-from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.errors import Transient
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from tests.contract.suite.operations import OperationDriver
-from tests.contract.suite.operations import class_of
-from tests.contract.suite.provider_fixture import Misfortune
-from tests.contract.suite.provider_fixture import Trouble
 from threading import Barrier
+
 import msgspec
 import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.base import OneChangeAtATime
+from chalicelib.providers.errors import Conflict, ProviderError, Transient
+from tests.contract.suite.operations import OperationDriver, class_of
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)
@@ -284,24 +278,15 @@ def test_provider_others_are_not_read_while_the_vendor_takes_no_change(yard: Ope
     first, second = (yard.removal(group, victim, op=f"remove-{victim.handle}") for victim in yard.instances(group)[:2])
     _shares(yard).delete_together(first, [])
 
-<<<<<<< /tmp/tmpc0reqs_x/o
-    unread: Iterator[Operation] = map(pytest.fail, ["read"])
-||||||| /tmp/tmpc0reqs_x/b
-    def others() -> Iterator[Operation]:
-        raise AssertionError("read")
-        yield
-
-=======
     read: list[str] = []
 
     def others() -> Iterator[Operation]:
         read.append("read")
         yield from ()
 
->>>>>>> /tmp/tmpc0reqs_x/t
     yard.bench.calls()
     with pytest.raises(Conflict):
-        _shares(yard).delete_together(second, unread)
+        _shares(yard).delete_together(second, others())
     assert not yard.bench.writes()
     assert not read
 
