@@ -77,9 +77,7 @@ def mutants_of(file: str, source: str, lines: range | None = None) -> list[Mutan
         for variant in range(len(_changes(place))):
             _, before, after, operator = _changed(source, index, variant)
             if before != after:
-                found.append(
-                    Mutant(file, line, place.function, place.in_body, operator, before, after, index, variant)
-                )
+                found.append(Mutant(file, line, place.function, place.in_body, operator, before, after, index, variant))
     return found
 
 
@@ -106,8 +104,7 @@ def equivalents(path: Path) -> dict[tuple[str, str, str, str, str], str]:
     """The mutants that no test can notice, without line numbers, with the reason for each."""
     rows = tomllib.loads(path.read_text("utf-8")).get("equivalent", [])
     return {
-        (row["file"], row["function"], row["operator"], row["before"], row["after"]): str(row["reason"])
-        for row in rows
+        (row["file"], row["function"], row["operator"], row["before"], row["after"]): str(row["reason"]) for row in rows
     }
 
 
@@ -132,7 +129,11 @@ def _walk(place: _Place) -> Iterator[_Place]:
             in_body = field == "body" and isinstance(node, _FUNCTIONS)
         is_prose = isinstance(node, ast.JoinedStr) and any(_has_space(part) for part in node.values)
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not _is_skipped(child) and not (is_prose and isinstance(child, ast.Constant)):
+            if (
+                isinstance(child, ast.AST)
+                and not _is_skipped(child)
+                and not (is_prose and isinstance(child, ast.Constant))
+            ):
                 yield from _walk(_Place(child, node, function, in_body))
 
 
@@ -185,7 +186,7 @@ def _short(text: str, other: str) -> str:
     return ("…" if start else "") + text[start : start + _LONGEST_TEXT]
 
 
-def _changes(place: _Place) -> list[tuple[str, Callable[[], None]]]:
+def _changes(place: _Place) -> list[tuple[str, Callable[[], None]]]:  # noqa: C901, PLR0912 - a case per form
     """The operators that apply to a node: a name, and what changes the tree in place."""
     node, parent = place.node, place.parent
     found: list[tuple[str, Callable[[], None]]] = []
