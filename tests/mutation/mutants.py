@@ -100,7 +100,7 @@ def mutated(source: str, mutant: Mutant) -> ast.Module:
     return _changed(source, mutant.node, mutant.variant)[0]
 
 
-def equivalents(path: Path) -> dict[tuple[str, str, str, str, str], str]:
+def equivalents(path: Path) -> dict[tuple[str, ...], str]:
     """The mutants that no test can notice, without line numbers, with the reason for each."""
     rows = tomllib.loads(path.read_text("utf-8")).get("equivalent", [])
     return {
@@ -108,7 +108,7 @@ def equivalents(path: Path) -> dict[tuple[str, str, str, str, str], str]:
     }
 
 
-def identity(mutant: Mutant) -> tuple[str, str, str, str, str]:
+def identity(mutant: Mutant) -> tuple[str, ...]:
     """What the list of equivalents knows a mutant by."""
     return mutant.file, mutant.function, mutant.operator, mutant.before, mutant.after
 
@@ -205,14 +205,14 @@ def _changes(place: _Place) -> list[tuple[str, Callable[[], None]]]:  # noqa: C9
                 add("negation", node.ifs.__setitem__, index, _negated(condition))
         case ast.BoolOp():
             add("and/or", setattr, node, "op", ast.Or() if isinstance(node.op, ast.And) else ast.And())
-        case ast.Constant(value=bool()):
-            add("constant", setattr, node, "value", not node.value)
-        case ast.Constant(value=int() | float()):
-            add("constant", setattr, node, "value", node.value + 1)
-        case ast.Constant(value=str()) if " " not in node.value:
-            add("constant", setattr, node, "value", f"{node.value}x")
-        case ast.Constant(value=bytes()):
-            add("constant", setattr, node, "value", node.value + b"x")
+        case ast.Constant(value=bool() as flag):
+            add("constant", setattr, node, "value", not flag)
+        case ast.Constant(value=int() | float() as number):
+            add("constant", setattr, node, "value", number + 1)
+        case ast.Constant(value=str() as text) if " " not in text:
+            add("constant", setattr, node, "value", f"{text}x")
+        case ast.Constant(value=bytes() as data):
+            add("constant", setattr, node, "value", data + b"x")
         case ast.Expr(value=ast.Call()) if parent is not None:
             add("removed call", _remove, parent, node)
         case ast.Call():

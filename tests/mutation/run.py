@@ -348,7 +348,7 @@ def run_fresh(root: Path, mutant: Mutant, tests: Sequence[str]) -> int:
     def with_mutant(self: importlib.machinery.SourceFileLoader, fullname: str) -> CodeType | None:
         return code if self.path == str(path) else get_code(self, fullname)
 
-    loader.get_code = with_mutant  # type: ignore[method-assign]
+    loader.get_code = with_mutant  # type: ignore[method-assign,assignment]
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     with tempfile.TemporaryDirectory() as folder:
         result = _pytest(root, [*files, "-x", f"--basetemp={folder}/tests"], _Selected(tests))
