@@ -15,7 +15,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs screenshots run test test-fast test-slow test-strict lint types contracts unused unit package release bench clean lock
+.PHONY: help docs screenshots run test test-fast test-slow test-strict mutants lint types contracts unused unit package release bench clean lock
 .PHONY: deploy check undeploy
 
 help:
@@ -64,6 +64,9 @@ test-slow: $(STAMP) ## the long runs
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+
+mutants: $(TEST_STAMP) ## faults drawn by lot into the code, and which of them no test notices (ARGS="--seed 1 --count 50")
+	$(BIN)/python -m tests.mutation.run $(ARGS)
 
 docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.tools.policy_reference > docs/policy.md

@@ -89,3 +89,4 @@ def test_dashboard_widgets_do_not_overlap() -> None:
         assert not cells & taken
         assert all(x < 24 for x, _ in cells)
         taken |= cells
+    assert taken

@@ -60,6 +60,7 @@ def test_foundation_tables_are_retained_protected_and_tagged() -> None:
 
 def test_key_encrypts_tables_and_queues_except_that_of_undelivered_ticks() -> None:
     made = foundation.template(_with_key(load("dev")), "rule")["Resources"]
+    assert {"AWS::DynamoDB::Table", "AWS::SQS::Queue"} <= {one["Type"] for one in made.values()}
     for name, one in made.items():
         if one["Type"] == "AWS::DynamoDB::Table":
             assert one["Properties"]["SSESpecification"]["KMSMasterKeyId"] == KEY
@@ -91,7 +92,10 @@ def _count(resources: Any) -> int:
 
 @STAGES
 def test_literal_policy_names_only_resources_of_its_stage(stage: str, folder: Path) -> None:
-    for document in documents(load(stage), _graph(stage, folder)).values():
+    policies = documents(load(stage), _graph(stage, folder))
+    assert policies
+    for role, document in policies.items():
+        assert document["Statement"], role
         for statement in document["Statement"]:
             resources = statement["Resource"]
             for resource in resources if isinstance(resources, list) else [resources]:

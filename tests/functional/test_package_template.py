@@ -181,6 +181,7 @@ def test_every_function_has_memory_and_a_timeout(stage: str) -> None:
 
 def test_configuration_has_every_setting_of_every_function() -> None:
     stages = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
+    assert stages
     for stage, settings in stages.items():
         named = settings["lambda_functions"]
         assert set(named) == {"api_handler", "tick", "reconcile_large", *QUEUED.values()}, stage

@@ -112,6 +112,7 @@ def test_ops_10_every_expression_uses_metrics_and_labels_that_exist() -> None:
     published = _published()
     for where, expression in PLACES:
         found = read(expression)
+        assert found.selectors, (where, expression)
         for selector in found.selectors:
             assert selector.metric in published, (where, selector)
             assert selector.labels.keys() <= published[selector.metric], (where, selector)
@@ -170,7 +171,9 @@ def test_grafana_panels_have_the_mixins_first_row_and_do_not_overlap() -> None:
 
 
 def test_every_alert_keeps_the_cluster_and_names_its_place_in_the_runbook() -> None:
-    for rule in rules()["groups"][0]["rules"]:
+    alerts = rules()["groups"][0]["rules"]
+    assert alerts
+    for rule in alerts:
         assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         if rule["alert"] != "OutscalerAbsent":

@@ -107,7 +107,9 @@ def test_vpc_rights_apply_to_lambda_and_not_to_the_code() -> None:
 def test_functions_are_in_a_vpc_only_if_subnets_are_given(given: dict[str, str], wanted: Any) -> None:
     """An incomplete VPC configuration is passed on to Lambda, which rejects it; silently running outside the VPC would
     be worse."""
-    for name, one in _of_type(_translated(**given), "AWS::Lambda::Function").items():
+    functions = _of_type(_translated(**given), "AWS::Lambda::Function")
+    assert functions
+    for name, one in functions.items():
         assert one.get("VpcConfig") == wanted, name
 
 
@@ -133,7 +135,9 @@ def test_queues_are_encrypted_without_a_key_parameter() -> None:
 
 
 def test_role_uses_the_key_only_through_services() -> None:
-    for name, role in _of_type(_translated(KmsKeyArn=KEY), "AWS::IAM::Role").items():
+    roles = _of_type(_translated(KmsKeyArn=KEY), "AWS::IAM::Role")
+    assert roles
+    for name, role in roles.items():
         [policy] = [one["PolicyDocument"] for one in role["Policies"] if one["PolicyName"] == "UseKmsKey"]
         [statement] = policy["Statement"]
         assert statement["Resource"] == KEY, name
@@ -244,6 +248,7 @@ def _texts(value: Any) -> list[str]:
 def test_all_billed_resources_are_tagged_with_the_stage(stage: str) -> None:
     template = _translated(stage, Stage="team-a")
     for kind in ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup", "AWS::Lambda::Function"):
+        assert _of_type(template, kind), kind
         for name, one in _of_type(template, kind).items():
             tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
             assert {"app": "outscaler", "stage": "team-a"}.items() <= tags.items(), name

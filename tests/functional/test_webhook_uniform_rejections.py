@@ -89,7 +89,9 @@ def _wrong(desk: AppClient) -> list[dict[str, str]]:
 
 def test_rejection_costs_the_same_work_for_known_and_unknown_clusters(desk: AppClient) -> None:
     """Except for a known cluster's secret, which is read at first, and again for a wrong signature."""
-    for headers in _wrong(desk):
+    requests = list(_wrong(desk))
+    assert requests
+    for headers in requests:
         counted = Counted(desk)
         known, work = counted.refused("shop", headers)  # for the first time in this process
         assert (known, work["query"], work["policy"]) == (401, 1, 0)
@@ -105,7 +107,9 @@ def test_rejection_costs_the_same_work_for_known_and_unknown_clusters(desk: AppC
 
 def test_rejection_logs_one_line_with_the_same_fields_for_known_and_unknown(desk: AppClient, log: io.StringIO) -> None:
     counted = Counted(desk)
-    for headers in _wrong(desk):
+    requests = list(_wrong(desk))
+    assert requests
+    for headers in requests:
         fields = set()
         for name in ("shop", *STRANGERS):
             log.seek(0)

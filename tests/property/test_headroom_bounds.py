@@ -121,6 +121,7 @@ def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
     }
     moved = [pods[name] for name in sorted(going) if name in pods]
     held = found.headroom[0].held
+    assert rows or not moved
     for places in product(rows, repeat=len(moved)):
         left = dict(rows)
         for name, (milli, amount) in zip(places, moved, strict=True):

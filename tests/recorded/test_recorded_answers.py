@@ -19,6 +19,7 @@ def test_commands_give_the_recorded_answers() -> None:
 
 
 def test_apply_stores_what_was_recorded_and_perhaps_more() -> None:
+    assert RECORDED[ROWS]
     for one, other in zip(RECORDED[ROWS], answers.answers()[ROWS], strict=True):
         assert json.loads(other) | json.loads(one) == json.loads(other)
 

@@ -71,6 +71,7 @@ def test_recorded_memory_is_read_as_it_was_given() -> None:
 
 def test_recorded_operations_of_every_kind_in_every_state_are_read_as_given() -> None:
     _, store, _ = loaded()
+    assert GIVEN["operations"]
     for each in GIVEN["operations"]:
         assert to_document(store.operations.get(state.CLUSTER, each["id"])) == converted(each, OperationDocument)
 

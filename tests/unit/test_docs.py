@@ -227,7 +227,9 @@ def test_docs_sweeper_rules_are_listed_in_code_order() -> None:
 def test_docs_times_are_options_in_force_with_their_defaults(page: Path, heading: str) -> None:
     from chalicelib.policy.options import default_text
 
-    for name, default, _ in rows(page, heading):
+    found = rows(page, heading)
+    assert found
+    for name, default, _ in found:
         row = ROWS[name.strip("`")]
         assert (default.strip("`"), row.status) == (default_text(row), Status.IN_FORCE), name
 
@@ -284,6 +286,7 @@ def test_docs_utilization_example_equals_the_planner() -> None:
 
 def test_docs_backoff_example_equals_the_planner() -> None:
     options, shown = Options(), rows(NODE_GROUPS, "Example of a backoff")
+    assert shown
     record: Backoff | None = None
     for _, at, length, until in shown:
         now = float(at.removesuffix(" min")) * 60

@@ -115,6 +115,7 @@ def test_locks_every_declared_requirement_is_locked() -> None:
             for line in (ROOT / source).read_text().splitlines()
             if line and not line.startswith(("-r ", "#"))
         ]
+        assert wanted, source
         for python in _PYTHONS:
             held = {pin.name: pin.version for pin in locked if pin.holds(python)}
             for each in wanted:

@@ -94,6 +94,7 @@ def test_removal_leaves_no_taint_on_a_node_that_stays() -> None:
 
 def test_long_drain_killed_anywhere_evicts_no_pod_twice() -> None:
     whole, _ = run(long, None)
+    assert len(whole.checkpoints) > 2
     for kill_at in range(len(whole.checkpoints)):
         fixture, _ = run(long, kill_at)
         asked = [name for verb, name in fixture.cluster.calls if verb == "evict"]

@@ -110,6 +110,7 @@ def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None
 def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question) -> None:
     offers, asks, _ = question
     rest = left(asks, bought_for(question))
+    assert len(rest) == len(asks)
     for a, ask in enumerate(asks):
         anywhere = any(holds(one, at, asks, {a: 1}) for at, one in enumerate(offers))
         assert rest[a] == (0 if anywhere else ask.count)
@@ -120,6 +121,7 @@ def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question)
 def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Question) -> None:
     offers, asks, limits = question
     bought = bought_for(question)
+    assert len(left(asks, bought)) == len(asks)
     for a, missing in enumerate(left(asks, bought)):
         if not missing:
             continue

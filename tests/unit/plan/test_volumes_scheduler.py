@@ -248,6 +248,7 @@ def test_planner_and_scheduler_agree_on_volumes_for_every_node(seed: int) -> Non
     seen, world = StorageObjectsCluster(*objects), _scheduler(objects)
     mask = seen.volumes.mask(seen.cls, seen.table)
     asked = next(each for each in objects if each["metadata"]["name"] == "p0")
+    assert seen.table.nodes
     for row, each in enumerate(seen.table.nodes):
         raw = next(n for n in _of("Node", objects) if n["metadata"]["name"] == each.name)
         assert _planner_says(seen, each.name) == fits(raw, asked, world), each.name
@@ -263,6 +264,7 @@ def test_planner_and_scheduler_agree_on_the_number_of_sibling_pods_per_node(seed
     if len({seen.classes[f"p{at}"] for at in range(4)}) > 1:
         return
     siblings = [next(each for each in objects if each["metadata"]["name"] == f"p{at}") for at in range(4)]
+    assert seen.table.nodes
     for each in seen.table.nodes:
         raw, world = next(n for n in _of("Node", objects) if n["metadata"]["name"] == each.name), _scheduler(objects)
         count = 0
