@@ -32,7 +32,9 @@ def listed() -> dict[Row, str]:
 
 @needs_shared
 @pytest.mark.shared
-@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+@pytest.mark.parametrize(
+    "first", [pytest.param(first, marks=[pytest.mark.slow] if first >= 200 else []) for first in range(0, SEEDS, PART)]
+)
 def test_every_option_is_as_good_as_upstreams_or_listed(first: int) -> None:
     cases, make = upstream(), generator().make
     seeds = range(first, first + PART)

@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 100, 10
+SEEDS, PER_TEST = 60, 10
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
 
