@@ -34,7 +34,7 @@ from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
-from chalicelib.plan.state.time_budget import OutOfTime, Stage, TimeBudget
+from chalicelib.plan.state.time_budget import OutOfTime, PlanStage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
 from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
@@ -67,17 +67,17 @@ def plan_cluster(
     pending = collect_pending_pods(state)
 
     simulated = build(state, pending.nominated, ResourceColumns(state.snapshot.classes), budget)
-    budget.begin(Stage.SCALE_UP)
+    budget.begin(PlanStage.SCALE_UP)
     try:
         scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
     except OutOfTime:
-        budget.begin(Stage.UNLIMITED)
+        budget.begin(PlanStage.UNLIMITED)
         scale_up = unplanned_scale_up(state, simulated, pending, seed, budget)
 
     grown = [increase.group for increase in scale_up.scale_ups]
 
     def removals(*, judged: bool) -> DisruptionPlan:
-        budget.begin(Stage.SCALE_DOWN if judged else Stage.UNLIMITED)
+        budget.begin(PlanStage.SCALE_DOWN if judged else PlanStage.UNLIMITED)
         needs = scale_up.rule_results.needs
         return plan_disruption(state, simulated, assume_unneeded_for, pending.hold, budget, grown, needs, judged=judged)
 

@@ -12,15 +12,11 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from moto.core.botocore_stubber import BotocoreStubber
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wsgi import get_input_stream
 
-from infra.emulators.aws import client
-from infra.emulators.aws_region import REGION
 from infra.emulators.moto_gaps import close
 
 if TYPE_CHECKING:
@@ -114,21 +110,3 @@ class AwsServer:
         self._thread.join()
         self._server.server_close()
         self._server = self._thread = None
-
-
-_LOCK = threading.RLock()  # moto's tables have none (aws_server.py)
-_STUBBER = BotocoreStubber()
-_STUBBER.enabled = True
-
-
-def in_process(service: str) -> Any:
-    """Return a botocore client of the emulated service."""
-    close()
-    made = client(service, f"https://{service}.{REGION}.amazonaws.com")
-    made.meta.events.register("before-send", _answer)
-    return made
-
-
-def _answer(event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
-    with _LOCK:
-        return _STUBBER(event_name, request)

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.table_client import Table
 from infra.emulators.aws import LocalAws, drop_table
-from infra.emulators.aws_server import in_process
+from infra.emulators.aws_in_process import in_process
 from infra.emulators.memory_table import MemoryAccount, MemoryTable
 
 

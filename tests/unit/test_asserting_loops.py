@@ -9,7 +9,6 @@ import pytest
 
 from tests.source_trees import trees
 
-_EXOSCALE = "tests/unit/providers/exoscale/test_provider.py"
 #: Tests whose loops may be empty for some rows. The list may only become shorter.
 EXCEPTIONS = frozenset(
     {
@@ -17,9 +16,6 @@ EXCEPTIONS = frozenset(
         ("tests/unit/test_docs.py", "test_docs_python_modules_exist_and_know_their_flags"),
         ("tests/unit/test_docs_commands.py", "test_docs_commands_and_their_flags_exist"),
         ("tests/contract/suite/test_suite_observe.py", "test_provider_group_has_a_node_template_or_a_reason_for_none"),
-        # the changes come from a function of the file
-        (_EXOSCALE, "test_exoscale_provider_raises_temporary_errors_of_every_change"),
-        (_EXOSCALE, "test_exoscale_provider_returns_permanent_errors_with_class_and_code"),
         # its innermost loop counts machines, none at first
         (
             "tests/unit/providers/huaweicloud/test_decrease_target.py",

@@ -48,6 +48,7 @@ OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
         ("deployment", "CapiResource"),
         ("document", "Located"),
         ("earlier", "PoolSection"),
+        ("error", "BadInput"),
         ("error", "InvalidRequest"),
         ("error", "NoReply"),
         ("forbidden", "ProviderError"),
@@ -66,6 +67,7 @@ OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
         ("outcome", "InProgress"),
         ("outcome", "Succeeded"),
         ("own", "PoolSection"),
+        ("provider", "OneChangeAtATime"),
         ("raw", "_LabelSelector"),
         ("raw", "_NodeSelector"),
         ("raw", "_SelectorTerm"),
@@ -75,7 +77,6 @@ OTHER_WORDS: frozenset[tuple[str, str]] = frozenset(
         ("state", "Standing"),
         ("switch", "Argument"),
         ("topics", "Publisher"),
-        ("unhealthy", "Reason"),
         ("unnamed", "BadInput"),
         ("unsure", "NotSimulated"),
     }

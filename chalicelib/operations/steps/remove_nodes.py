@@ -120,7 +120,11 @@ def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outc
 
 
 def _delete_together(
-    narrowed: Operation, provider: OneChangeAtATime, siblings: SiblingRemovals, context: StepContext, now: float
+    narrowed_operation: Operation,
+    provider: OneChangeAtATime,
+    siblings: SiblingRemovals,
+    context: StepContext,
+    now: float,
 ) -> Outcome:
     """Delete the nodes, and in the same request those of the siblings that are ready and pass their own last check."""
     claimed: dict[str, Operation] = {}
@@ -139,7 +143,7 @@ def _delete_together(
             claimed[sibling.spec.id] = reset_error_count(sibling)
             yield for_provider(_narrowed(sibling))
 
-    outcome, joined = provider.delete_together(for_provider(narrowed), ready())
+    outcome, joined = provider.delete_together(for_provider(narrowed_operation), ready())
     for name, vendor_outcome in joined.items():
         sibling = claimed[name]
         siblings.end_step(sibling, _after_request(sibling, from_provider(sibling, vendor_outcome), now))

@@ -1,6 +1,7 @@
 """What asks for capacity in a pass: pending pods, scaling rules and headroom, collected from the cluster state alone.
 
-Scale-up plans for them in this order (plan/scale_up/planner.py). Pods and headroom ask for room, rules ask for nodes.
+Here: pending pods, headroom, scaling rules; pods and headroom ask for room, rules ask for nodes. Not here: the nodes
+that are planned for them, in this order (plan/scale_up/planner.py).
 """
 
 from __future__ import annotations

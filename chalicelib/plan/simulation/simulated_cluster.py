@@ -239,7 +239,7 @@ class SimulatedCluster:
         """Place pods of a class on one row."""
         self.place(cls, np.array([row]), np.array([count]))
 
-    def place_first_fit(self, cls: int, count: int, turn: RoundRobin | None = None) -> list[tuple[int, int]]:
+    def place_first_fit(self, cls: int, count: int, round_robin: RoundRobin | None = None) -> list[tuple[int, int]]:
         """Place up to `count` pods of a class, first fit by row or in turn, fewer once the time is up. Returns
         (row, pods) in placement order."""
         placed: list[tuple[int, int]] = []
@@ -247,7 +247,7 @@ class SimulatedCluster:
         while count > 0 and again and not self.late():
             quota, again = self.quota(cls)
             most = self.attached.at_once(cls, count)
-            rows, pods = first_fit(quota, most) if turn is None else turn.distribute(quota, most)
+            rows, pods = first_fit(quota, most) if round_robin is None else round_robin.distribute(quota, most)
             again = again or most < count
             if not len(rows):
                 break
@@ -431,13 +431,14 @@ def place(
     simulated: SimulatedCluster,
     queue: Sequence[PodBatch],
     stop: Callable[[], bool] = lambda: False,
-    turn: RoundRobin | None = None,
+    round_robin: RoundRobin | None = None,
 ) -> tuple[PodBatch, ...]:
     """Place what fits, first fit by row; it stays placed. Returns what found no room.
 
     The order is the scheduler's: higher priority first, then older, then by name. Pods that wait for others to be
     placed are retried until nothing changes, as the scheduler does on every event. stop: called before every batch;
-    batches not tried by then are returned. turn: distributes pods over the rows; without it they are placed first fit.
+    batches not tried by then are returned. round_robin: distributes pods over the rows; without it they are
+    placed first fit.
     """
     waiting = list(queue)
     while True:
@@ -447,7 +448,7 @@ def place(
             if full.get(batch.cls) == simulated.generation or stop() or simulated.late():
                 unplaced.append(batch)
                 continue
-            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), turn))
+            placed = sum(pods for _, pods in simulated.place_first_fit(batch.cls, len(batch.pods), round_robin))
             if placed < len(batch.pods):
                 unplaced.append(batch.only(batch.pods[placed:]))
                 full[batch.cls] = simulated.generation

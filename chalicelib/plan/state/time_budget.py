@@ -10,7 +10,7 @@ from enum import Enum
 _PACKING, _GROWTH = 0.5, 0.75
 
 
-class Stage(Enum):
+class PlanStage(Enum):
     """The share of the time of a pass by which a stage must have ended. A stage without a limit completes what the
     pass has, whatever the time is."""
 
@@ -33,7 +33,7 @@ class TimeBudget:
         self._started = clock() if clock is not None else 0.0
         self._stage_share = math.inf
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: PlanStage) -> None:
         """Begin a stage, after whose time `check` raises."""
         self._stage_share = stage.value
 

@@ -56,6 +56,12 @@ class Outage:
 
 
 @pytest.fixture
+def stage(moto_stage: OperationHarness) -> OperationHarness:
+    """The faults of one of the tests are those of a botocore client."""
+    return moto_stage
+
+
+@pytest.fixture
 def outage(stage: OperationHarness) -> Outage:
     stage.group(1)
     return Outage(stage)

@@ -158,7 +158,7 @@ def test_end_of_a_change_wakes_one_removal(
     assert (fixture.hastened, len(fixture.sent)) == (hastened, sent)
 
 
-class _Claims:
+class _SiblingClaims:
     """The store's claims. lost: operations that another executor takes over before their claim is extended."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class _Claims:
 
 
 def test_request_for_several_removals_is_sent_only_while_each_of_their_claims_lasts() -> None:
-    store, sent = _Claims(), list[str]()
+    store, sent = _SiblingClaims(), list[str]()
     runtime: Any = SimpleNamespace(
         clock=lambda: store.now,
         owner=lambda: "me",

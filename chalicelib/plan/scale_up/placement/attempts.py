@@ -31,8 +31,8 @@ _IF_ALL_SERVED = 4  # alternatives that are tried only to save nodes, when all p
 _RANDOM_ORDERS = 4  # equal for the same pods
 
 Way = Callable[[Sequence[PodBatch], SimulatedCluster, RoundRobin], tuple[list[PodBatch], bool]]
-"""(queue, simulated cluster, turn) -> the queue in another order, in which pods of higher priority stay first, and
-whether pods are placed on the rows in turn instead of first fit."""
+"""(queue, simulated cluster, round_robin) -> the queue in another order, in which pods of higher priority stay first,
+and whether pods are placed on the rows in turn instead of first fit."""
 
 
 def best_attempt(
@@ -46,14 +46,14 @@ def best_attempt(
     """Return the plan that places the most pods, over several ways to place them on existing nodes; the simulated
     cluster keeps it. removable: rows of the nodes that scale-down could remove."""
 
-    turn = RoundRobin()
+    round_robin = RoundRobin()
 
     def on_existing_nodes(way: Way | None) -> PlannedNodes:
         simulated.reset()
         search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
         missing = enforce_min_size(state, search.limiter, {})
         minimum_nodes = {group: nodes for group, nodes in missing if group in search.candidates.shapes}
-        existing = place_on_existing_nodes(search, pending.queue, turn, way)
+        existing = place_on_existing_nodes(search, pending.queue, round_robin, way)
         return PlannedNodes(search, pending.queue, existing, minimum_nodes)
 
     def attempt(way: Way | None) -> Attempt:
@@ -94,21 +94,21 @@ def best_attempt(
 
 
 def place_on_existing_nodes(
-    search: ScaleUpSearch, queue: Sequence[PodBatch], turn: RoundRobin, way: Way | None
+    search: ScaleUpSearch, queue: Sequence[PodBatch], round_robin: RoundRobin, way: Way | None
 ) -> ExistingPlacement:
     """Place pods on existing and upcoming nodes, before any new node is added. way: how pods are placed; None: in the
     scheduler's order, first fit or in turn. Distribution in turn, as in Cluster Autoscaler, is closer to how the
     scheduler spreads pods; first fit is kept if it places more of them."""
     simulated, budget = search.simulated, search.budget
     limit = search.state.options.pending_pods_batching_timeout
-    ordered, in_turn = way(queue, simulated, turn) if way is not None else (queue, False)
-    place(simulated, ordered, lambda: budget.over(limit), turn if in_turn else None)
+    ordered, in_turn = way(queue, simulated, round_robin) if way is not None else (queue, False)
+    place(simulated, ordered, lambda: budget.over(limit), round_robin if in_turn else None)
     simulated.record_lateness()
     unserved = unserved_pods(queue, simulated)
     if way is None and unserved and is_small(simulated, queue):
         first_fit = simulated.standing()
         simulated.rollback(0)
-        place(simulated, queue, turn=turn)
+        place(simulated, queue, round_robin=round_robin)
         rest = unserved_pods(queue, simulated)
         if sum(len(batch.pods) for batch in rest) > sum(len(batch.pods) for batch in unserved):
             simulated.rollback(0)
@@ -156,8 +156,10 @@ def _share_of_room(batch: PodBatch, simulated: SimulatedCluster) -> float:
 
 
 def _sorted_by(key: _SortKey, *, in_turn: bool) -> Way:
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, turn: RoundRobin) -> tuple[list[PodBatch], bool]:
-        turn.begin_at(0)
+    def way(
+        queue: Sequence[PodBatch], simulated: SimulatedCluster, round_robin: RoundRobin
+    ) -> tuple[list[PodBatch], bool]:
+        round_robin.begin_at(0)
         classes = simulated.classes
         return sorted(queue, key=lambda batch: (-(classes[batch.cls].priority or 0), key(batch, simulated))), in_turn
 
@@ -173,9 +175,11 @@ def _in_random_order(seed: int) -> Way:
 
     by_lot = _sorted_by(lambda batch, _: float(drawn(batch.pods[0].key)), in_turn=True)
 
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, turn: RoundRobin) -> tuple[list[PodBatch], bool]:
-        ordered, in_turn = by_lot(queue, simulated, turn)
-        turn.begin_at(drawn("") % max(1, simulated.base))
+    def way(
+        queue: Sequence[PodBatch], simulated: SimulatedCluster, round_robin: RoundRobin
+    ) -> tuple[list[PodBatch], bool]:
+        ordered, in_turn = by_lot(queue, simulated, round_robin)
+        round_robin.begin_at(drawn("") % max(1, simulated.base))
         return ordered, in_turn
 
     return way
@@ -184,7 +188,9 @@ def _in_random_order(seed: int) -> Way:
 def _on_other_rows(rows: Collection[int]) -> Way:
     """Place all pods on other rows than these first, as far as those take them."""
 
-    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster, _turn: RoundRobin) -> tuple[list[PodBatch], bool]:
+    def way(
+        queue: Sequence[PodBatch], simulated: SimulatedCluster, _round_robin: RoundRobin
+    ) -> tuple[list[PodBatch], bool]:
         closed = [row for row in rows if simulated.open[row]]
         for row in closed:
             simulated.close(row)
