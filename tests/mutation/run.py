@@ -17,6 +17,7 @@ import argparse
 import ast
 import builtins
 import gc
+import importlib
 import importlib.machinery
 import json
 import os
@@ -36,6 +37,7 @@ from typing import Any
 import pytest
 
 from tests.mutation.mutants import Mutant, drawn, equivalents, identity, mutants_of, mutated
+from tests.source_trees import module_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("plan", "operations", "store", "providers", "reconciler", "dispatch", "handlers", "policy")
@@ -237,6 +239,8 @@ class Collected:
         if session.testsfailed:
             sys.__stderr__ and print("collection failed", file=sys.__stderr__)
             os._exit(2)
+        for path in self._sources:  # functions import some modules when they run, which must exist before
+            importlib.import_module(module_name(path.relative_to(self._root).as_posix()))
         functions, items = live_functions(self._root), {item.nodeid: item for item in session.items}
         reach = self._measured(session.items, functions)
         waiting = {
@@ -367,7 +371,7 @@ def tests_of_declaration(root: Path, mutant: Mutant, reach: Reach, sources: Sequ
     """The tests that call a function which mentions what the mutant's statement declares; else of the same module; else
     of a module that imports it. The tests of few files only: they are collected anew."""
     names = _declared(root, mutant)
-    module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = module_name(mutant.file)
     mentions, importers = [], []
     for path in sources:
         text, file = path.read_text("utf-8"), path.relative_to(root).as_posix()
