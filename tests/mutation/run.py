@@ -81,8 +81,8 @@ class Reach:
                 self.seconds[test], self.functions[test] = seconds, [row["functions"][number] for number in numbers]
 
     def is_known(self, item: pytest.Item) -> bool:
-        """Whether the test's file was measured as it is now."""
-        return self._versions.get(str(item.path)) == item.path.stat().st_mtime_ns
+        """Whether the test passed when its file, as it is now, was measured."""
+        return item.nodeid in self.seconds and self._versions[str(item.path)] == item.path.stat().st_mtime_ns
 
     def add(self, path: Path, tests: Mapping[str, tuple[float, Sequence[str]]]) -> None:
         """Append what was measured of a test file."""
@@ -195,7 +195,9 @@ def replace_code(tree: ast.Module, path: Path, functions: LiveFunctions, only: s
     or not with this code (its closure differs)."""
     replaced = False
     for code in codes(compile(tree, str(path), "exec", dont_inherit=True)):
-        for function in functions.get(_key(code), ()) if only in {"", code.co_qualname} else ():
+        if code.co_name.startswith("<") or only not in {"", code.co_qualname}:
+            continue  # two lambdas of one line have the same key
+        for function in functions.get(_key(code), ()):
             if function.__code__.co_freevars != code.co_freevars:
                 return False
             function.__code__ = code

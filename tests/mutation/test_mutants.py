@@ -41,8 +41,9 @@ def test_price():
     assert LIMIT == 3
 
 def test_half():
-    from shop.later import half
+    from shop.later import PAIR, half
     assert half(4) == 2
+    assert PAIR[1](1, 2) == 3
 """
 RUN = """
 import json, sys
