@@ -31,6 +31,9 @@ class Basket:
 '''
 LATER = """def half(count: int) -> int:
     return count // 2
+
+
+PAIR = (lambda one: one, lambda one, two: one + two)
 """
 TEST = """
 from shop.basket import LIMIT, price
