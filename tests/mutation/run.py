@@ -17,6 +17,7 @@ import argparse
 import ast
 import builtins
 import gc
+import importlib
 import importlib.machinery
 import json
 import os
@@ -36,6 +37,7 @@ from typing import Any
 import pytest
 
 from tests.mutation.mutants import Mutant, drawn, equivalents, identity, mutants_of, mutated
+from tests.source_trees import module_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("plan", "operations", "store", "providers", "reconciler", "dispatch", "handlers", "policy")
@@ -79,8 +81,8 @@ class Reach:
                 self.seconds[test], self.functions[test] = seconds, [row["functions"][number] for number in numbers]
 
     def is_known(self, item: pytest.Item) -> bool:
-        """Whether the test's file was measured as it is now."""
-        return self._versions.get(str(item.path)) == item.path.stat().st_mtime_ns
+        """Whether the test passed when its file, as it is now, was measured."""
+        return item.nodeid in self.seconds and self._versions[str(item.path)] == item.path.stat().st_mtime_ns
 
     def add(self, path: Path, tests: Mapping[str, tuple[float, Sequence[str]]]) -> None:
         """Append what was measured of a test file."""
@@ -193,7 +195,9 @@ def replace_code(tree: ast.Module, path: Path, functions: LiveFunctions, only: s
     or not with this code (its closure differs)."""
     replaced = False
     for code in codes(compile(tree, str(path), "exec", dont_inherit=True)):
-        for function in functions.get(_key(code), ()) if only in {"", code.co_qualname} else ():
+        if code.co_name.startswith("<") or only not in {"", code.co_qualname}:
+            continue  # two lambdas of one line have the same key
+        for function in functions.get(_key(code), ()):
             if function.__code__.co_freevars != code.co_freevars:
                 return False
             function.__code__ = code
@@ -237,6 +241,8 @@ class Collected:
         if session.testsfailed:
             sys.__stderr__ and print("collection failed", file=sys.__stderr__)
             os._exit(2)
+        for path in self._sources:  # functions import some modules when they run, which must exist before
+            importlib.import_module(module_name(path.relative_to(self._root).as_posix()))
         functions, items = live_functions(self._root), {item.nodeid: item for item in session.items}
         reach = self._measured(session.items, functions)
         waiting = {
@@ -367,7 +373,7 @@ def tests_of_declaration(root: Path, mutant: Mutant, reach: Reach, sources: Sequ
     """The tests that call a function which mentions what the mutant's statement declares; else of the same module; else
     of a module that imports it. The tests of few files only: they are collected anew."""
     names = _declared(root, mutant)
-    module = mutant.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = module_name(mutant.file)
     mentions, importers = [], []
     for path in sources:
         text, file = path.read_text("utf-8"), path.relative_to(root).as_posix()

@@ -29,6 +29,12 @@ def discount(count: int) -> bool:
 class Basket:
     names = ("bread", "milk")
 '''
+LATER = """def half(count: int) -> int:
+    return count // 2
+
+
+PAIR = (lambda one: one, lambda one, two: one + two)
+"""
 TEST = """
 from shop.basket import LIMIT, price
 
@@ -36,6 +42,11 @@ def test_price():
     assert price(1, 7) == 7
     assert price(4, 7) == 27
     assert LIMIT == 3
+
+def test_half():
+    from shop.later import PAIR, half
+    assert half(4) == 2
+    assert PAIR[1](1, 2) == 3
 """
 RUN = """
 import json, sys
@@ -43,9 +54,9 @@ from pathlib import Path
 from tests.mutation.mutants import mutants_of
 from tests.mutation.run import run
 root = Path(sys.argv[1])
-file = root / "shop/basket.py"
-found = mutants_of("shop/basket.py", file.read_text("utf-8"))
-results = run(root, [file], ["tests"], root / "state", found)
+files = [root / "shop/basket.py", root / "shop/later.py", root / "shop/unused.py"]
+found = [mutant for file in files for mutant in mutants_of(f"shop/{file.name}", file.read_text("utf-8"))]
+results = run(root, files, ["tests"], root / "state", found)
 print(json.dumps([[str(one), result] for one, result in zip(found, results, strict=True)]))
 """
 
@@ -93,7 +104,12 @@ def test_the_lot_depends_on_the_seed_only(tmp_path: Path) -> None:
 
 
 def test_mutants_are_killed_survive_or_cannot_be_judged(tmp_path: Path) -> None:
-    for name, text in {"shop/basket.py": MODULE, "tests/test_price.py": TEST}.items():
+    for name, text in {
+        "shop/basket.py": MODULE,
+        "shop/later.py": LATER,
+        "shop/unused.py": "SIZE = 1\n",
+        "tests/test_price.py": TEST,
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     (tmp_path / "pyproject.toml").write_text(
@@ -115,6 +131,9 @@ def test_mutants_are_killed_survive_or_cannot_be_judged(tmp_path: Path) -> None:
     assert results["shop/basket.py:7 price: comparison: count >= LIMIT  ->  count > LIMIT"] == LIVED
     assert results["shop/basket.py:13 discount: comparison: count > 5  ->  count >= 5"] == LIVED
     assert results["shop/basket.py:3 : constant: 3  ->  4"] == KILLED
+    # imported by the test only when it runs
+    assert results["shop/later.py:2 half: returned nothing: return count // 2  ->  return None"] == KILLED
+    assert results["shop/unused.py:1 : constant: 1  ->  2"] == NOT_APPLICABLE
     assert (tmp_path / "shop/basket.py").read_text("utf-8") == MODULE
 
 
