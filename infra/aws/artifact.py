@@ -1,6 +1,6 @@
 """Rewrites the zip that Chalice makes, so that the deployed one is smaller, starts faster and is reproducible.
 
-- Files that no function needs are removed (wheels.py).
+- Files that no function needs are removed (unneeded_files.py).
 - botocore stays, pinned to the version that the tests ran with. Lambda's own copy may be older or newer, and the store
   and the retry behaviour depend on it. Its data is reduced to the services that are called (botocore_data.py).
 - Bytecode is added. /var/task is read-only, so without bytecode every cold start compiles all modules from source,
@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 
 from infra.aws.botocore_data import cut
-from infra.aws.wheels import is_left_out, twins
+from infra.aws.unneeded_files import is_left_out, twins
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16

@@ -7,7 +7,7 @@
 - The dependencies are wheels for the functions' processor, which may differ from this machine's (wheels.py), and
   Chalice gets them as vendored files.
 - The zip is rewritten (artifact.py), and rejected if a binary in it is for another processor or Python version
-  (wheels.py).
+  (binaries.py).
 
 The Python version that runs this module is the version of the functions.
 """
@@ -27,8 +27,9 @@ from typing import Any
 import msgspec
 
 from infra.aws.artifact import rewrite
+from infra.aws.binaries import foreign
 from infra.aws.template_overlay import finished, merge_template
-from infra.aws.wheels import MACHINES, foreign, install, runtime
+from infra.aws.wheels import MACHINES, install, runtime
 from infra.aws.wheels import PackagingFailed as PackagingFailed  # noqa: PLC0414 - callers catch it from here
 from infra.tools.interruptible import run
 

@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import json
 import platform
-import re
-import struct
 import subprocess
 import sys
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -128,103 +125,3 @@ def _licence(about: Mapping[str, Any]) -> str:
     old = (about.get("license") or "").strip()
     classifiers = [each.rpartition(" :: ")[2] for each in about.get("classifier", []) if each.startswith("License :: ")]
     return about.get("license_expression") or (old if old and "\n" not in old else "") or ", ".join(classifiers)
-
-
-_MAGIC = b"\x7fELF"
-_HEAD = 20  # bytes: identification, type, machine
-_CLASS_64, _LITTLE_ENDIAN = 2, 1
-#: Lambda's name of a processor -> e_machine of an ELF file.
-_MACHINE = {"x86_64": 62, "arm64": 183}
-_TAGGED = re.compile(r"\.cpython-(\d+)[.-]")
-
-
-def foreign(archive: Path, architecture: str, runtime: str) -> Iterator[str]:
-    """Return each entry of the zip that cannot run in Lambda, with the reason, sorted.
-
-    architecture: arm64 or x86_64. runtime: Lambda's name of it (python3.12).
-    """
-    tag = runtime.removeprefix("python").replace(".", "")
-    with zipfile.ZipFile(archive) as opened:
-        for name in sorted(opened.namelist()):
-            found = _TAGGED.search(name)
-            if found is not None and found[1] != tag:
-                yield f"{name} is for Python {found[1][0]}.{found[1][1:]}"
-            with opened.open(name) as entry:
-                head = entry.read(_HEAD)
-            if head.startswith(_MAGIC) and _machine(head) != _MACHINE[architecture]:
-                yield f"{name} is not for {architecture}"
-
-
-def _machine(head: bytes) -> int | None:
-    """Return the processor number of an ELF header, None if the header is truncated or not 64-bit little-endian."""
-    if len(head) < _HEAD or (head[4], head[5]) != (_CLASS_64, _LITTLE_ENDIAN):
-        return None
-    machine: int = struct.unpack_from("<H", head, 18)[0]
-    return machine
-
-
-#: Of a distribution's metadata, licences stay, and METADATA, from which vulnerability scanners read the version.
-_METADATA = r"\.dist-info/(?!(licenses/|LICEN[CS]E|NOTICE|COPYING|AUTHORS|METADATA$))"
-
-#: Only Powertools' logger is used, but its package also imports metrics and tracing.
-_POWERTOOLS = (
-    r"^aws_lambda_powertools/(event_handler|middleware_factory)/",
-    r"^aws_lambda_powertools/metrics/provider/datadog/",
-    r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)",
-)
-
-#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.random stays because the
-#: expander least-cost uses it. numpy.ma stays because `unique` and functions based on it import it from numpy 2.3 on.
-_NUMPY = (
-    r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
-    r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
-    r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
-    r"^numpy/random/(_examples|lib)/",
-)
-
-#: Extensions of Jinja2 and ways to use it that the templates do not.
-_JINJA = (r"^jinja2/(ext|sandbox|nativetypes|meta|constants)\.py$",)
-
-LEFT_OUT = re.compile(
-    "|".join(
-        (
-            r"(^|/)__pycache__/",
-            r"(^|/)tests?/",
-            r"_test\.py$",
-            r"\.(pyi|pyc|pxd|pyx|h|c|a)$",
-            r"^bin/",
-            r"\.data/",  # scripts of wheels
-            _METADATA,
-            *_POWERTOOLS,
-            *_NUMPY,
-            *_JINJA,
-            r"^charset_normalizer/",  # requests uses it to guess encodings; here only bytes are read
-            r"^botocore/cacert\.pem$",  # certifi provides the certificate authorities
-            r"^dateutil/zoneinfo/.*\.tar\.gz$",  # tzdata provides the time zones
-            r"^urllib3/contrib/emscripten/",
-        )
-    )
-)
-
-
-def is_left_out(name: str) -> bool:
-    """Return whether a file of Chalice's zip is left out of ours. name: its path in the zip."""
-    return name.endswith("/") or LEFT_OUT.search(name) is not None
-
-
-def twins(tree: Path) -> list[Path]:
-    """Return shared libraries that a folder contains under several names. Only the name that programs link to is used.
-
-    A wheel cannot contain symbolic links, so `libx.so.1` and `libx.so.1.2.3` are two files. The dynamic linker looks
-    for the library's SONAME, which the file itself contains.
-    """
-    groups: dict[tuple[Path, int, bytes], list[Path]] = {}
-    for library in sorted(tree.rglob("*.so*")):
-        if library.is_file():
-            content = library.read_bytes()
-            groups.setdefault((library.parent, len(content), content), []).append(library)
-    unused = []
-    for (_, _, content), names in groups.items():
-        linked = [path for path in names if b"\0" + path.name.encode() + b"\0" in content]
-        unused += [path for path in names if len(names) > 1 and linked and path not in linked]
-    return unused

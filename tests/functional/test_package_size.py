@@ -23,7 +23,7 @@ from chalicelib.command.option_overrides import with_options
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
 from infra.aws.botocore_data import SERVICES, without_texts
-from infra.aws.wheels import is_left_out, twins
+from infra.aws.unneeded_files import is_left_out, twins
 from tests.functional.artifact import artifact
 from tests.functional.forbidden_modules import NEVER
 from tests.property.clusters import POLICY, make

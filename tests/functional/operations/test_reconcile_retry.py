@@ -56,12 +56,6 @@ class Outage:
 
 
 @pytest.fixture
-def stage(moto_stage: OperationHarness) -> OperationHarness:
-    """The faults of one of the tests are those of a botocore client."""
-    return moto_stage
-
-
-@pytest.fixture
 def outage(stage: OperationHarness) -> Outage:
     stage.group(1)
     return Outage(stage)
@@ -114,11 +108,11 @@ def test_wake_up_that_cannot_be_resent_stays_in_the_queue(stage: OperationHarnes
 
 
 def test_failing_table_does_not_prevent_the_retry_of_a_wake_up(stage: OperationHarness, outage: Outage) -> None:
+    assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))  # writes the row of the schema
+    stage.clock.advance(60.0)
+    outage.sent.clear()
     faults = AwsFaults()
-    stage.runtime = dataclasses.replace(
-        stage.runtime,
-        store=stage.new_store(wrap=faults.wrap),
-    )
+    stage.runtime = dataclasses.replace(stage.runtime, store=stage.new_store(wrap=faults.wrap))
     faults.instead("update_item", *[busy("ValidationException")] * 9)
     faults.instead("put_item", *[busy("ValidationException")] * 9)
     assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
