@@ -74,7 +74,7 @@ def test_cherry_server_vanishing_between_list_and_deletion_counts_as_removed(ben
 def test_cherry_node_without_a_server_makes_the_whole_removal_refused(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, *_ = seen(bench, group).instances
-    for stranger in (RemovalTarget("nobody", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
+    for stranger in (RemovalTarget("unknown-server", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
         outcome = refused(bench, removal(bench, group, target(first), stranger))
         assert outcome.error_class == "InvalidRequest"
 

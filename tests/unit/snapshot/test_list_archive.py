@@ -206,7 +206,7 @@ def test_stored_lists_whose_version_the_server_has_compacted_are_read_again_alon
     assert result.reread == {"Pod": "the server no longer knows the version"}
 
 
-def test_deletion_that_a_process_with_stored_lists_has_lost_is_found_by_the_number_of_objects(
+def test_deletion_lost_by_stored_lists_is_found_by_the_number_of_objects(
     server: ApiServer, processes: Processes
 ) -> None:
     first = processes.pass_of(client_of(server), processes.start())

@@ -87,7 +87,7 @@ def test_cherry_remove_by_a_name_of_two_servers_deletes_none() -> None:
 
 
 def test_cherry_remove_node_without_a_server_is_not_reported_as_deleted() -> None:
-    assert "no server bears that name" in refused(EmulatedCloud(3), RemovalTarget("nobody", ""), 1000).message
+    assert "no server bears that name" in refused(EmulatedCloud(3), RemovalTarget("unknown-server", ""), 1000).message
 
 
 @each_row("target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")])

@@ -327,7 +327,7 @@ def test_exoscale_pool_with_a_manager_of_unknown_kind_is_a_standalone_pool() -> 
 
 
 @each_row(("unlisted", "uncertain"), [(False, {B}), (True, {A, B})])
-def test_exoscale_machine_without_an_id_makes_only_the_pools_uncertain_that_may_have_it(
+def test_exoscale_machine_without_an_id_makes_only_its_possible_pools_uncertain(
     unlisted: bool, uncertain: set[str]
 ) -> None:
     zone = both()
