@@ -136,6 +136,7 @@ def test_every_function_has_the_processor_and_python_of_its_zip(other: Artifact)
 
 def test_processor_comes_from_the_configuration_unless_one_is_named() -> None:
     config = json.loads((ROOT / ".chalice" / "config.json").read_text())
+    assert config["stages"]
     for stage, settings in config["stages"].items():
         wanted = settings.get("lambda_architecture", config.get("lambda_architecture", "x86_64"))
         assert configured_architecture(stage) == wanted
