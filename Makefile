@@ -53,7 +53,7 @@ types: $(STAMP) ## mypy --strict
 contracts: $(TEST_STAMP) ## the import contract
 	$(BIN)/lint-imports
 
-unused: $(STAMP) ## code that nothing calls; exceptions with reasons in infra/tools/unused_exceptions.py
+unused: $(STAMP) ## code that nothing calls; exceptions with reasons in infra/tools/unused_code.py
 	$(BIN)/python -m infra.tools.unused_code
 
 unit: $(STAMP) ## pytest, one process per core

@@ -26,11 +26,10 @@ from rich.console import Console
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
-from infra.demo.console import Screen
-from infra.demo.counters import Ledger
+from infra.demo.console import Ledger, Screen
 from infra.demo.decision_narrator import Narrator
-from infra.demo.delayed_passes import Passes
 from infra.demo.expectations import checked, figures, verdicts
+from infra.demo.fixture import Passes, Subscriber, status_page
 from infra.demo.scenario import (
     ACT,
     ACT_BURST,
@@ -42,8 +41,6 @@ from infra.demo.scenario import (
     chapters,
     play,
 )
-from infra.demo.status_page import status_page
-from infra.demo.subscriber import Subscriber
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.emulation import AT_WORK, ROOT, TABLE, Emulation, Setting
 from infra.emulators.live.lambda_processes import Result

@@ -20,9 +20,9 @@ import msgspec
 
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
+from infra.emulators.cloudwatch_alarms import WatchedDeployment
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.watched_deployment import WatchedDeployment
 from infra.tools.interruptible import run
 
 _QUIET, _MOST = 10, 45  # minutes before the first failure, and until each alarm goes off or ends

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 from infra.demo.cloud_observers import AlicloudReader, CherryReader, CloudObserver, ExoscaleReader, HuaweiReader
 from infra.demo.cluster_observer import Side
-from infra.demo.console import Say
-from infra.demo.counters import Ledger
+from infra.demo.console import Ledger, Say
 from infra.demo.fixture import (
     BURST,
     CLUSTER,
@@ -30,10 +29,9 @@ from infra.demo.fixture import (
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import NO_STOCK, MachineType
 from infra.emulators.cherryservers.account import PROJECT
-from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.attached_account import CherryAccount, CherryRegistrationOptions
 from infra.emulators.cherryservers.models import NEVER_JOINS
 from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.cloud_account import CloudBeside
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.exoscale.models import Kind

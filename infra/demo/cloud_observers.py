@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from infra.demo.console import Say, count
-from infra.demo.counters import Ledger
+from infra.demo.console import Ledger, Say, count
 from infra.demo.fixture import CLUSTER, METAL, SKS
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.models import Activity
@@ -23,7 +22,7 @@ from infra.emulators.cherryservers.models import DEPLOYED, CherryServer
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.models import SOLD_OUT, Node, ScaleGroup
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 
 _ORDERED_BY = "outscaler-operation"
 

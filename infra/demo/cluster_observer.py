@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from infra.demo.console import Say, count, names
-from infra.demo.counters import Ledger
+from infra.demo.console import Ledger, Say, count, names
 from infra.demo.fixture import AGENT, group_name
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.object_writes import is_true

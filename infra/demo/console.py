@@ -5,7 +5,10 @@ Without a terminal (a pipe, a CI log) only the lines are printed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -105,3 +108,90 @@ class Screen:
         for what, how in lines:
             grid.add_row(Text(what, style="dim"), how)
         self._live.update(Group(Text("─" * 40, style="dim"), grid), refresh=True)
+
+
+QUIET_WRITES = 8
+"""Maximum number of items that a quiet pass may write: 4, and one for each of the four accounts whose calls are
+counted."""
+AT_ONCE = "the second bought at once"
+CALLED_OFF = "called off"
+
+
+@dataclass(frozen=True)
+class Acted:
+    """A rule that added nodes. at: time of the plan. groups: names. due: the occurrence of a cron rule, otherwise 0.0.
+    rate: of a metric rule in percent, over that many ready nodes."""
+
+    rule: str
+    at: float
+    groups: tuple[str, ...]
+    nodes: int
+    due: float = 0.0
+    rate: float | None = None
+    ready: int = 0
+
+    def rate_with(self, more: int) -> float:
+        """Return the rate with this number of additional nodes like the existing ones."""
+        return (self.rate or 0.0) * self.ready / max(1, self.ready + more)
+
+
+@dataclass
+class Ledger:
+    """Counters and observations. asked: changes of a group's size (group, from, to). planned: what plans wanted of each
+    group. bought: machines created for it. refused: unavailable machines. why: the vendor's text for that.
+    second_choice: what the first pass that knew of it did. joined, gone: Nodes. lost: machines returned without
+    having joined. broken: expected number of those. pending_at, answered_at: (virtual, wall) seconds of the first
+    unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
+    the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
+    rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
+    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations."""
+
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+    planned: Counter[str] = field(default_factory=Counter)
+    bought: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    why: dict[str, str] = field(default_factory=dict)
+    second_choice: dict[str, str] = field(default_factory=dict)
+    joined: Counter[str] = field(default_factory=Counter)
+    gone: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    broken: int = 1
+    killed: list[str] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    failed: set[str] = field(default_factory=set)
+    swept: int = 0
+    woken: int = 0
+    evicted: int = 0
+    refused_evictions: int = 0
+    least_room: int = 0
+    invocations: Counter[str] = field(default_factory=Counter)
+    cold_starts: int = 0
+    errors: list[str] = field(default_factory=list)
+    aws_requests: int = 0
+    kube_requests: Counter[str] = field(default_factory=Counter)
+    quiet_writes: list[int] = field(default_factory=list)
+    pending_at: tuple[float, float] | None = None
+    answered_at: tuple[float, float] | None = None
+    why_not: list[str] = field(default_factory=list)
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    open_operations: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    unfinished: str = ""
+    strike: float = 0.0
+    rules_seen: set[str] = field(default_factory=set)
+    rules_wrong: list[str] = field(default_factory=list)
+    acted: list[Acted] = field(default_factory=list)
+    beside: dict[str, float] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def writes_per_quiet_pass(self) -> float:
+        """Return the median, 0 without such passes."""
+        return median(self.quiet_writes) if self.quiet_writes else 0.0
+
+    @property
+    def reaction(self) -> tuple[float, float] | None:
+        """Return (virtual, wall) seconds from the first unschedulable pod to the first provider call."""
+        if self.pending_at is None or self.answered_at is None:
+            return None
+        return self.answered_at[0] - self.pending_at[0], self.answered_at[1] - self.pending_at[1]

@@ -19,8 +19,7 @@ from chalicelib.reasons import text as reason_text
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import Say, count, names, span
-from infra.demo.counters import AT_ONCE, CALLED_OFF, Acted, Ledger
+from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, count, names, span
 from infra.demo.fixture import BUSY_RULE, DELAY_AFTER_ADD, FORECAST, SECOND, THRESHOLDS, UNNEEDED_TIME
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result

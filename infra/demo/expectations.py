@@ -9,8 +9,7 @@ from types import MappingProxyType
 
 from rich.table import Table
 
-from infra.demo.console import count, span
-from infra.demo.counters import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger
+from infra.demo.console import AT_ONCE, CALLED_OFF, QUIET_WRITES, Acted, Ledger, count, span
 from infra.demo.fixture import ABOVE, BUSY_RULE, CRON_RULE, METRIC_ABOVE, METRIC_RULE, RULE_OBJECT
 
 

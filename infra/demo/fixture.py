@@ -17,14 +17,25 @@ its pods and are 90.6 % used.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
+from chalicelib.command.ui_server import PageServer
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.page.pages import respond
+from chalicelib.store import Store
+from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from infra.emulators.kube.objects import KubeObject
+from infra.emulators.lambda_events import Json
+from infra.emulators.live.lambda_processes import Functions, Result
 
 CLUSTER = "shop"
 SYSTEM, WORKERS = "system", "workers"
@@ -176,3 +187,92 @@ def workloads() -> list[KubeObject]:
         objects.deployment(OFFICE, replicas=QUIET[OFFICE], cpu="700m", memory="256Mi", affinity=_on(DAY)),
         objects.deployment(FORECAST, replicas=QUIET[FORECAST], cpu="64", memory="8Gi"),
     ]
+
+
+@contextmanager
+def status_page(store: Store, clock: Callable[[], float], deployment: Deployment) -> Iterator[str]:
+    """Serve the page and yield the address that opens it, once."""
+    with PageServer(
+        0, lambda request, links: respond(store, request, clock(), links, deployment), time.monotonic
+    ) as server:
+        thread = threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True)
+        thread.start()
+        try:
+            yield server.address
+        finally:
+            server.end()
+            thread.join()
+
+
+NAME = "outscaler-events"
+
+
+class Subscriber:
+    """Receives the events of a topic. topic: its ARN."""
+
+    def __init__(self, aws: LocalAws) -> None:
+        self._sqs = aws.client("sqs")
+        sns = aws.client("sns")
+        self.topic: str = sns.create_topic(Name=NAME)["TopicArn"]
+        self._queue: str = self._sqs.create_queue(QueueName="notifications-of-the-team")["QueueUrl"]
+        found = self._sqs.get_queue_attributes(QueueUrl=self._queue, AttributeNames=["QueueArn"])
+        sns.subscribe(TopicArn=self.topic, Protocol="sqs", Endpoint=found["Attributes"]["QueueArn"])
+
+    def received(self) -> list[dict[str, Any]]:
+        """Return the events that have arrived since the last call, each id once, the oldest first."""
+        events: dict[str, dict[str, Any]] = {}
+        while messages := self._sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                event = json.loads(json.loads(message["Body"])["Message"])
+                events[event["id"]] = event
+                self._sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+        return sorted(events.values(), key=lambda event: str(event["time"]))
+
+
+_PASS = "reconcile"
+
+
+class Passes:
+    """Wraps the invocation of the reconcile function by its queue. begun: number of passes started so far."""
+
+    def __init__(self, functions: Functions) -> None:
+        self._invoke = functions.invoke
+        self._open, self._running, self.begun = True, 0, 0
+        self._changed = threading.Condition()
+        functions.invoke = self.invoke  # type: ignore[method-assign]
+
+    def invoke(self, name: str, event: Json) -> Result:
+        """Like Functions.invoke. A pass waits until passes are allowed."""
+        if name != _PASS:
+            return self._invoke(name, event)
+        with self._changed:
+            self._changed.wait_for(lambda: self._open)
+            self._running += 1
+            self.begun += 1
+        try:
+            return self._invoke(name, event)
+        finally:
+            with self._changed:
+                self._running -= 1
+
+    def hold(self) -> None:
+        """Block new passes."""
+        with self._changed:
+            self._open = False
+
+    def release(self) -> None:
+        """Start the waiting passes."""
+        with self._changed:
+            self._open = True
+            self._changed.notify_all()
+
+    @property
+    def held(self) -> bool:
+        """Return whether new passes are blocked."""
+        return not self._open
+
+    @property
+    def still(self) -> bool:
+        """Return whether new passes are blocked and none is running."""
+        with self._changed:
+            return not self._open and not self._running

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
-from infra.demo.console import Account, span
-from infra.demo.counters import Ledger
+from infra.demo.console import Account, Ledger, span
 from infra.demo.decision_narrator import Narrator, clock_time
-from infra.demo.delayed_passes import Passes
-from infra.demo.subscriber import Subscriber
+from infra.demo.fixture import Passes, Subscriber
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
 from infra.emulators.live.emulation import Emulation

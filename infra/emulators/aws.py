@@ -22,7 +22,7 @@ from botocore.session import Session, get_session
 
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
-from infra.emulators.aws_region import REGION
+from infra.emulators.lambda_events import REGION
 from infra.tools.interruptible import run
 
 if TYPE_CHECKING:

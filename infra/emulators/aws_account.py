@@ -19,14 +19,13 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.runtime.memory_usage import MemoryGauge
 from chalicelib.runtime.runtime import ReadSecret, Runtime, SecretCache, build
 from chalicelib.store import Store
-from infra.emulators.async_invocations import AsyncLambda, of_lambda
-from infra.emulators.aws_faults import AwsFaults
-from infra.emulators.aws_region import REGION
+from infra.emulators.aws_faults import AwsFaults, Life, Mortal
 from infra.emulators.aws_services import Services
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.crash_injection import Life, Mortal
+from infra.emulators.deployed_functions import AsyncLambda, of_lambda
 from infra.emulators.iam import IamRequest, Judge, Judged, JudgedSender, of_dynamodb, of_secrets
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.lambda_events import REGION
 
 
 class AccountTopics:

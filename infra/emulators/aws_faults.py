@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 
@@ -101,3 +102,54 @@ class _Faulty:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         call = getattr(self._client, method)
         return lambda **arguments: self._faults.play(method, call, arguments)
+
+
+class FunctionKilled(BaseException):
+    """The function crashed. Not an Exception, so that no handler catches it."""
+
+
+class Life:
+    """One process of a function. at_checkpoint: called at each checkpoint, returns whether the process crashes
+    there."""
+
+    def __init__(self, at_checkpoint: Callable[[str], bool]) -> None:
+        self._at_checkpoint = at_checkpoint
+        self.died_at = ""
+
+    def checkpoint(self, place: str) -> None:
+        """Implements Runtime.checkpoint. Raises Killed if the process must crash."""
+        self.check()
+        if self._at_checkpoint(place):
+            self.died_at = place
+            raise FunctionKilled(place)
+
+    def check(self) -> None:
+        """Raise Killed if the process has crashed."""
+        if self.died_at:
+            raise FunctionKilled(self.died_at)
+
+
+class Mortal:
+    """A client that works until its owner crashes."""
+
+    def __init__(self, client: Any, life: Life) -> None:
+        self._client, self._life = client, life
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._life.check()
+            return found(*args, **kwargs)
+
+        return call
+
+
+class Death(msgspec.Struct):
+    """An injected crash: the next `times` invocations of `function` ("" for any) that reach `place` crash there."""
+
+    place: str
+    function: str
+    times: int

@@ -6,16 +6,37 @@ QuickServices   the in-memory table (memory_table.py) and a dict: requests are f
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any, Protocol
 
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ClientError
+from moto.core.botocore_stubber import BotocoreStubber
 
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.table_client import Table
-from infra.emulators.aws import LocalAws, drop_table
-from infra.emulators.aws_in_process import in_process
+from infra.emulators.aws import LocalAws, client, drop_table
+from infra.emulators.lambda_events import REGION
 from infra.emulators.memory_table import MemoryAccount, MemoryTable
+from infra.emulators.moto_gaps import close
+
+_LOCK = threading.RLock()  # moto's tables have none (aws_server.py)
+_STUBBER = BotocoreStubber()
+_STUBBER.enabled = True
+
+
+def in_process(service: str) -> Any:
+    """Return a botocore client of the emulated service."""
+    close()
+    made = client(service, f"https://{service}.{REGION}.amazonaws.com")
+    made.meta.events.register("before-send", _answer)
+    return made
+
+
+def _answer(event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse | None:
+    with _LOCK:
+        return _STUBBER(event_name, request)
 
 
 class Services(Protocol):

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from chalicelib.model.policy_permissions import Deployment
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.kube.store import ObjectStore
 
@@ -25,3 +26,14 @@ class CloudBeside(Protocol):
 
     def stop(self) -> None:
         """Stop serving. Harmless if serving never started."""
+
+
+LOOPBACK = Deployment(loopback=True)
+"""The vendors' own hosts, and all servers on this machine."""
+FILES = Deployment(loopback=True, files=True)
+"""The same for a command, which may read files of its workstation."""
+
+
+def permitted(clouds: Iterable[CloudBeside]) -> Deployment:
+    """Return the limits with these accounts attached to the clusters, which share the accounts' secrets."""
+    return Deployment(loopback=True, shared_secrets=frozenset(name for cloud in clouds for name in cloud.secrets()))

@@ -9,15 +9,52 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from botocore.exceptions import ClientError
 
+from chalicelib.dispatch.senders import NotSent
 from infra.aws.resources import QUEUES
-from infra.emulators.async_invocations import RETRIES, WAIT
 from infra.emulators.aws import Queue
+from infra.emulators.iam import IamRequest, arn
+
+RETRIES, WAIT = 2, 60
+"""MaximumRetryAttempts of the event invoke config (infra/aws), and Lambda's pause before the first repetition."""
+
+Keep = Callable[[str, bytes], None]
+"""(function, payload): stores an event. Raises NotSent."""
+
+
+class AsyncLambda:
+    """A client of Lambda with what dispatch/senders.py uses. functions: names that exist."""
+
+    def __init__(self, functions: frozenset[str], keep: Keep) -> None:
+        self._functions, self._keep = functions, keep
+
+    def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - API's
+        """Respond as AWS does. Raises ClientError if the function does not exist or if Lambda throttles."""
+        assert InvocationType == "Event"
+        if FunctionName not in self._functions:
+            raise _invoke_error("ResourceNotFoundException", f"Function not found: {FunctionName}")
+        try:
+            self._keep(FunctionName, Payload)
+        except NotSent:
+            raise _invoke_error("TooManyRequestsException", "Rate Exceeded.") from None
+        return {"StatusCode": 202}
+
+
+def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[IamRequest]:
+    """Yield the permissions that an invocation needs."""
+    assert method == "invoke"
+    yield IamRequest("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
+
+
+def _invoke_error(code: str, message: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": message}}, "Invoke")
+
 
 CONFIG = Path(__file__).resolve().parents[2] / ".chalice" / "config.json"
 

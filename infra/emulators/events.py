@@ -26,9 +26,8 @@ from infra.emulators.aws import Queue
 from infra.emulators.controllers.clock import Clock
 from infra.emulators.deployed_functions import DeployedFunction
 from infra.emulators.lambda_events import Json, schedule_event, sqs_event, sqs_record
-from infra.emulators.live.checked_threads import Ended, Worker, logged
-from infra.emulators.live.lambda_processes import Result
-from infra.emulators.live.usage_counters import VirtualDelays
+from infra.emulators.live.lambda_processes import Ended, Result, Worker, logged
+from infra.emulators.live.lambda_worker import VirtualDelays
 
 MINUTE = 60.0
 KEPT = 12 * 3600

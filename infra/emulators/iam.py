@@ -20,8 +20,7 @@ import msgspec
 from botocore.exceptions import ClientError
 
 from chalicelib.store.tables import policy_table_of
-from infra.emulators.aws_region import REGION
-from infra.emulators.lambda_events import ACCOUNT
+from infra.emulators.lambda_events import ACCOUNT, REGION
 
 POLICIES = Path(__file__).resolve().parents[1] / "aws" / "policies"
 SUFFIX = "-a1B2c3"

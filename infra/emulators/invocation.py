@@ -17,7 +17,7 @@ from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, install
 from infra.emulators import deployed_functions
 from infra.emulators.api_gateway import find, forbidden, proxy_event
-from infra.emulators.crash_injection import FunctionKilled
+from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.lambda_events import Json, LambdaContext, failed_messages
 
 _API_TIMEOUT = 15.0  # seconds

@@ -18,10 +18,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from chalicelib.dispatch.messages import RECONCILE
 from chalicelib.dispatch.senders import RECONCILE_LARGE
@@ -33,29 +34,82 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.snapshot import list_state
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_account import Account
-from infra.emulators.aws_faults import AwsFaults
+from infra.emulators.aws_faults import AwsFaults, Death, Life
 from infra.emulators.aws_services import FullServices, QuickServices
-from infra.emulators.cloud_account import CloudBeside
+from infra.emulators.cloud_account import LOOPBACK, CloudBeside, permitted
 from infra.emulators.controllers import objects as cluster_objects
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation, Pace
 from infra.emulators.controllers.objects import apply_shipped
-from infra.emulators.crash_injection import Death, Life
 from infra.emulators.event_exporter import Exporter, Heard
 from infra.emulators.iam import Judge, roles
-from infra.emulators.inline_executor import inline
 from infra.emulators.invocation import Invocation, Invoker
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json, schedule_event, sqs_event
-from infra.emulators.policy_permissions import LOOPBACK, permitted
 from infra.emulators.scripted_http_server import ScriptedGauge
 from infra.emulators.virtual_sqs import VirtualQueues
+
+T = TypeVar("T")
+
+
+class _Done(Future[T]):
+    """A future that is finished from the beginning. It has none of the base class's locks, because nothing waits for
+    it."""
+
+    def __init__(self, result: T | None, error: BaseException | None) -> None:
+        self._end, self._problem = result, error
+
+    def done(self) -> bool:
+        """See Future."""
+        return True
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:  # noqa: ARG002 - the base's
+        """See Future."""
+        return self._problem
+
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - the base's
+        """See Future."""
+        if self._problem is not None:
+            raise self._problem
+        return self._end
+
+    def cancel(self) -> bool:
+        """See Future."""
+        return False
+
+
+class Inline(Executor):
+    """Has the interface of ThreadPoolExecutor; work is done when submit returns."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Accept any arguments of a pool."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run the work and return its result or Exception. Other BaseExceptions (the crash of a process) are raised at
+        once."""
+        try:
+            return _Done(fn(*args, **kwargs), None)
+        except Exception as error:
+            return _Done(None, error)
+
+
+@contextmanager
+def inline() -> Iterator[None]:
+    """Read snapshots sequentially within this context."""
+    place = vars(list_state)
+    pool, place["ThreadPoolExecutor"] = place["ThreadPoolExecutor"], Inline
+    try:
+        yield
+    finally:
+        place["ThreadPoolExecutor"] = pool
+
 
 START = 1_795_245_660.0
 """Start time of a world in epoch seconds: a whole minute."""

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from infra.emulators.memory_items import Json, item_size
-from infra.emulators.memory_table import MemoryAccount
+from infra.emulators.memory_table import Json, MemoryAccount, item_size
 
 _READ, _WRITE = 4096, 1024  # bytes of a unit
 _SINGLE = frozenset({"put_item", "update_item", "delete_item"})

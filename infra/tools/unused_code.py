@@ -15,7 +15,84 @@ from pathlib import Path
 import msgspec
 from vulture import Vulture
 
-from infra.tools.unused_exceptions import EXCEPTIONS, UnusedException
+
+class UnusedException(msgspec.Struct, frozen=True):
+    """Patterns (fnmatch) of the files and names that an exception is for."""
+
+    files: str
+    names: tuple[str, ...]
+    reason: str
+
+
+EXCEPTIONS = (
+    UnusedException("app.py", ("dont_write_bytecode",), "a setting of the interpreter"),
+    UnusedException("chalicelib/command/main.py", ("FINDING",), "one exit code of several that are set together"),
+    UnusedException(
+        "chalicelib/command/ui_server.py",
+        (
+            "daemon_threads",
+            "request_queue_size",
+            "handle_error",
+            "server_version",
+            "sys_version",
+            "do_GET",
+            "do_HEAD",
+            "log_message",
+        ),
+        "http.server uses these by name",
+    ),
+    UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
+    UnusedException("chalicelib/kube/transport.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
+    UnusedException("chalicelib/net/sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
+    UnusedException(
+        "chalicelib/net/http_session.py",
+        ("_new_conn", "ConnectionCls", "pool_classes_by_scheme", "cert_verify", "conn", "trust_env",
+         "get_redirect_target"),
+        "requests and urllib3 call and read these",
+    ),
+    UnusedException("chalicelib/page/render.py", ("runbook",), "templates use it"),
+    UnusedException("chalicelib/page/cluster_data.py", ("tone",), "templates use it"),
+    UnusedException(
+        "chalicelib/runtime/tracing.py",
+        ("end_time", "trace_id", "parent_id", "subsegments"),
+        "fields of X-Ray's segments",
+    ),
+    UnusedException("chalicelib/policy/go_patterns.py", ("log_errors", "max_mem", "never_capture"), "options of re2"),
+    UnusedException(
+        "chalicelib/policy/vendors/*.py",
+        ("reserved_*", "observe_secret"),
+        "keys of the document, read by name (policy/vendors/settings.py, policy/secret_names.py)",
+    ),
+    UnusedException(
+        "chalicelib/providers/*/decoding.py",
+        ("activity_type", "destroyed_instances", "end_time", "health_status", "instance_prefix",
+         "instance_type_family", "local_storage_amount", "region_id", "removing_capacity",
+         "removing_wait_capacity", "scaling_group_name",
+         "unit_price", "region_iso_2", "href", "raid", "nics", "ip_addresses", "spot_market"),
+        "fields of the vendors' answers and requests",
+    ),
+    UnusedException(
+        "chalicelib/providers/huaweicloud/api.py", ("desired_node_count", "scale_groups"),
+        "fields of a request",
+    ),
+    UnusedException("chalicelib/store/tables.py", ("attr_type", "deserialize"), "PynamoDB reads and calls these"),
+    UnusedException("infra/aws/artifact.py", ("compress_type", "external_attr"), "fields of an entry of a zip"),
+    UnusedException("infra/aws/template_check.py", ("BOTO_SESSION_REGION_NAME",), "a setting of cfn-lint"),
+    UnusedException("infra/emulators/*server.py", ("*",), "http.server and socketserver call and read these"),
+    UnusedException("infra/emulators/tcp_servers.py", ("block_on_close", "daemon_threads"), "socketserver reads these"),
+    UnusedException("infra/emulators/lambda_runtime/*.py", ("*",), "http.server and socketserver call and read these"),
+    UnusedException("infra/emulators/cherryservers/server.py", ("agent",), "a field of the request's log"),
+    UnusedException("infra/tools/screenshots.py", ("do_GET", "log_message"), "http.server uses these by name"),
+    UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),
+    UnusedException(
+        "infra/emulators/lambda_events.py",
+        ("memory_limit_in_mb", "invoked_function_arn"),
+        "the context that AWS Lambda passes to functions",
+    ),
+    UnusedException("infra/emulators/memory_table.py", ("batch_get_item", "update_item"), "called by operation name"),
+    UnusedException("infra/emulators/moto_gaps/*.py", ("*",), "moto calls and reads these"),
+)  # fmt: skip
+
 
 ROOT = Path(__file__).resolve().parents[2]
 _CONFIDENCE = 60  # percent; vulture gives 60 to every definition that nothing names
@@ -63,7 +140,7 @@ def findings(found: Sequence[UnusedDefinition], exceptions: Sequence[UnusedExcep
         if not matching:
             problems.append(f"{each.file}:{each.line}: unused {each.kind} {each.name}")
     problems += [
-        f"infra/tools/unused_exceptions.py: {exception.files}: {name} is used or gone; delete the exception"
+        f"infra/tools/unused_code.py: {exception.files}: {name} is used or gone; delete the exception"
         for exception in exceptions
         for name in exception.names
         if (exception.files, name) not in needed

@@ -11,9 +11,8 @@ from types import FrameType
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
-from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import from_environment
-from infra.watcher.watcher import ClusterWatcher
+from infra.watcher.watcher import ClusterWatcher, NotPosted, sender
 
 
 def main() -> int:

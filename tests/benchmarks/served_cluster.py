@@ -20,7 +20,7 @@ import yaml
 
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.shaped_link import ShapedLink
+from infra.emulators.tcp_servers import ShapedLink
 from tests.benchmarks.object_shapes import Json, node, pod, replica_set
 
 PENDING = 20

@@ -19,9 +19,8 @@ from typing import Any
 import msgspec
 
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView, read_node, read_pod
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from tests.differential.compare import LEFT, Difference, differences, generator, seeds_of, upstream
 
 _TRIES, _CUTOFF = 100, -10

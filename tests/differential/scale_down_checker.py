@@ -23,9 +23,8 @@ from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
-from infra.emulators.controllers.scheduler.node_local import Nowhere, node_resources_fit
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge, node_resources_fit
 from infra.emulators.controllers.scheduler.selectors import SelectorTaint, read_selector, selects
 from tests.differential.compare import NOW, generator, seeds_of
 from tests.differential.scale_down_clusters import wild

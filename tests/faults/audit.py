@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.machine_sets import first_to_go
+from infra.emulators.controllers.capi.machine_deployments import first_to_go
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore

@@ -22,10 +22,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
-from infra.emulators.aws_faults import lost_answer
+from infra.emulators.aws_faults import Life, lost_answer
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.manager import Pace
-from infra.emulators.crash_injection import Life
 from infra.emulators.invocation import Invocation
 from infra.emulators.kube.api import Api
 from infra.emulators.kube.request import Response

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterator
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.scheduler import waits
 from tests.faults.cluster import GROUPS
 from tests.faults.objects import marks_of, taint_of

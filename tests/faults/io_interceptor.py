@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from infra.emulators.crash_injection import Life
+from infra.emulators.aws_faults import Life
 from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, Io, Strike, Weather
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from chalicelib.runtime.runtime import Runtime, SecretCache, build
 from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
-from infra.emulators.aws_in_process import in_process
+from infra.emulators.aws_services import in_process
 from infra.emulators.controllers.clock import ManualClock
 
 EVENTS = Path(__file__).resolve().parents[1] / "events"

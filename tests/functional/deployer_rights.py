@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chalicelib.store.tables import PARTITION_KEY
-from infra.emulators.aws_region import REGION
 from infra.emulators.iam import LEADING_KEYS, matches
-from infra.emulators.lambda_events import ACCOUNT
+from infra.emulators.lambda_events import ACCOUNT, REGION
 from tests.functional.aws_calls import AwsCall
 
 #: : Calls that CloudFormation makes with the deployer's rights, by type of resource.

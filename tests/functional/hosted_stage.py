@@ -22,9 +22,8 @@ from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.aws import LocalAws
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import PROJECT
-from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.attached_account import CherryAccount, CherryRegistrationOptions
 from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.controllers.objects import apply_shipped

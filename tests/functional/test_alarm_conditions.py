@@ -9,8 +9,7 @@ import pytest
 
 from infra.aws.alarm_resources import alarm_resources
 from infra.aws.alarms import ACT, ALARMS, LAMBDA, SQS
-from infra.emulators.cloudwatch_alarms import CloudWatchAlarms, Datapoints
-from infra.emulators.watched_deployment import NAMES
+from infra.emulators.cloudwatch_alarms import NAMES, CloudWatchAlarms, Datapoints
 
 START = 1_000_000_200.0  # begins a period of five minutes
 API = {"ApiName": "outscaler", "Stage": "api"}

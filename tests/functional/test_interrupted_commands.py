@@ -17,7 +17,7 @@ import pytest
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
-from infra.demo.status_page import status_page
+from infra.demo.fixture import status_page
 from infra.emulators.aws import LocalAws
 from infra.emulators.example_clusters import NOW, example
 

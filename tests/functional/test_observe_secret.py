@@ -20,7 +20,7 @@ from infra.emulators.aws_services import QuickServices
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions as ExoWays
+from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions as ExoWays
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.kube.auth import RbacRule, User
 from infra.emulators.local_world import LocalWorld

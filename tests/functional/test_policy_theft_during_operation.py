@@ -17,8 +17,7 @@ from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers import objects
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.scripted_http_server import HttpScript, Reply

@@ -15,11 +15,10 @@ from botocore.exceptions import ClientError
 from botocore.session import get_session
 
 from infra.emulators.aws import LocalAws
-from infra.emulators.aws_region import REGION
 from infra.emulators.iam import literal_statements
-from infra.emulators.lambda_runtime.file_system import Folders, without_rights
+from infra.emulators.lambda_events import REGION
 from infra.emulators.lambda_runtime.permission_proxy import Door
-from infra.emulators.lambda_runtime.process import Configuration, Process
+from infra.emulators.lambda_runtime.process import Configuration, Folders, Process, without_rights
 
 SOURCE = """
 import json, os, sys, time

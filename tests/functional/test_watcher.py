@@ -29,9 +29,8 @@ from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings
-from infra.watcher.watcher import ClusterWatcher
+from infra.watcher.watcher import ClusterWatcher, NotPosted, sender
 from tests.functional.app_client import HMAC, AppClient, line
 from tests.property.cluster_history import NOW, UNTIL_ENDED, ClusterHistory, client_of
 

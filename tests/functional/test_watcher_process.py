@@ -27,9 +27,17 @@ from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings, from_environment
-from infra.watcher.watcher import GIVE_UP, LONGEST_ASKED, LONGEST_PAUSE, ClusterWatcher, Silent, pause_after
+from infra.watcher.watcher import (
+    GIVE_UP,
+    LONGEST_ASKED,
+    LONGEST_PAUSE,
+    ClusterWatcher,
+    NotPosted,
+    Silent,
+    pause_after,
+    sender,
+)
 from tests.cases import each_row
 from tests.contract.kube_api.cluster import NOW, running
 from tests.property.cluster_history import UNTIL_ENDED, client_of

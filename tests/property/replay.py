@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from tests.property.scheduler_view import Newcomer, SchedulerView
 
 _ORDERS = 20

@@ -15,9 +15,8 @@ import msgspec
 
 from chalicelib.model.plan import Plan
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.controllers.scheduler.scoring import best
 from tests.property.replay import look, pod_key
 from tests.property.scheduler_view import Newcomer, SchedulerView

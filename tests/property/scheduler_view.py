@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from chalicelib.model.timestamps import parse_time
-from infra.emulators.controllers.scheduler.binding import assume
-from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
-from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings, assume
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
 from infra.emulators.controllers.scheduler.selectors import Toleration, untolerated
 from tests.property.clusters import RandomCluster
 from tests.property.objects import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json

@@ -20,15 +20,15 @@ from typing import Any
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import NO_STOCK as NO_ECS
 from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.attached_account import CherryRegistrationOptions as CherryWays
 from infra.emulators.cherryservers.models import NEVER_JOINS
 from infra.emulators.cherryservers.models import CherryDurations as CherryTimes
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions as CherryWays
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions as ExoscaleWays
 from infra.emulators.exoscale.models import UNAVAILABLE
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions as ExoscaleWays
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions as HuaweiWays
 from infra.emulators.invocation import Invocation

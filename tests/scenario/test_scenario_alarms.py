@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from infra.demo.alarms import play
+from infra.emulators.cloudwatch_alarms import WatchedDeployment
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.watched_deployment import WatchedDeployment
 from tests.scenario.policies import document
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.controller import CapiControllerSettings
-from infra.emulators.controllers.capi.nodes import MachineClass
+from infra.emulators.controllers.capi.machines import MachineClass
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.objects import KubeObject, clone
 from tests.scenario.policies import document

@@ -12,9 +12,8 @@ import pytest
 
 from chalicelib.model.node import TO_BE_DELETED
 from infra.emulators.controllers import objects
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from infra.emulators.exoscale.models import ExoscaleDurations, ExoscalePool
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.scenario.policies import document
 from tests.scenario.scenario_world import ScenarioWorld

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.tools.unused_code import UnusedDefinition, findings, unused
-from infra.tools.unused_exceptions import UnusedException
+from infra.tools.unused_code import UnusedDefinition, UnusedException, findings, unused
 
 
 def test_code_that_only_tests_call_is_unused_in_chalicelib_and_used_in_infra(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.attached_account import AttachedAccount
+from infra.emulators.vendor_common.server import AttachedAccount
 
 SECRET_NAME = "outscaler/shared/alicloud"
 KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-account-1"

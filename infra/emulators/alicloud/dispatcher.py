@@ -22,10 +22,13 @@ from infra.emulators.alicloud.serializers import as_text, older
 from infra.emulators.alicloud.signing import claim
 from infra.emulators.alicloud.sts import Sts
 from infra.emulators.vendor_common.dispatcher import VendorDispatcher
-from infra.emulators.vendor_common.errors import VendorRefusedError
-from infra.emulators.vendor_common.fault_injection import NEVER_RECEIVED, VendorFaults
+from infra.emulators.vendor_common.fault_injection import (
+    NEVER_RECEIVED,
+    VendorFaults,
+    VendorRefusedError,
+    VendorThrottle,
+)
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
-from infra.emulators.vendor_common.throttle import VendorThrottle
 
 Json = dict[str, Any]
 _PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 
 _STATUSES: Mapping[str, int] = MappingProxyType(
     {

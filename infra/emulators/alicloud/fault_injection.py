@@ -6,8 +6,7 @@ The vendor throttles with HTTP 400 and a code and, for newer products, a header 
 
 from __future__ import annotations
 
-from infra.emulators.vendor_common.errors import VendorRefusal
-from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusal
 
 WRITES = frozenset({"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances"})
 RETRY_MILLISECONDS = 7000

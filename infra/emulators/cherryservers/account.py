@@ -10,14 +10,17 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 
-from infra.emulators.cherryservers.catalogue import IMAGES, KEYS, PLANS, REGIONS, STOCK
-from infra.emulators.cherryservers.errors import bad, missing
 from infra.emulators.cherryservers.models import (
     ACTIVE,
     DEPLOYED,
     FAILED,
+    IMAGES,
+    KEYS,
     NEVER,
+    PLANS,
     PROVISIONING,
+    REGIONS,
+    STOCK,
     TERMINATING,
     CherryDurations,
     CherryPlan,
@@ -26,7 +29,18 @@ from infra.emulators.cherryservers.models import (
     Order,
     Region,
 )
-from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
+
+
+def bad(message: str) -> VendorRefusedError:
+    """Return the error for an invalid or impossible request."""
+    return VendorRefusedError(400, message)
+
+
+def missing(what: str) -> VendorRefusedError:
+    """Return the error for a missing object."""
+    return VendorRefusedError(404, f"{what} not found.")
+
 
 TEAM, PROJECT, FOREIGN = 501, 10001, 20002
 CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"

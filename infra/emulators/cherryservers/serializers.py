@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.catalogue import IMAGES
-from infra.emulators.cherryservers.models import CherryPlan, CherryServer, Region, SshKey
+from infra.emulators.cherryservers.models import IMAGES, CherryPlan, CherryServer, Region, SshKey
 
 Json = dict[str, Any]
 PASSWORD = "example-root-password-0000"

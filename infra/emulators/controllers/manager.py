@@ -17,11 +17,10 @@ from typing import Protocol
 import msgspec
 
 from infra.emulators.controllers.capi.controller import CapiControllerSettings, ClusterApi
-from infra.emulators.controllers.change_detector import Changes, Moved
 from infra.emulators.controllers.kubelet import Kubelets, KubeletTimes
+from infra.emulators.controllers.object_writes import Changes, Moved
 from infra.emulators.controllers.scheduler.scheduler import Pick, SchedulerLoop, least_used
-from infra.emulators.controllers.workloads.daemon_sets import DaemonSets, Garbage, Jobs
-from infra.emulators.controllers.workloads.deployments import Deployments, ReplicaSets
+from infra.emulators.controllers.workloads import DaemonSets, Deployments, Garbage, Jobs, ReplicaSets
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.objects import dig
 from infra.emulators.kube.status import ApiError

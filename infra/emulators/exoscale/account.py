@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from infra.emulators.exoscale.models import (
+    BUSY,
+    DESTROYING,
     LEAVING,
     RUNNING,
     STARTING,
@@ -24,7 +26,8 @@ from infra.emulators.exoscale.models import (
     Vm,
     Work,
 )
-from infra.emulators.vendor_common.agenda import Agenda
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
+from infra.emulators.vendor_common.keys import Agenda
 
 ZONE = "ch-gva-2"
 _GIB = 2**30
@@ -252,3 +255,158 @@ class Zone:
         """Process everything that is due now."""
         with self.lock:
             self.agenda.play_due(self, self.clock())
+
+
+NO_QUOTA = ExoscaleProvisioningFate("unavailable", "The quota of resource instance is exhausted.")
+_DONE = Ending("success", "", "", done=True)
+
+
+def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: float) -> None:
+    """Request instances. The reason for unavailable ones is reported at the end of the operation."""
+    for _ in range(count):
+        fate = pool.fates.pop(0) if pool.fates else None
+        if fate is None and zone.free() == 0:
+            fate = NO_QUOTA
+        if fate is not None and work is not None:
+            work.problems += [fate] if fate.reason else []
+        if fate is not None and not fate.made:
+            continue
+        vm = zone.make(pool, STARTING, at, fate)
+        if work is not None:
+            work.made += 1
+        zone.agenda.plan(at + zone.times.create, _served, vm.id)
+
+
+def leave(zone: Zone, victims: Sequence[Vm], at: float) -> None:
+    """Start to delete these instances."""
+    for vm in victims:
+        vm.state = DESTROYING
+        zone.agenda.plan(at + zone.times.destroy, _gone, vm.id)
+
+
+def _served(zone: Zone, id_: str, at: float) -> None:
+    vm = zone.vms.get(id_)
+    if vm is None or vm.state != STARTING:
+        return
+    if vm.fate is not None:
+        vm.state = "error"
+    else:
+        vm.state, vm.served = RUNNING, at
+
+
+def _gone(zone: Zone, id_: str, _: float) -> None:
+    if id_ in zone.vms:
+        zone.forget(id_)
+
+
+def finish(zone: Zone, id_: str, at: float) -> None:
+    """End an operation."""
+    work = zone.works[id_]
+    pool = zone.pools.get(work.pool)
+    ending = work.ending or _verdict(work)
+    work.state, work.reason, work.message = ending.state, ending.reason, ending.message
+    if pool is None:
+        return
+    if ending.done or work.ending is None:
+        pool.size = work.size
+    if zone.heals is not None and pool.nodepool and len(pool.staying) < pool.size:
+        zone.agenda.plan(at + zone.heals, _heal, pool.id)
+
+
+def _verdict(work: Work) -> Ending:
+    if not work.problems:
+        return _DONE
+    first = work.problems[0]
+    return Ending("failure", "partial" if work.made else first.reason, first.message)
+
+
+def _heal(zone: Zone, id_: str, at: float) -> None:
+    """Let SKS retry to create missing instances."""
+    pool = zone.pools.get(id_)
+    if pool is None or zone.heals is None:
+        return
+    missing = pool.size - len(pool.staying)
+    if missing > 0 and pool.state_now == RUNNING:
+        grow(zone, pool, None, missing, at)
+    if len(pool.staying) < pool.size:
+        zone.agenda.plan(at + zone.heals, _heal, id_)
+
+
+class ExoscaleMutations:
+    """Accepts change requests for one zone."""
+
+    def __init__(self, zone: Zone) -> None:
+        self._zone = zone
+
+    def scale(self, pool: ExoscalePool, size: int) -> Work:
+        """Scale to an absolute size. The vendor chooses the instances to remove; here the oldest ones."""
+        self._check(pool)
+        if size == 0 and not pool.nodepool and not self._zone.empties_pools:
+            raise VendorRefusedError(400, "size: must be greater than 0")
+        missing = size - len(pool.staying)
+        free = self._zone.free()
+        if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
+            raise VendorRefusedError(
+                412, f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit {self._zone.limit}"
+            )
+        return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
+
+    def evict(self, pool: ExoscalePool, ids: Sequence[str]) -> Work:
+        """Evict these members and reduce the size by their number."""
+        self._check(pool)
+        if not ids:
+            raise VendorRefusedError(400, "instances: at least one is needed")
+        staying = {vm.id: vm for vm in pool.staying}
+        for each in ids:
+            if each not in staying:
+                raise VendorRefusedError(400, f"Instance {each} is not a member of the instance pool {pool.id}")
+        victims = [staying[each] for each in dict.fromkeys(ids)]
+        size = max(0, pool.size - len(victims))
+        if size == 0 and not pool.nodepool and not self._zone.empties_pools:
+            raise VendorRefusedError(400, "an instance pool keeps at least one instance")
+        return self._carry_out(pool, size, 0, victims)
+
+    def _check(self, pool: ExoscalePool) -> None:
+        if pool.state_now in BUSY:
+            raise VendorRefusedError(409, f"The instance pool {pool.id} is busy: {pool.state_now}")
+
+    def _carry_out(self, pool: ExoscalePool, size: int, missing: int, victims: Sequence[Vm]) -> Work:
+        zone, now = self._zone, self._zone.clock()
+        ending = pool.endings.pop(0) if pool.endings else None
+        work = self._new(pool, size, now, grows=missing > 0, ending=ending)
+        zone.works[work.id] = pool.work = work
+        if ending is None or ending.done:
+            if zone.size_at_once:
+                pool.size = size
+            grow(zone, pool, work, missing, now)
+            leave(zone, victims, now)
+        if zone.times.operation:
+            zone.agenda.plan(now + zone.times.operation, finish, work.id)
+        else:
+            finish(zone, work.id, now)
+        return work
+
+    def _new(self, pool: ExoscalePool, size: int, now: float, *, grows: bool, ending: Ending | None) -> Work:
+        if pool.nodepool:
+            return Work(
+                self._zone.number("work"),
+                pool.id,
+                "get-sks-nodepool",
+                pool.nodepool,
+                f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}",
+                now,
+                size,
+                grows,
+                ending=ending,
+            )
+        return Work(
+            self._zone.number("work"),
+            pool.id,
+            "get-instance-pool",
+            pool.id,
+            f"/v2/instance-pool/{pool.id}",
+            now,
+            size,
+            grows,
+            ending=ending,
+        )

@@ -27,7 +27,7 @@ from infra.emulators.huaweicloud.models import (
     Node,
     ScaleGroup,
 )
-from infra.emulators.vendor_common.agenda import Agenda
+from infra.emulators.vendor_common.keys import Agenda
 
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"

@@ -19,7 +19,7 @@ from infra.emulators.huaweicloud.models import CceCluster, CceDurations
 from infra.emulators.huaweicloud.node_registration import CceNodeRegistration, CceRegistrationOptions
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.attached_account import AttachedAccount
+from infra.emulators.vendor_common.server import AttachedAccount
 
 SECRET_NAME = "outscaler/shared/huaweicloud"
 KEY, KEY_SECRET = "AKIDEXAMPLE00000LOCAL", "SKEXAMPLEsecretkeyoftheemulatedproject01"

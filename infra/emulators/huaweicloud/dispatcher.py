@@ -11,12 +11,9 @@ from infra.emulators.huaweicloud.fault_injection import OVER_LIMIT, REFUSALS, RE
 from infra.emulators.huaweicloud.handlers import CceHandlers, CceRequest
 from infra.emulators.huaweicloud.routes import ROUTES, WRITES
 from infra.emulators.huaweicloud.signing import claim
-from infra.emulators.vendor_common.errors import VendorRefusedError
-from infra.emulators.vendor_common.fault_injection import VendorFaults
-from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from infra.emulators.vendor_common.operation_dispatcher import JSON, OperationDispatcher
-from infra.emulators.vendor_common.routes import VendorRoute
-from infra.emulators.vendor_common.throttle import VendorThrottle
+from infra.emulators.vendor_common.dispatcher import JSON, OperationDispatcher
+from infra.emulators.vendor_common.fault_injection import VendorFaults, VendorRefusedError, VendorThrottle
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, VendorRoute
 
 _PAGE = {"Content-Type": "text/html"}
 

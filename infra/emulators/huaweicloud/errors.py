@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 
 
 class CceRefusedError(VendorRefusedError):

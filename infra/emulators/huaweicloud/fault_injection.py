@@ -3,8 +3,7 @@ limit (vendor_common/throttle.py)."""
 
 from __future__ import annotations
 
-from infra.emulators.vendor_common.errors import VendorRefusal
-from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusal
 
 RETRY_SECONDS = 7
 OVER_LIMIT = VendorRefusal(429, "The throttling threshold has been reached", "APIGW.0308")

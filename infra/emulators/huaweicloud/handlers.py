@@ -13,7 +13,7 @@ from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing
 from infra.emulators.huaweicloud.errors import bad, missing
 from infra.emulators.huaweicloud.models import DEFAULT_POOL, CceCluster, CcePool, Node
 from infra.emulators.huaweicloud.mutations import CceMutations
-from infra.emulators.vendor_common.routes import UUID
+from infra.emulators.vendor_common.http_messages import UUID
 
 Json = dict[str, Any]
 _MOST_NODES, _MOST_FLAVORS = 2000, 1000

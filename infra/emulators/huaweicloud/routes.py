@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.emulators.vendor_common.routes import VendorRoutes
+from infra.emulators.vendor_common.http_messages import VendorRoutes
 
 WRITES = frozenset({"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes"})
 _PROJECT = "/api/v3/projects/{project}"

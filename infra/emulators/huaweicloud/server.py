@@ -14,7 +14,7 @@ from infra.emulators.certificates import Pair
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.authentication import CceKeyRing
 from infra.emulators.huaweicloud.dispatcher import CceDispatcher
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.server import VendorServer
 
 

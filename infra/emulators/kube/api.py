@@ -14,17 +14,15 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.kube import crds, discovery, disruption, status
+from infra.emulators.kube import crds, disruption, resources, status
 from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
 from infra.emulators.kube.faults import Faults, KubeFault, edited
-from infra.emulators.kube.listing import list_objects
+from infra.emulators.kube.listing import LONGEST, WatchStream, item, list_objects, metadata_of, wants_metadata
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Request, ResourcePath, Response, answer, route_of, split
 from infra.emulators.kube.resources import ServedResource
 from infra.emulators.kube.selectors import selection
-from infra.emulators.kube.serialization import item, metadata_of, wants_metadata
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.watch import LONGEST, WatchStream
 from infra.emulators.kube.write_path import Target, Writer
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -124,15 +122,15 @@ class Api:
             return Response(200, dict(_TEXT), b"ok")
         document: KubeObject | None = None
         if parts == ["version"]:
-            document = discovery.VERSION
+            document = resources.VERSION
         elif parts == ["api"]:
-            document = discovery.api_versions()
+            document = resources.api_versions()
         elif parts == ["apis"]:
-            document = discovery.group_list(registry)
+            document = resources.group_list(registry)
         elif len(parts) == 2 and parts[0] == "apis":
-            document = discovery.group(registry, parts[1])
+            document = resources.group(registry, parts[1])
         elif request.route is not None:
-            document = discovery.resource_list(registry, request.route.group, request.route.version)
+            document = resources.resource_list(registry, request.route.group, request.route.version)
         return answer(200, document) if document is not None else _not_served()
 
     def _resource(self, request: Request, target: Target) -> Response:

@@ -12,8 +12,8 @@ import msgspec
 
 from infra.emulators.kube import status
 from infra.emulators.kube.auth import Attributes, User
+from infra.emulators.kube.listing import is_watch
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.watch import is_watch
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
 

@@ -26,10 +26,10 @@ from infra.emulators.kube import crds
 from infra.emulators.kube.api import Api, ApiLoggedRequest
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.faults import Faults
+from infra.emulators.kube.listing import LONGEST
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.kube.tls import TlsAuthority
-from infra.emulators.kube.watch import LONGEST
 
 _GZIP_FROM = 128 * 1024  # bytes, as in the real server
 

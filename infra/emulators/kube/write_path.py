@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from infra.emulators.kube import apply, crds, patches, scale, schema, status, validation
+from infra.emulators.kube import crds, patches, scale, status, validation
+from infra.emulators.kube.listing import show, taken_in
 from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.request import Request, ResourcePath, Response, answer
 from infra.emulators.kube.resources import ServedResource, Version
-from infra.emulators.kube.serialization import show, taken_in
 from infra.emulators.kube.store import ObjectStore, terminating
 
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -71,7 +71,7 @@ class Writer:
     """The write path of one server."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store, self._owners = store, apply.FieldOwners()
+        self._store, self._owners = store, patches.FieldOwners()
 
     # -- create
 
@@ -130,8 +130,8 @@ class Writer:
     def _shaped(self, target: Target, obj: KubeObject) -> KubeObject:
         if target.version.schema is None:
             return obj
-        pruned: KubeObject = clone(schema.prune(target.version.schema, obj))
-        schema.fill_defaults(target.version.schema, pruned)
+        pruned: KubeObject = clone(validation.prune(target.version.schema, obj))
+        validation.fill_defaults(target.version.schema, pruned)
         return pruned
 
     # -- update and patch
@@ -174,7 +174,7 @@ class Writer:
         if not request.query.get("fieldManager"):
             why = status.cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
             raise status.invalid("PatchOptions", "meta.k8s.io", "", [why])
-        config, manager = apply.decode(request.body), request.query["fieldManager"]
+        config, manager = patches.decode_applied(request.body), request.query["fieldManager"]
         force = request.query.get("force") in {"true", "1"}
         route = target.route
         with self._store.transaction():

@@ -17,12 +17,10 @@ from botocore.exceptions import ClientError
 from botocore.session import get_session
 
 from infra.emulators.aws import LocalAws
-from infra.emulators.aws_region import REGION
 from infra.emulators.iam import Statement, literal_statements
-from infra.emulators.lambda_events import failed_messages, schedule_event, sqs_event, sqs_record
-from infra.emulators.lambda_runtime.file_system import Folders
+from infra.emulators.lambda_events import REGION, failed_messages, schedule_event, sqs_event, sqs_record
 from infra.emulators.lambda_runtime.permission_proxy import Door
-from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Made, Process
+from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Folders, Made, Process
 from infra.emulators.moto_gaps.event_sources import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]

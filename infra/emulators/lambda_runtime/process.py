@@ -4,18 +4,196 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
+import shutil
+import struct
 import subprocess
+import sys
+import sysconfig
+import threading
 import time
 import uuid
+import zipfile
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from infra.emulators.lambda_runtime.file_system import Folders
-from infra.emulators.lambda_runtime.runtime_api import RuntimeApi, RuntimeEvent, RuntimeResponse
+from infra.emulators.lambda_runtime import shifted_clock
+
+_ROOT = "/2018-06-01/runtime"
+_MOST = 6 * 2**20  # maximum bytes of a response that Lambda accepts
+
+
+class RuntimeEvent(msgspec.Struct, frozen=True):
+    """One invocation: its id, the event's JSON, the function's ARN, and the deadline in epoch milliseconds."""
+
+    request: str
+    body: bytes
+    arn: str
+    deadline: int
+
+
+class RuntimeResponse(msgspec.Struct, frozen=True):
+    """A message of the runtime. kind: `ready` (it requests an event), `response`, `error` or `init`. body: JSON."""
+
+    kind: str
+    body: Any = None
+
+
+class _RuntimeApiHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _RuntimeApiServer
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """Print nothing."""
+
+    def do_GET(self) -> None:
+        """Return the next event; the runtime waits until there is one."""
+        self.server.said.put(RuntimeResponse("ready"))
+        event = self.server.events.get()
+        if event is None:
+            self.close_connection = True
+            return
+        self._send(
+            200,
+            event.body,
+            {
+                "Lambda-Runtime-Aws-Request-Id": event.request,
+                "Lambda-Runtime-Deadline-Ms": str(event.deadline),
+                "Lambda-Runtime-Invoked-Function-Arn": event.arn,
+                "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0",
+            },
+        )
+
+    def do_POST(self) -> None:
+        """Accept a response or an error. The runtime client sends both in chunks or with a length."""
+        body = self._body()
+        kind = "init" if self.path == f"{_ROOT}/init/error" else self.path.rpartition("/")[2]
+        self.server.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
+        self._send(202, b'{"status": "OK"}', {})
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(min(int(self.headers.get("Content-Length") or 0), _MOST))
+        parts = []
+        while length := int(self.rfile.readline().strip() or b"0", 16):
+            parts.append(self.rfile.read(length))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class _RuntimeApiServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _RuntimeApiHandler)
+        self.events: queue.SimpleQueue[RuntimeEvent | None] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[RuntimeResponse] = queue.SimpleQueue()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore broken connections, which occur when a runtime is killed."""
+
+
+class RuntimeApi:
+    """address: `host:port`, as in AWS_LAMBDA_RUNTIME_API."""
+
+    def __init__(self) -> None:
+        self._server = _RuntimeApiServer()
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def hand_out(self, event: RuntimeEvent) -> None:
+        """Queue an event for the runtime's next request."""
+        self._server.events.put(event)
+
+    def next(self, timeout: float) -> RuntimeResponse | None:
+        """Return the runtime's next message, None if it sends none within this number of seconds."""
+        try:
+            return self._server.said.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.events.put(None)
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+_RUNTIME = ("awslambdaric", "runtime_client*", "simplejson", "snapshot_restore_py")
+_AUTHORITIES = Path("certifi") / "cacert.pem"
+_READ_DIRECTORY, _READ_FILE, _WRITE = 0o555, 0o444, 0o755
+_DROP = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
+
+
+class Folders:
+    """task, runtime: below `place`, which must be empty. clock: seconds by which the functions' clocks are ahead."""
+
+    def __init__(self, place: Path, archive: Path, authority: bytes = b"") -> None:
+        self.task, self.runtime = place / "task", place / "runtime"
+        with zipfile.ZipFile(archive) as code:
+            code.extractall(self.task)
+        if authority:
+            with (self.task / _AUTHORITIES).open("ab") as known:
+                known.write(b"\n" + authority)
+        for path in (self.task, *self.task.rglob("*")):
+            path.chmod(_READ_DIRECTORY if path.is_dir() else _READ_FILE)
+        self.runtime.mkdir()
+        for pattern in _RUNTIME:
+            for found in Path(sysconfig.get_path("purelib")).glob(pattern):
+                if not found.name.endswith(".dist-info"):
+                    (self.runtime / found.name).symlink_to(found)
+        shutil.copy(shifted_clock.__file__, self.runtime / "shifted_clock.py")
+        self._clock = self.runtime / shifted_clock.NAME
+        self._clock.write_bytes(struct.pack("<d", 0.0))
+
+    def ahead(self, seconds: float) -> None:
+        """Set the seconds by which functions' clocks are ahead. The file is written in place, because the functions
+        have mapped it."""
+        with self._clock.open("r+b") as file:
+            file.write(struct.pack("<d", seconds))
+
+    def command(self, handler: str) -> list[str]:
+        """Return the command that starts the runtime client for this handler, without site-packages and without
+        permission to write the task's folder."""
+        boot = (
+            "import pathlib, runpy, sys, shifted_clock; "
+            f"shifted_clock.install(pathlib.Path({str(self._clock)!r})); "
+            "sys.argv[:] = ['awslambdaric', sys.argv[1]]; "
+            "runpy.run_module('awslambdaric', run_name='__main__')"
+        )
+        return [*without_rights(), sys.executable, "-S", "-s", "-c", boot, handler]
+
+    def remove(self) -> None:
+        """Make the task's folder writable again, and delete both."""
+        for path in (self.task, *self.task.rglob("*")):
+            if path.is_dir():
+                path.chmod(_WRITE)
+        shutil.rmtree(self.task, ignore_errors=True)
+        shutil.rmtree(self.runtime, ignore_errors=True)
+
+
+def without_rights() -> list[str]:
+    """Return a command prefix with which the superuser has no more permissions on files than other users. Empty for
+    other users, and if util-linux has no setpriv."""
+    found = shutil.which("setpriv")
+    return [found, *_DROP] if found and os.geteuid() == 0 else []
+
 
 INIT = 10.0
 """Lambda's time limit in seconds for the start of a function."""

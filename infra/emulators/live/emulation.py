@@ -30,22 +30,19 @@ from chalicelib.policy.load import digest, load
 from chalicelib.runtime.runtime import BATCH_FAILURES, REPORTED
 from chalicelib.store import Store
 from infra.emulators import deployed_functions
+from infra.emulators.api_gateway import ApiGatewayFront
 from infra.emulators.aws import LocalAws, Queue
-from infra.emulators.aws_region import REGION
-from infra.emulators.cloud_account import CloudBeside
+from infra.emulators.cloud_account import CloudBeside, permitted
 from infra.emulators.controllers.clock import Clock
 from infra.emulators.controllers.manager import ClusterSimulation, Pace
 from infra.emulators.controllers.objects import apply_shipped
+from infra.emulators.event_exporter import LiveExporter
 from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.lambda_events import Json
-from infra.emulators.live.api_gateway_server import ApiGatewayFront
-from infra.emulators.live.checked_threads import Worker, logged
-from infra.emulators.live.event_watcher import LiveExporter
-from infra.emulators.live.lambda_processes import Functions, Result
+from infra.emulators.lambda_events import REGION, Json
+from infra.emulators.live.lambda_processes import Functions, Result, Worker, logged
 from infra.emulators.live.lambda_worker import CLOCK, EVENTS, LOG
-from infra.emulators.policy_permissions import permitted
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"

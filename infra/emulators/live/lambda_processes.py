@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -16,6 +17,39 @@ import msgspec
 
 from chalicelib.runtime.runtime import MEMORY_SIZE
 from infra.emulators.lambda_events import Json, failed_messages
+
+_log = logging.getLogger(__name__)
+
+Ended = Callable[[str, BaseException], None]
+"""Called with the name of a thread that has ended with an exception, in that thread."""
+
+
+def logged(name: str, error: BaseException) -> None:
+    """An Ended that writes a log line with the traceback."""
+    _log.critical("thread %s has ended and does nothing more", name, exc_info=error)
+
+
+class Worker(threading.Thread):
+    """A daemon thread that reports its end. target, args, kwargs: as of threading.Thread."""
+
+    def __init__(
+        self,
+        target: Callable[..., object],
+        *,
+        name: str,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        ended: Ended = logged,
+    ) -> None:
+        super().__init__(target=target, args=args, kwargs=dict(kwargs or {}), name=name, daemon=True)
+        self._reported = ended
+
+    def run(self) -> None:
+        """Run the target; an exception ends the thread and is reported."""
+        try:
+            super().run()
+        except BaseException as error:
+            self._reported(self.name, error)
 
 
 class Result(msgspec.Struct, frozen=True):

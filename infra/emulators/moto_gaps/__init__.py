@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from infra.emulators.moto_gaps import change_sets, event_sources, rest_apis, stack_resources, stacks
+from infra.emulators.moto_gaps import event_sources, rest_apis, stack_resources, stacks
 
 
 @cache
 def close() -> None:
     """Install the replacements, once per process."""
-    for piece in (rest_apis, event_sources, stack_resources, stacks, change_sets):
+    for piece in (rest_apis, event_sources, stack_resources, stacks):
         piece.install()

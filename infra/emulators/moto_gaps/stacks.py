@@ -2,7 +2,8 @@
 by one of their resources.
 
 moto finds a template only at an address of AWS or of `localhost`, does not support the SAM transform, and finds a stack
-by its name only.
+by its name only. It leaves a gap in lists for AWS::NoValue, and among a stack's resources for a false condition. It
+gives a stack no outputs if it was created by a change set, and treats parameters that keep their values as changed.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
-from moto.cloudformation import responses
-from moto.cloudformation.models import CloudFormationBackend
+from moto.cloudformation import parsing, responses
+from moto.cloudformation.models import CloudFormationBackend, Stack
 
-from infra.emulators.aws_region import REGION
+from infra.emulators.lambda_events import REGION
 
 _SAM = "AWS::Serverless-2016-10-31"
 _BODIES = ("create_stack", "create_change_set", "update_stack")
@@ -49,24 +50,12 @@ def install() -> None:
         return find(template_url, account_id, partition)
 
     replace(responses, get_stack_from_s3_url=get_stack_from_s3_url)
-    _outputs_of_change_sets()
     _stack_of_a_resource()
+    _lists_without_holes()
+    _resources_that_exist()
+    _stacks_of_change_sets()
     for name in _BODIES:
         replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
-
-
-def _outputs_of_change_sets() -> None:
-    """Add outputs to a stack that a change set created, which moto omits."""
-    execute = original(CloudFormationBackend, "execute_change_set")
-
-    def execute_change_set(self: Any, *arguments: Any, **named: Any) -> None:
-        execute(self, *arguments, **named)
-        for stack in self.stacks.values():
-            if stack.template:
-                stack._parse_template()
-                stack.output_map = stack._create_output_map()
-
-    replace(CloudFormationBackend, execute_change_set=execute_change_set)
 
 
 def _stack_of_a_resource() -> None:
@@ -107,3 +96,38 @@ def original(owner: Any, name: str) -> Any:
     """Return the current value of such an attribute; for a class method the plain function."""
     found = getattr(owner, name)
     return getattr(found, "__func__", found) if isinstance(owner, type) else found
+
+
+def _lists_without_holes() -> None:
+    clean = original(parsing, "clean_json")
+
+    def clean_json(resource_json: Any, resources_map: Any) -> Any:
+        cleaned = clean(resource_json, resources_map)
+        return [each for each in cleaned if each is not None] if isinstance(resource_json, list) else cleaned
+
+    replace(parsing, clean_json=clean_json)
+
+
+def _resources_that_exist() -> None:
+    listed = original(Stack, "stack_resources").fget
+
+    def stack_resources(self: Any) -> list[Any]:
+        return [each for each in listed(self) if each is not None]
+
+    replace(Stack, stack_resources=property(stack_resources))
+
+
+def _stacks_of_change_sets() -> None:
+    execute = original(CloudFormationBackend, "execute_change_set")
+
+    def execute_change_set(self: Any, change_set_name: str, stack_name: str | None = None) -> None:
+        execute(self, change_set_name, stack_name)
+        for arn, change_set in self.change_sets.items():
+            if change_set_name in (arn, change_set.change_set_name):
+                stack = change_set.stack
+                stack.parameters = change_set.parameters
+                stack._parse_template()
+                stack.output_map = stack._create_output_map()
+                stack.resource_map.input_parameters = dict(stack.resource_map.resolved_parameters)
+
+    replace(CloudFormationBackend, execute_change_set=execute_change_set)

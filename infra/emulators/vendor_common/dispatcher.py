@@ -7,10 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
-from infra.emulators.vendor_common.errors import VendorRefusedError
-from infra.emulators.vendor_common.fault_injection import VendorFaults
-from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from infra.emulators.vendor_common.throttle import VendorThrottle
+import msgspec
+
+from infra.emulators.vendor_common.fault_injection import (
+    NEVER_RECEIVED,
+    VendorFault,
+    VendorFaults,
+    VendorRefusedError,
+    VendorThrottle,
+)
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, VendorRoute, VendorRoutes, spoilt
 
 Logged = TypeVar("Logged")
 
@@ -63,3 +69,105 @@ class VendorDispatcher(Generic[Logged]):
     def refusal(self, problem: VendorRefusedError) -> Answer:
         """Return the response of an error."""
         raise NotImplementedError
+
+
+JSON = {"Content-Type": "application/json"}
+Watch = Callable[[Incoming, Answer], None]
+
+
+class LoggedOperation(msgspec.Struct, frozen=True):
+    """One call. operation: "" if unknown. path: with its query. action: the permission it needs. key: that signed it.
+    writes: it requests a change. code, message: of an error."""
+
+    method: str
+    operation: str
+    path: str
+    body: str
+    key: str
+    status: int
+    at: float
+    writes: bool
+    action: str = ""
+    code: str = ""
+    message: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return it as a line, without secrets."""
+        return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
+
+
+class SignedClaim(Protocol):
+    """The credentials a request claims."""
+
+    @property
+    def key(self) -> str:
+        """Return the key's id."""
+
+    @property
+    def signature(self) -> str:
+        """Return the signature."""
+
+
+class OperationDispatcher(VendorDispatcher[LoggedOperation]):
+    """Base of such APIs. claim: the credentials that a request claims, None for an unsigned request. seen: signatures,
+    which must not appear in any output. watches: called for each request with its response before connection faults
+    are applied.
+
+    A subclass has `do` for an operation and `refusal` for the response of an error.
+    """
+
+    def __init__(
+        self,
+        account: VendorAccount,
+        faults: VendorFaults,
+        throttle: VendorThrottle,
+        crash: VendorRefusedError,
+        routes: VendorRoutes,
+        claim: Callable[[Incoming], SignedClaim | None],
+    ) -> None:
+        super().__init__(account, faults, throttle, crash)
+        self.seen: set[str] = set()
+        self.watches: list[Watch] = []
+        self._routes, self._claim = routes, claim
+
+    def handle(self, incoming: Incoming) -> Answer:
+        """Handle one parsed request. The account is locked and up to date."""
+        route = self._routes.find(incoming.method, incoming.path)
+        fault, problem = self.faults.take(route.operation), None
+        try:
+            self.faults.refuse(fault)
+            answer = self.do(incoming, route, lost=fault in NEVER_RECEIVED and route.operation in self.faults.writes)
+        except VendorRefusedError as raised:
+            problem, answer = raised, self.refusal(raised)
+        self._note(incoming, route, answer.status, problem)
+        for watch in self.watches:
+            watch(incoming, answer)
+        if fault is VendorFault.CUT_OFF and not answer.body:
+            answer = msgspec.structs.replace(answer, body=b"{}")  # an empty response cannot be truncated
+        return spoilt(answer, fault)
+
+    def do(self, incoming: Incoming, route: VendorRoute, *, lost: bool) -> Answer:
+        """Carry out an operation. lost: the request is a change that the vendor never receives. Raises
+        VendorRefusedError."""
+        raise NotImplementedError
+
+    def _note(self, incoming: Incoming, route: VendorRoute, status: int, problem: VendorRefusedError | None) -> None:
+        claimed = self._claim(incoming)
+        if claimed is not None:
+            self.seen.add(claimed.signature)
+        self.log.append(
+            LoggedOperation(
+                incoming.method,
+                route.operation,
+                incoming.target,
+                incoming.body.decode("utf-8", "replace"),
+                claimed.key if claimed else "",
+                status,
+                self._account.clock(),
+                route.operation in self.faults.writes,
+                route.action,
+                problem.code if problem else "",
+                problem.message if problem else "",
+            )
+        )

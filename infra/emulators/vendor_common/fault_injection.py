@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infra.emulators.vendor_common.errors import VendorRefusal
+import msgspec
+
+
+class VendorRefusedError(Exception):
+    """An error response. code: the vendor's name of the error, "" if it has none. retry_after: the value of the
+    vendor's header for it, None for no such header."""
+
+    def __init__(self, status: int, message: str, *, code: str = "", retry_after: int | None = None) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status, self.message, self.code, self.retry_after = status, message, code, retry_after
+
+
+class VendorRefusal(msgspec.Struct, frozen=True):
+    """The data of an error response, as in VendorRefusedError."""
+
+    status: int
+    message: str = ""
+    code: str = ""
+
+    def error(self, *, message: str = "", retry_after: int | None = None) -> VendorRefusedError:
+        """Return the error to raise. message: used if this one has none."""
+        return VendorRefusedError(self.status, self.message or message, code=self.code, retry_after=retry_after)
 
 
 class VendorFault(StrEnum):
@@ -76,3 +98,33 @@ class VendorFaults:
         if fault is not None and (refusal := self._refusals.get(fault)) is not None:
             told = self.retry_after if fault is VendorFault.THROTTLED_FOR else None
             raise refusal.error(message=f"{fault.value} (by order of the test)", retry_after=told)
+
+
+class VendorThrottle:
+    """Limits calls per window and name: of an action or of a source. limits: name -> (calls, seconds), "" for all
+    others. tells: whether the response says when to retry. wait: seconds -> the value that the response says."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        refusal: VendorRefusal,
+        *,
+        tells: bool = True,
+        wait: Callable[[float], int] = math.ceil,
+    ) -> None:
+        self._clock, self._refusal, self._wait = clock, refusal, wait
+        self.limits, self.tells = dict[str, tuple[int, float]](), tells
+        self._calls: dict[str, list[float]] = {}
+
+    def count(self, name: str) -> None:
+        """Count one call. Raises VendorRefusedError if the limit is exceeded; a refused call is not counted."""
+        limit = self.limits.get(name, self.limits.get(""))
+        if limit is None:
+            return
+        most, window = limit
+        now = self._clock()
+        recent = [at for at in self._calls.get(name, []) if now - at < window]
+        if len(recent) >= most:
+            wait = max(1, self._wait(recent[-most] + window - now))
+            raise self._refusal.error(retry_after=wait if self.tells else None)
+        self._calls[name] = [*recent, now]

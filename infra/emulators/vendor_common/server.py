@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import re
 import socket
@@ -12,15 +13,56 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
 
+from chalicelib.net.http_session import BoundedAdapter
 from infra.emulators.certificates import Pair, server_context
 from infra.emulators.vendor_common.dispatcher import Logged, VendorDispatcher
-from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults, VendorThrottle
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from infra.emulators.vendor_common.in_process import connect, disconnect
-from infra.emulators.vendor_common.throttle import VendorThrottle
+
+_ANSWERS: dict[str, Callable[[Incoming], Answer]] = {}
+
+
+def connect(host: str, answer: Callable[[Incoming], Answer]) -> None:
+    """Let `answer` handle every request of this process to the host (with its port)."""
+    _ANSWERS[host] = answer
+    BoundedAdapter.send = _send  # type: ignore[method-assign, assignment]
+
+
+def disconnect(host: str) -> None:
+    """End that. A host that is not connected is ignored."""
+    _ANSWERS.pop(host, None)
+    if not _ANSWERS and "send" in vars(BoundedAdapter):
+        del BoundedAdapter.send
+
+
+def _send(adapter: BoundedAdapter, request: requests.PreparedRequest, *others: Any, **named: Any) -> requests.Response:
+    """Do what HTTPAdapter.send does."""
+    host = urlsplit(str(request.url)).netloc
+    if host not in _ANSWERS:
+        return HTTPAdapter.send(adapter, request, *others, **named)
+    headers = {"host": host} | {name.lower(): str(value) for name, value in request.headers.items()}
+    body = request.body.encode() if isinstance(request.body, str) else request.body or b""
+    answer = _ANSWERS[host](Incoming(str(request.method), request.path_url, headers, body))
+    if answer.hang_up:
+        raise requests.exceptions.ConnectionError("the connection was closed")
+    told = {"Content-Type": "application/json;charset=utf-8", **answer.headers, "Content-Length": str(len(answer.body))}
+    raw = HTTPResponse(
+        io.BytesIO(answer.body[: len(answer.body) - answer.cut]),
+        {name: value for name, value in told.items() if value},
+        answer.status,
+        preload_content=False,
+        decode_content=False,
+        request_method=request.method,
+    )
+    return adapter.build_response(request, raw)
+
 
 _Front = TypeVar("_Front", bound=VendorDispatcher[Any])
 Edit = Callable[[bytes], bytes]
@@ -195,3 +237,35 @@ class VendorServer(Generic[_Front, Logged]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+_Cloud = TypeVar("_Cloud")
+_Server = TypeVar("_Server", bound=VendorServer[Any, Any])
+
+
+class AttachedAccount(Generic[_Cloud, _Server]):
+    """Base of the vendors' accounts. A subclass sets _cloud and _server when it is attached to a clock."""
+
+    _cloud: _Cloud | None = None
+    _server: _Server | None = None
+
+    @property
+    def cloud(self) -> _Cloud:
+        """The account. AssertionError before it is attached."""
+        assert self._cloud is not None, "attach the account first"
+        return self._cloud
+
+    @property
+    def server(self) -> _Server:
+        """The server of the account's API. AssertionError before it is attached."""
+        assert self._server is not None, "attach the account first"
+        return self._server
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+        if self._server is not None:
+            self._server.stop()

@@ -14,7 +14,7 @@ from infra.emulators.alicloud.handlers import NEW, OLD, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import Role
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, AlicloudDurations, AlicloudGroup
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
 
 START = 1_800_000_000.0

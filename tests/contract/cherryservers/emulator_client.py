@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.dispatcher import CherryDispatcher, Token
 from infra.emulators.cherryservers.models import CherryDurations
+from infra.emulators.cherryservers.server import CherryDispatcher, Token
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 

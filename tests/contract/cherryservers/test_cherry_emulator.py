@@ -10,8 +10,6 @@ import pytest
 import requests
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.dispatcher import Token
-from infra.emulators.cherryservers.fault_injection import LIMIT, RETRY_AFTER
 from infra.emulators.cherryservers.models import (
     NEVER_JOINS,
     NO_CREDIT,
@@ -20,7 +18,7 @@ from infra.emulators.cherryservers.models import (
     CherryDurations,
     CherryProvisioningFate,
 )
-from infra.emulators.cherryservers.server import CherryHttpServer
+from infra.emulators.cherryservers.server import LIMIT, RETRY_AFTER, CherryHttpServer, Token
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, EmulatorClient

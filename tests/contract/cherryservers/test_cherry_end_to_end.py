@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount
+from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount, CherryRegistrationOptions
 from infra.emulators.cherryservers.models import (
     NEVER_JOINS,
     NO_STOCK,
@@ -18,7 +18,6 @@ from infra.emulators.cherryservers.models import (
     CherryDurations,
     CherryProvisioningFate,
 )
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault

@@ -8,12 +8,12 @@ import base64
 import pytest
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, CherryDurations, CherryServer, Order
-from infra.emulators.cherryservers.node_registration import (
+from infra.emulators.cherryservers.attached_account import (
     UNINITIALIZED,
     CherryNodeRegistration,
     CherryRegistrationOptions,
 )
+from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, CherryDurations, CherryServer, Order
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject

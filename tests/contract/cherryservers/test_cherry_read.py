@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import NotFound, ProviderError, Transient
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
+from infra.emulators.cherryservers.attached_account import CherryRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import seen
 from tests.contract.provider_fixtures.cherryservers import CherryBench

@@ -19,9 +19,9 @@ from chalicelib.model.policy import Options
 from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
+from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
-from infra.emulators.crash_injection import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.kube.faults import KubeFault
 from tests.contract.clusterapi.objects import GROUP, Json

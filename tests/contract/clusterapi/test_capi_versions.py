@@ -15,7 +15,7 @@ import yaml
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import InProgress, Succeeded
 from infra.emulators.controllers import objects
-from infra.emulators.kube import crds, schema
+from infra.emulators.kube import crds, validation
 from infra.emulators.kube.objects import clone
 from tests.contract.clusterapi.management import Management, management, operation
 from tests.contract.clusterapi.objects import GROUP
@@ -103,8 +103,8 @@ def wrong(there: Management, version: str) -> Iterator[str]:
         assert served is not None
         assert served.schema is not None
         for obj in there.store.list(plural, group=GROUP):
-            yield from (f"{plural}: {cause}" for cause in schema.causes(served.schema, obj))
-            if schema.prune(served.schema, clone(obj)) != obj:
+            yield from (f"{plural}: {cause}" for cause in validation.causes(served.schema, obj))
+            if validation.prune(served.schema, clone(obj)) != obj:
                 yield f"{plural} {obj['metadata']['name']}: has fields that the definition does not know"
 
 

@@ -17,8 +17,8 @@ from chalicelib.providers.errors import Conflict, Throttled, Transient
 from chalicelib.store.vendor_calls import SharedCache
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.dispatcher import ExoscaleDispatcher
 from infra.emulators.exoscale.models import ExoscaleDurations
+from infra.emulators.exoscale.server import ExoscaleDispatcher
 from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.exoscale.openapi_document import checker

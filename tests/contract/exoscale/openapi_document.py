@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from infra.emulators.exoscale.routes import ROOT
+from infra.emulators.exoscale.server import ROOT
 from tests.contract.openapi import Checker, Document
 
 

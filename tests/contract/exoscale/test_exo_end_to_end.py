@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from infra.emulators.controllers import objects
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from infra.emulators.exoscale.models import UNAVAILABLE, Ending, ExoscaleDurations, ExoscalePool
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.openapi_document import checker

@@ -6,9 +6,8 @@ import pytest
 
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
-from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.mutations import ExoscaleMutations
-from infra.emulators.exoscale.node_registration import (
+from infra.emulators.exoscale.account import ExoscaleMutations, Zone
+from infra.emulators.exoscale.attached_account import (
     NODEPOOL_LABEL,
     ExoscaleNodeRegistration,
     ExoscaleRegistrationOptions,

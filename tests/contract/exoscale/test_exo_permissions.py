@@ -19,7 +19,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from infra.emulators.exoscale.models import UNAVAILABLE
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from tests.contract.exoscale.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 

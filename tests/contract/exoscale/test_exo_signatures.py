@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing
-from infra.emulators.exoscale.signing import signature
-from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing, signature
+from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
 from tests.contract.exoscale.fixtures import KEY, START, ZoneClient, signed
 

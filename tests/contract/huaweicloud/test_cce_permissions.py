@@ -18,7 +18,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from infra.emulators.huaweicloud.models import DELETING
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from tests.contract.huaweicloud.fixtures import carried, drive, order, seen
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 from tests.operations import ask

@@ -18,8 +18,8 @@ from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, Q
 from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions, joined, node_object
 from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets

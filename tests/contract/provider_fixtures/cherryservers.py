@@ -24,19 +24,21 @@ from infra.emulators.cherryservers.attached_account import (
     BOOTSTRAP_NAME,
     CLOUD_INIT,
     DEFINITION,
+    PREFIX,
     SECRET_NAME,
     TOKEN_ID,
     TOKEN_SECRET,
+    CherryRegistrationOptions,
     gcfg,
+    joined,
+    node_object,
 )
-from infra.emulators.cherryservers.dispatcher import CherryLoggedRequest
 from infra.emulators.cherryservers.models import NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryDurations
-from infra.emulators.cherryservers.node_registration import PREFIX, CherryRegistrationOptions, joined, node_object
 from infra.emulators.cherryservers.serializers import PASSWORD
-from infra.emulators.cherryservers.server import CherryHttpServer
+from infra.emulators.cherryservers.server import CherryHttpServer, CherryLoggedRequest
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble

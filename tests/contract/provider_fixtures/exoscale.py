@@ -15,14 +15,14 @@ from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import ZONE, Zone
+from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.server import ExoscaleServer
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets

@@ -12,15 +12,15 @@ from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import REGION, CceCloud
 from infra.emulators.huaweicloud.authentication import CceKey
 from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations, CcePool, ScaleGroup
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions, joined, node_object
 from infra.emulators.huaweicloud.server import HuaweiServer
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.dispatcher import LoggedOperation
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble

@@ -15,7 +15,7 @@ from chalicelib.operations.runner import run_step
 from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from infra.emulators.crash_injection import FunctionKilled
+from infra.emulators.aws_faults import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
 from tests.contract.suite.provider_fixture import ProviderFixture
 from tests.contract.suite.recording_provider import Ear, RecordingProvider

@@ -12,7 +12,7 @@ from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import ProviderServices
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.cloud_account import LOOPBACK
 from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_reconcile_idle_cost import Costs, a_large_cluster, a_tick
 

@@ -10,9 +10,8 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import ProviderServices
-from infra.emulators.cherryservers.attached_account import CherryAccount
-from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.cherryservers.attached_account import CherryAccount, CherryRegistrationOptions
+from infra.emulators.cloud_account import LOOPBACK
 from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_reconcile_idle_cost import Costs, a_large_cluster, a_tick
 

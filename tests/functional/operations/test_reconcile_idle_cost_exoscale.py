@@ -10,9 +10,8 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import ProviderServices
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.cloud_account import LOOPBACK
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_reconcile_idle_cost import Costs, a_large_cluster, a_tick
 

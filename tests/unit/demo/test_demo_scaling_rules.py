@@ -14,9 +14,9 @@ from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.horizontal_node_autoscaler import read_object
 from infra.demo import fixture
 from infra.demo.cloud_observers import CloudObserver, HuaweiReader
-from infra.demo.counters import Ledger
+from infra.demo.console import Ledger
 from infra.demo.decision_narrator import Rulings, clock_time
-from infra.demo.delayed_passes import Passes
+from infra.demo.fixture import Passes
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount

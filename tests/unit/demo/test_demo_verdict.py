@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.demo.console import count, names, span
-from infra.demo.counters import AT_ONCE, Acted, Ledger
+from infra.demo.console import AT_ONCE, Acted, Ledger, count, names, span
 from infra.demo.expectations import checked
 
 SMALLEST = {"workers": 1}

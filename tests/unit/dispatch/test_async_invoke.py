@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
 from chalicelib.dispatch.senders import LargeFunction, NotInvoked, NotSent
-from infra.emulators.async_invocations import AsyncLambda
+from infra.emulators.deployed_functions import AsyncLambda
 from tests.cases import each_row
 
 NAME = "outscaler-dev-reconcile_large"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chalicelib.command.deployments import switch_on
-from infra.emulators.aws_in_process import in_process
+from infra.emulators.aws_services import in_process
 
 TRUST = {
     "Version": "2012-10-17",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.emulators.controllers.change_detector import Changes
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.controllers.object_writes import write
+from infra.emulators.controllers.object_writes import Changes, write
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore

@@ -20,7 +20,7 @@ from infra.emulators.deployed_functions import DeployedFunction
 from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
-from infra.emulators.live.usage_counters import Counts, VirtualDelays
+from infra.emulators.live.lambda_worker import Counts, VirtualDelays
 
 SPEED = 200.0  # a virtual minute is 0.3 s
 PATIENCE = 600.0

@@ -15,8 +15,7 @@ from infra.emulators.controllers.clock import Clock
 from infra.emulators.deployed_functions import DeployedFunction, queues
 from infra.emulators.events import Schedule
 from infra.emulators.lambda_events import Json
-from infra.emulators.live.checked_threads import Worker
-from infra.emulators.live.lambda_processes import FunctionProcess, Result
+from infra.emulators.live.lambda_processes import FunctionProcess, Result, Worker
 from infra.emulators.live.lambda_worker import CLOCK, LOG
 
 ROOT = Path(__file__).resolve().parents[3]

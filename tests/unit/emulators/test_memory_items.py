@@ -8,8 +8,7 @@ from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
 from chalicelib.store.tables import LeaseRow
-from infra.emulators.memory_items import Item, holds, item_size, kept, updated
-from infra.emulators.memory_table import MemoryAccount
+from infra.emulators.memory_table import Item, MemoryAccount, holds, item_size, kept, updated
 
 ITEM: Item = {"owner": {"S": "me"}, "token": {"N": "3"}}
 

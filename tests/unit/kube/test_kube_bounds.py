@@ -13,8 +13,8 @@ from chalicelib.kube import errors
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.credentials import KubeCredential
 from chalicelib.kube.list_page import HOSTED, ReadBounds
-from infra.emulators.scripted_byte_server import ByteScript, Part, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from infra.emulators.tcp_servers import ByteScript, Part, drip
 from tests.cases import each_row
 from tests.unit.kube.support import Known, Waits, client
 

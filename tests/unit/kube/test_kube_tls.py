@@ -17,8 +17,8 @@ from chalicelib.kube.credentials import KubeCredential
 from chalicelib.kube.transport import open_connection
 from chalicelib.model.errors import BadInput
 from infra.emulators.certificates import CertificateAuthority
-from infra.emulators.http_proxy import ConnectProxy
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from infra.emulators.tcp_servers import ConnectProxy
 from tests.unit.kube.support import TOKEN, Known, b64, client, file_client, kubeconfig
 
 OURS, STRANGER = CertificateAuthority("ours"), CertificateAuthority("stranger")

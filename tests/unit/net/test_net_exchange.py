@@ -17,9 +17,9 @@ import pytest
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from infra.emulators.certificates import CertificateAuthority
-from infra.emulators.scripted_byte_server import ByteScript, Part, Play, drip, endless
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
+from infra.emulators.tcp_servers import ByteScript, Part, Play, drip, endless
 from tests.cases import each_row
 
 OURS = CertificateAuthority("ours")

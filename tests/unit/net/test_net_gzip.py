@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
-from infra.emulators.scripted_byte_server import ByteScript
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
+from infra.emulators.tcp_servers import ByteScript
 from tests.cases import each_row
 
 BOUNDS = ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)

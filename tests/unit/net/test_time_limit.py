@@ -19,7 +19,7 @@ from chalicelib.net.time_limit import time_left, time_limit
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.http import Http, VendorRequest
 from chalicelib.providers.services import ProviderServices
-from infra.emulators.scripted_byte_server import ByteScript, endless
+from infra.emulators.tcp_servers import ByteScript, endless
 
 STEP = 25.0
 BODY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -12,8 +12,7 @@ from chalicelib.page import charts
 from chalicelib.page.render import style
 from chalicelib.store import JournalEntry
 from infra.emulators.example_clusters import NOW
-from infra.tools.chromium import browser, chromium
-from infra.tools.screenshots import served
+from infra.tools.screenshots import browser, chromium, served
 
 
 def _luminance(colour: str) -> float:

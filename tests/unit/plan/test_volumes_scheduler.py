@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.volumes.binding import ClaimedVolumes
-from infra.emulators.controllers.scheduler import binding
-from infra.emulators.controllers.scheduler import volumes as words
+from infra.emulators.controllers.scheduler import cluster_view
+from infra.emulators.controllers.scheduler import predicates as words
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import read_pod
 from infra.emulators.controllers.scheduler.predicates import fits
@@ -166,8 +166,8 @@ _SAID = {
     ReasonCode.EXCLUSIVE_CLAIM: words.EXCLUSIVE,
     ReasonCode.VOLUME_COUNT: words.TOO_MANY_VOLUMES,
     ReasonCode.VOLUME_NODE_AFFINITY: words.NODE_CONFLICT,
-    ReasonCode.NOTHING_TO_BIND: binding.NOTHING_TO_BIND,
-    ReasonCode.STORAGE_CAPACITY: binding.NO_SPACE,
+    ReasonCode.NOTHING_TO_BIND: cluster_view.NOTHING_TO_BIND,
+    ReasonCode.STORAGE_CAPACITY: cluster_view.NO_SPACE,
     ReasonCode.VOLUME_ZONE: words.NO_ZONE,
     ReasonCode.UNBOUND_IMMEDIATE: words.UNBOUND_IMMEDIATE,
 }

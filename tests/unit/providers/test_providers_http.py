@@ -19,9 +19,9 @@ from chalicelib.providers.errors import class_for
 from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
 from chalicelib.providers.services import ProviderServices
 from infra.emulators.certificates import CertificateAuthority
-from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.scripted_byte_server import ByteScript, drip
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from infra.emulators.tcp_servers import ByteScript, drip
 from tests.cases import each_row
 
 NOW = 1_800_000_000.0

@@ -9,8 +9,15 @@ import msgspec
 import pytest
 
 from infra.aws.cost_count import Counts
-from infra.simulation.deployment_simulation import Outcome, SimulatedDeployment, simulated
-from infra.simulation.lambda_pool import IDLE_FOR, LambdaPool, PoolProcess, SeenLists
+from infra.simulation.deployment_simulation import (
+    IDLE_FOR,
+    LambdaPool,
+    Outcome,
+    PoolProcess,
+    SeenLists,
+    SimulatedDeployment,
+    simulated,
+)
 from infra.simulation.many_clusters import dollars
 
 COUNTS = Counts(

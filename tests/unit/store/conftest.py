@@ -12,7 +12,7 @@ import pytest
 
 from infra.emulators.aws import client, environment
 from infra.emulators.aws_faults import AwsFaults
-from infra.emulators.aws_in_process import in_process
+from infra.emulators.aws_services import in_process
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 from tests.unit.store.support import KINDS, START, StoreFixture, new_table

@@ -13,10 +13,15 @@ import msgspec
 
 from chalicelib.model.timestamps import format_time, parse_time
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.machine_deployments import default_replicas
-from infra.emulators.controllers.capi.machine_sets import TakeFault, first_to_go
-from infra.emulators.controllers.capi.machines import MachineTimes
-from infra.emulators.controllers.capi.nodes import Amounts, MachineClass, initialised, joining_node, promised
+from infra.emulators.controllers.capi.machine_deployments import TakeFault, default_replicas, first_to_go
+from infra.emulators.controllers.capi.machines import (
+    Amounts,
+    MachineClass,
+    MachineTimes,
+    initialised,
+    joining_node,
+    promised,
+)
 from infra.emulators.controllers.object_writes import (
     by_controller,
     erase,

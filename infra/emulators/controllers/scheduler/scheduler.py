@@ -14,12 +14,10 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.timestamps import format_time
-from infra.emulators.controllers.change_detector import Changes
-from infra.emulators.controllers.object_writes import condition, is_true, listed, with_conditions, write
+from infra.emulators.controllers.object_writes import Changes, condition, is_true, listed, with_conditions, write
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
-from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
-from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
 from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore

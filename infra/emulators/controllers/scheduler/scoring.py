@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView
-from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
+from infra.emulators.controllers.scheduler.predicates import matches_node_affinity
 from infra.emulators.controllers.scheduler.selectors import Expression, read_expressions, read_selector, selects
 
 Json = Mapping[str, Any]

@@ -10,9 +10,8 @@ import pytest
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.capi.controller import CapiControllerSettings
-from infra.emulators.controllers.capi.machine_sets import first_to_go
-from infra.emulators.controllers.capi.machines import MachineTimes
-from infra.emulators.controllers.capi.nodes import MachineClass
+from infra.emulators.controllers.capi.machine_deployments import first_to_go
+from infra.emulators.controllers.capi.machines import MachineClass, MachineTimes
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import controller_of, is_true

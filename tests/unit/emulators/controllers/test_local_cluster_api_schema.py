@@ -8,7 +8,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
-from infra.emulators.kube import schema
+from infra.emulators.kube import validation
 from infra.emulators.kube.crds import load
 from infra.emulators.kube.objects import clone
 from infra.emulators.kube.store import ObjectStore
@@ -26,8 +26,8 @@ def wrong(store: ObjectStore, plural: str, version: str) -> list[str]:
     assert served.schema is not None
     found = []
     for obj in store.list(plural, group=fields.GROUP):
-        found += [f"{plural}: {cause}" for cause in schema.causes(served.schema, obj)]
-        if schema.prune(served.schema, clone(obj)) != obj:
+        found += [f"{plural}: {cause}" for cause in validation.causes(served.schema, obj)]
+        if validation.prune(served.schema, clone(obj)) != obj:
             found.append(f"{plural}: fields the definition does not know")
     return found
 

@@ -14,7 +14,7 @@ from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import is_true
-from infra.emulators.controllers.rollout import SetSize
+from infra.emulators.controllers.workloads import SetSize
 from infra.emulators.kube.objects import KubeObject
 from tests.unit.emulators.controllers.cluster import EmulatedCluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.kubelet import RUN_SECONDS
 from infra.emulators.controllers.object_writes import controller_of
-from infra.emulators.controllers.workloads.deployments import is_active, least_useful_first
+from infra.emulators.controllers.workloads import is_active, least_useful_first
 from infra.emulators.kube.objects import KubeObject
 from tests.unit.emulators.controllers.cluster import EmulatedCluster
 from tests.unit.emulators.controllers.objects import pod

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.emulators.controllers.scheduler.cluster_view import Surroundings
-from infra.emulators.controllers.scheduler.pod_affinity import ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, NO_AFFINITY
+from infra.emulators.controllers.scheduler.predicates import ANTI_AFFINITY, EXISTING_ANTI_AFFINITY, NO_AFFINITY
 from tests.unit.emulators.controllers.objects import HOST, ZONE, affinity, fitting, node, pod, reasons, term
 
 ZONES = [node("a1", "a"), node("b1", "b"), node("bare")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.controllers.scheduler.requests import pod_requests
+from infra.emulators.controllers.scheduler.pod_and_node_info import pod_requests
 from tests.unit.emulators.controllers.objects import container, node, pod, reasons
 
 MAIN = [container("100m", name="a"), container("200m", name="b")]

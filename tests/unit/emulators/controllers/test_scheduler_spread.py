@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.emulators.controllers.scheduler.topology_spread import MISMATCH, MISSING_LABEL
+from infra.emulators.controllers.scheduler.predicates import MISMATCH, MISSING_LABEL
 from infra.emulators.kube.objects import KubeObject
 from tests.unit.emulators.controllers.objects import HOST, ZONE, expression, fitting, node, node_terms, pod, reasons
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.controllers.scheduler.binding import NO_SPACE, NOTHING_TO_BIND
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings
-from infra.emulators.controllers.scheduler.volumes import (
+from infra.emulators.controllers.scheduler.cluster_view import NO_SPACE, NOTHING_TO_BIND, Surroundings
+from infra.emulators.controllers.scheduler.predicates import (
     DISK_IN_USE,
     EXCLUSIVE,
     NO_ZONE,

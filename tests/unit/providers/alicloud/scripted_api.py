@@ -19,7 +19,7 @@ from chalicelib.providers.services import (
     RateLimiter,
     UnlimitedRateLimiter,
 )
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"

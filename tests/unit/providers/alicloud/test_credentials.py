@@ -14,7 +14,7 @@ import pytest
 from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process, parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
-from infra.emulators.policy_permissions import FILES
+from infra.emulators.cloud_account import FILES
 from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,

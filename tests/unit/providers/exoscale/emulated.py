@@ -19,7 +19,7 @@ from chalicelib.providers.exoscale.provider import Exoscale, build, open_api
 from infra.emulators.exoscale import serializers
 from infra.emulators.exoscale.account import Zone, example_id
 from infra.emulators.exoscale.models import ExoscaleDurations
-from infra.emulators.exoscale.routes import OPERATIONS
+from infra.emulators.exoscale.server import OPERATIONS
 from infra.emulators.vendor_common.http_messages import Incoming, scripted
 from tests.contract.exoscale.fixtures import order
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench

@@ -12,7 +12,7 @@ from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.provider import open_api
 from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
-from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.providers.alicloud.scripted_api import Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
