@@ -54,7 +54,6 @@ PLACE = ROOT / ".local"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit code."""
     args = _arguments(argv)
     # The emulation's libraries log messages that are not part of the demonstration.
     logging.basicConfig(level=logging.ERROR)
@@ -135,7 +134,6 @@ def tell(
     stay: bool = False,
     wall: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Run the whole demonstration and return the exit code."""
     began = wall()
     console.print(
         f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall, {AT_WORK:g} times "

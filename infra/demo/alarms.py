@@ -75,11 +75,9 @@ class NotifyingWorld(LocalWorld):
         super().__init__(quick=True, grain=60.0)
 
     def new_runtime(self) -> Runtime:
-        """See LocalWorld."""
         return dataclasses.replace(super().new_runtime(), topics=self)
 
     def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
-        """See Publisher."""
         del topic, text
         self._say(f"{_clock(self)}    {attributes['state']:<6} notification {attributes['type']}")
 
@@ -133,7 +131,6 @@ def _clock(world: LocalWorld) -> str:
 
 
 def main() -> int:
-    """Play the failures and return the exit code."""
     for handler in logger.handlers:  # the log is read by the metric filters, and not shown
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(io.StringIO())

@@ -85,7 +85,6 @@ class Clouds:
 
     @property
     def accounts(self) -> tuple[CloudBeside, ...]:
-        """Return all accounts."""
         return self._alicloud, self._exoscale, self._cherry, self._huawei
 
     def furnish(self) -> dict[str, str]:
@@ -125,7 +124,6 @@ class Clouds:
     def sides(
         self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
     ) -> Sequence[Side]:
-        """Return their observers."""
         readers = (
             AlicloudReader(self._alicloud.cloud, self._scaling),
             ExoscaleReader(self._exoscale, self._nodepool),

@@ -105,7 +105,6 @@ class AlicloudReader(_Fresh):
         self._cloud, self._groups = cloud, groups
 
     def news(self) -> Iterator[News]:
-        """Yield activities that began or ended."""
         with self._cloud.lock:
             activities = [
                 (self._groups[group.id], activity)
@@ -135,7 +134,6 @@ class AlicloudReader(_Fresh):
             yield News(text, name, refused=missing, why=code)
 
     def sizes(self) -> dict[str, int]:
-        """See CloudReader."""
         with self._cloud.lock:
             return {name: self._cloud.groups[group_id].desired or 0 for group_id, name in self._groups.items()}
 
@@ -148,7 +146,6 @@ class CherryReader(_Fresh):
         self._cloud = cloud
 
     def news(self) -> Iterator[News]:
-        """Yield servers ordered, deployed and terminated."""
         with self._cloud.lock:
             servers = [*self._cloud.servers.values(), *self._cloud.dropped]
         by_order: defaultdict[str, list[CherryServer]] = defaultdict(list)
@@ -169,7 +166,6 @@ class CherryReader(_Fresh):
                 yield News(text, METAL, called=True, lost=not server.fate.joins)
 
     def sizes(self) -> dict[str, int]:
-        """See CloudReader."""
         return {METAL: sum(not server.leaving for server in self._cloud.members(METAL, CLUSTER))}
 
 
@@ -181,7 +177,6 @@ class ExoscaleReader:
         self._calls, self._size = 0, 0
 
     def news(self) -> Iterator[News]:
-        """Yield changes that were requested."""
         log = self._account.server.log
         calls, self._calls = log[self._calls :], len(log)
         for call in calls:
@@ -198,7 +193,6 @@ class ExoscaleReader:
             yield News(text, SKS, called=True, asked=(before, size) if more else None, bought=more)
 
     def sizes(self) -> dict[str, int]:
-        """See CloudReader."""
         with self._account.zone.lock:
             return {SKS: self._account.zone.pools[self._pool].size}
 
@@ -220,7 +214,6 @@ class HuaweiReader(_Fresh):
             self.is_new("node", node.uid)
 
     def news(self) -> Iterator[News]:
-        """Yield requests, nodes built and deleted, and conditions."""
         log = self._account.server.log
         calls, self._calls = log[self._calls :], len(log)
         yield from (self._order(call) for call in calls if call.operation == "scale-pool")
@@ -232,7 +225,6 @@ class HuaweiReader(_Fresh):
             yield News(text, name, refused=missing, why=SOLD_OUT.reason)
 
     def sizes(self) -> dict[str, int]:
-        """See CloudReader."""
         with self._account.cloud.lock:
             return {name: group.desired for name, group in self._named()}
 

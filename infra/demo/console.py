@@ -83,13 +83,11 @@ class Screen:
             self._live = None
 
     def chapter(self, number: int, title: str, words: str) -> None:
-        """See Account."""
         self._console.print()
         self._console.print(Text(f"{number}. {title}", style="bold"))
         self._console.print(Text(words, style="dim"), width=min(110, self._console.width))
 
     def say(self, who: str, words: str) -> None:
-        """See Account."""
         virtual, wall = self._elapsed()
         head = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who]))
         if self._console.is_terminal:  # continuation lines are indented below the text

@@ -70,12 +70,10 @@ class Narrator:
         return text
 
     def heard(self, result: Result, event: Json) -> None:
-        """Accept the result of an invocation."""
         self._results.put((result, event))
 
     @property
     def has_heard(self) -> bool:
-        """Return whether there are unreported results."""
         return not self._results.empty()
 
     def new_chapter(self) -> None:
@@ -307,7 +305,6 @@ class Rulings:
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, plan: Plan) -> None:
-        """Record and print what rules did."""
         for note in plan.notes:
             if note.code is ReasonCode.RULE_OBJECT_INVALID:
                 self._ledger.rules_wrong.append(text.sentence(note))
@@ -351,7 +348,6 @@ class Rulings:
 
 
 def key_of(verdict: RuleVerdict) -> str:
-    """Return Rule.key of model/scaling_rules."""
     return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
 
 

@@ -130,7 +130,6 @@ def checked(
     second: Mapping[str, str],
     later: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Expectation, ...]:
-    """Return every expectation with its observation."""
     return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest, second, later))
 
 
@@ -198,7 +197,6 @@ def _of(ledger: Ledger, rule: str) -> list[Acted]:
 
 
 def verdicts(found: Sequence[Expectation]) -> Table:
-    """Return one row per expectation."""
     table = Table(title="Expected", title_justify="left", show_header=False, box=None, padding=(0, 2))
     for each in found:
         table.add_row("[green]yes[/]" if each.met else "[bold red]NO[/]", each.words, f"[dim]{each.seen}[/]")
@@ -206,7 +204,6 @@ def verdicts(found: Sequence[Expectation]) -> Table:
 
 
 def figures(ledger: Ledger, virtual: float, wall: float) -> Table:
-    """Return the measured figures."""
     table = Table(title="Figures", title_justify="left", show_header=False, box=None, padding=(0, 2))
     for what, how in _figures(ledger, virtual, wall):
         table.add_row(what, how)

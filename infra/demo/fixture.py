@@ -148,7 +148,6 @@ def group_name(labels: Mapping[str, str]) -> str:
 
 
 def node_groups() -> list[KubeObject]:
-    """Return the groups of Cluster API."""
     return [
         objects.machine_deployment(
             SYSTEM, 1, 1, 2, cpu="2", memory="8Gi", labels={"pool": SYSTEM}, taints=[_SYSTEM_TAINT]
@@ -256,19 +255,16 @@ class Passes:
                 self._running -= 1
 
     def hold(self) -> None:
-        """Block new passes."""
         with self._changed:
             self._open = False
 
     def release(self) -> None:
-        """Start the waiting passes."""
         with self._changed:
             self._open = True
             self._changed.notify_all()
 
     @property
     def held(self) -> bool:
-        """Return whether new passes are blocked."""
         return not self._open
 
     @property

@@ -9,12 +9,12 @@ import hmac
 import itertools
 import json
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.lambda_events import Json, http_event
 from infra.emulators.live.lambda_processes import Ended, Worker, logged
 
@@ -62,7 +62,6 @@ def _match(resource: list[str], path: list[str]) -> dict[str, str] | None:
 def proxy_event(
     route: ApiGatewayRoute, method: str, target: str, headers: Mapping[str, str], body: bytes, request: str
 ) -> Json:
-    """Return the event of this request."""
     return http_event(method, target, headers, body, route.resource, route.parameters, request)
 
 
@@ -79,42 +78,17 @@ Answer = Callable[[Json], Json]
 """A proxy event -> the app's response (`statusCode`, `headers`, `body`)."""
 
 
-class _GatewayHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "local", ""
-    disable_nagle_algorithm = True
-    server: _GatewayServer
+class _GatewayHandler(QuietHandler):
+    front: ClassVar[ApiGatewayFront]
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Print nothing."""
-
-    def _serve(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        if length > MAX_BODY:
+    def serve(self) -> None:
+        if int(self.headers.get("Content-Length") or 0) > MAX_BODY:
             self.close_connection = True
-            self._send({"statusCode": 413, "body": json.dumps({"message": "Request Too Long"})})
-            return
-        body = self.rfile.read(length)
-        self._send(self.server.front.answer(self.command, self.path, dict(self.headers.items()), body))
-
-    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815 - names given by the base class
-
-    def _send(self, made: Json) -> None:
-        body = str(made.get("body", "")).encode()
-        self.send_response(made["statusCode"])
-        for name, value in ({"Content-Type": "application/json"} | made.get("headers", {})).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-class _GatewayServer(ThreadingHTTPServer):
-    daemon_threads = True
-    front: ApiGatewayFront
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections, because clients may disconnect at any time."""
+            made: Json = {"statusCode": 413, "body": json.dumps({"message": "Request Too Long"})}
+        else:
+            made = self.front.answer(self.command, self.path, dict(self.headers.items()), self.read_body())
+        headers = {"Content-Type": "application/json"} | made.get("headers", {})
+        self.send(made["statusCode"], headers.items(), str(made.get("body", "")).encode())
 
 
 class ApiGatewayFront:
@@ -124,30 +98,21 @@ class ApiGatewayFront:
         self._ended = ended
         self._answer_event, self.api_key = answer_event, api_key
         self._numbers = itertools.count(1)
-        self._server: _GatewayServer | None = None
-        self._thread: Worker | None = None
+        self._server: LoopbackServer | None = None
         self.url = ""
 
     def start(self) -> str:
         """Start serving on 127.0.0.1 and return the URL."""
-        self._server = _GatewayServer(("127.0.0.1", 0), _GatewayHandler)
-        self._server.front = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = Worker(
-            self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="front", ended=self._ended
-        )
-        self._thread.start()
+        self._server = LoopbackServer(type("Handler", (_GatewayHandler,), {"front": self}))
+        self._server.start(lambda serve: Worker(serve, name="front", ended=self._ended))
+        self.url = self._server.url
         return self.url
 
     def stop(self) -> None:
-        """Stop serving."""
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
+        if self._server is not None:
+            self._server.stop()
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Json:
-        """Find the route, check the key, call the app."""
         from app import app
 
         route = find(app, method, target)

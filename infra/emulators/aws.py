@@ -92,7 +92,6 @@ class LocalAws:
         self.endpoint = ""
 
     def start(self) -> str:
-        """Start serving and return the endpoint URL."""
         self.endpoint = self._server.start()
         return self.endpoint
 
@@ -113,16 +112,13 @@ class LocalAws:
         return environment(self.endpoint)
 
     def client(self, service: str) -> Any:
-        """Return a botocore client for the account."""
         return client(service, self.endpoint)
 
     def reset(self) -> None:
-        """Delete all state."""
         with urlopen(Request(f"{self.endpoint}/moto-api/reset", method="POST"), timeout=10) as answer:
             answer.read()
 
     def create_table(self, name: str) -> None:
-        """Create the store's tables."""
         create_table(self.client("dynamodb"), name)
 
     def create_queues(self, queues: Mapping[str, Queue]) -> dict[str, str]:

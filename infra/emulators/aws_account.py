@@ -36,7 +36,6 @@ class AccountTopics:
         self.published: list[tuple[str, str]] = []
 
     def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
-        """See Publisher."""
         del attributes
         if self._judge is not None:
             self._judge.ask(IamRequest("sns:Publish", topic))
@@ -65,11 +64,9 @@ class Account:
         self.large = frozenset({RECONCILE_LARGE})
 
     def create(self) -> None:
-        """Create the table."""
         self._services.create()
 
     def drop(self) -> None:
-        """Delete the table."""
         self._services.drop()
 
     def put_secret(self, name: str, text: str) -> None:
@@ -133,5 +130,4 @@ class Account:
 
 
 def _even() -> float:
-    """Stand in for random numbers with a constant."""
     return 0.5

@@ -28,7 +28,6 @@ def cancelled(*reasons: str) -> ClientError:
 
 
 def lost_answer() -> ReadTimeoutError:
-    """Return a network timeout."""
     return ReadTimeoutError(endpoint_url="injected")
 
 
@@ -74,11 +73,9 @@ class AwsFaults:
         self._before.setdefault(method, []).extend(actions)
 
     def wrap(self, client: Any) -> Any:
-        """Return the client with the script applied."""
         return _Faulty(client, self)
 
     def play(self, method: str, call: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Execute one call of the client."""
         self.calls.append(method)
         if actions := self._before.get(method):
             actions.pop(0)()

@@ -36,7 +36,6 @@ class Dispatcher(DomainDispatcherApplication):
         self._backends: dict[str | None, Any] = {}
 
     def get_backend_for_host(self, host: str | None) -> Any:
-        """See DomainDispatcherApplication."""
         if host not in self._backends:
             self._backends[host] = super().get_backend_for_host(host)
         return self._backends[host]
@@ -92,7 +91,6 @@ class AwsServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Start serving from a thread and return the URL."""
         close()
         app = only_whole_requests(one_at_a_time(Dispatcher()))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)

@@ -27,7 +27,6 @@ _STUBBER.enabled = True
 
 
 def in_process(service: str) -> Any:
-    """Return a botocore client of the emulated service."""
     close()
     made = client(service, f"https://{service}.{REGION}.amazonaws.com")
     made.meta.events.register("before-send", _answer)
@@ -72,7 +71,6 @@ class FullServices:
         self.parameters = _PrefixedParameters(in_process("ssm"), self.table)
 
     def create(self) -> None:
-        """See Services."""
         self._aws.create_table(self.table)
 
     def drop(self) -> None:
@@ -80,7 +78,6 @@ class FullServices:
         drop_table(self.dynamodb, self.table)
 
     def put_secret(self, name: str, text: str) -> None:
-        """See Services."""
         kind, path = (PARAMETER, name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else ("", name)
         self._aws.put_secret(f"{kind}{self.table}/{path}", text)
 
@@ -92,7 +89,6 @@ class _Prefixed:
         self._client, self._prefix = client, prefix
 
     def get_secret_value(self, SecretId: str) -> Any:  # noqa: N803 - the API's word
-        """Return the secret with that name."""
         return self._client.get_secret_value(SecretId=f"{self._prefix}/{SecretId}")
 
 
@@ -103,7 +99,6 @@ class _PrefixedParameters:
         self._client, self._prefix = client, prefix
 
     def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
-        """Return the parameter with that name."""
         return self._client.get_parameter(Name=f"/{self._prefix}{Name}", WithDecryption=WithDecryption)
 
 
@@ -119,15 +114,12 @@ class QuickServices:
         self.parameters = MemoryParameters()
 
     def create(self) -> None:
-        """See Services."""
         self.dynamodb.create(self.table)
 
     def drop(self) -> None:
-        """See Services."""
         self.dynamodb.drop(self.table)
 
     def put_secret(self, name: str, text: str) -> None:
-        """See Services."""
         if name.startswith(PARAMETER):
             self.parameters.texts[parameter_name(name)] = text
         else:

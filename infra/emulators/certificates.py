@@ -109,8 +109,9 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def server_context(pair: Pair) -> ssl.SSLContext:
-    """Return the TLS context of a server with this certificate."""
+def server_context(pair: Pair, client_ca: bytes = b"") -> ssl.SSLContext:
+    """Return the TLS context of a server with this certificate. client_ca: PEM of the authority whose client
+    certificates are requested, but not required."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
@@ -119,4 +120,7 @@ def server_context(pair: Pair) -> ssl.SSLContext:
         context.load_cert_chain(path)
     finally:
         os.unlink(path)
+    if client_ca:
+        context.load_verify_locations(cadata=client_ca.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context

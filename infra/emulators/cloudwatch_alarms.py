@@ -417,7 +417,6 @@ class _Lines(logging.Handler):
         self._watched = watched
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
         function = self._watched.world.invoker.current
         if function:
             self._watched.line(function, self.format(record))

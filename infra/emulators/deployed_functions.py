@@ -47,7 +47,6 @@ class AsyncLambda:
 
 
 def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[IamRequest]:
-    """Yield the permissions that an invocation needs."""
     assert method == "invoke"
     yield IamRequest("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
 
@@ -124,7 +123,6 @@ def _configured(setting: str) -> dict[str, int]:
 
 
 def entry(function: DeployedFunction) -> Handler:
-    """Return what Lambda would call."""
     module, _, attribute = function.handler.rpartition(".")
     handler: Handler = getattr(importlib.import_module(module), attribute)
     return handler

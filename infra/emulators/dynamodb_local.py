@@ -119,7 +119,6 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command and return the exit code."""
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not command:
         print("usage: python -m infra.emulators.dynamodb_local -- CMD…", file=sys.stderr)

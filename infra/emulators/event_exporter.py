@@ -32,7 +32,6 @@ class Heard:
         self._events = store.subscribe("events")
 
     def poll(self) -> list[KubeObject]:
-        """Return the Events written since the last poll."""
         return [event.object for event in self._events.poll() if event.type != "DELETED"]
 
 
@@ -50,7 +49,6 @@ class Exporter:
             self.post(list(events))
 
     def post(self, events: object) -> Any:
-        """Post a body and return the webhook's response."""
         self.posted += len(events) if isinstance(events, list) else 1
         body = json.dumps(events).encode()
         timestamp = str(int(self._clock()))
@@ -97,11 +95,9 @@ class LiveExporter:
 
     @property
     def posted(self) -> int:
-        """Return the number of Events posted so far."""
         return self._exporter.posted
 
     def start(self) -> None:
-        """Start with future Events."""
         for thread in self._threads:
             thread.start()
 

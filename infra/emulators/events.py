@@ -90,7 +90,6 @@ class QueueSource:
         ]
 
     def start(self) -> None:
-        """Start the threads."""
         for thread in self._threads:
             thread.start()
 

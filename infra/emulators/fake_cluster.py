@@ -86,12 +86,10 @@ class InMemoryCluster:
     # -- NodeApi
 
     def node(self, name: str) -> NodeState | None:
-        """See NodeApi."""
         self._call("node", name)
         return self.nodes.get(name)
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
-        """See NodeApi."""
         self._call("taint", name)
         node = self.nodes.get(name)
         if node is None:
@@ -104,7 +102,6 @@ class InMemoryCluster:
         )
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
-        """See NodeApi."""
         self._call("untaint", name)
         node = self.nodes.get(name)
         if node is None or node.operation not in ("", operation) or not (node.operation or node.taint(key)):
@@ -117,27 +114,22 @@ class InMemoryCluster:
         )
 
     def pod(self, namespace: str, name: str) -> PodState | None:
-        """See NodeApi."""
         self._call("pod", f"{namespace}/{name}")
         return next((pod for pod in self.pods() if pod.key == f"{namespace}/{name}"), None)
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
-        """See NodeApi."""
         self._call("pods_on", node)
         return tuple(pod for pod in self.pods() if pod.node == node)
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:
-        """See NodeApi."""
         self._call("pods_nominated", node)
         return tuple(pod for pod in self.pods() if self.nominated.get(pod.key) == node)
 
     def claims_awaiting(self, node: str) -> tuple[str, ...]:
-        """See NodeApi."""
         self._call("claims_awaiting", node)
         return tuple(sorted(claim for claim, chosen in self.claims.items() if chosen == node))
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
-        """See NodeApi."""
         self._call("evict", pod.key)
         here = next((each for each in self.pods() if each.key == pod.key), None)
         if here is None or here.uid != pod.uid:

@@ -69,7 +69,6 @@ class InMemoryProvider:
 
     @property
     def name(self) -> str:
-        """See Provider."""
         return self._name
 
     # -- for tests
@@ -110,7 +109,6 @@ class InMemoryProvider:
     # -- the protocol
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """See Provider."""
         del nodes
         with _Call(self, "observe"):
             return Observation(
@@ -131,7 +129,6 @@ class InMemoryProvider:
             )
 
     def scale_up(self, operation: Operation) -> Outcome:
-        """See Provider."""
         with _Call(self, "scale_up"):
             pool = self.pools.get(operation.spec.group)
             if pool is None:
@@ -150,12 +147,10 @@ class InMemoryProvider:
             return self._accepted(operation)
 
     def has_requested(self, operation: Operation) -> bool:
-        """See Provider."""
         pool = self.pools.get(operation.spec.group)
         return pool is not None and pool.target == operation.spec.to_size
 
     def delete_nodes(self, operation: Operation) -> Outcome:
-        """See Provider."""
         with _Call(self, "delete_nodes"):
             pool = self.pools.get(operation.spec.group)
             if pool is None:
@@ -183,7 +178,6 @@ class InMemoryProvider:
         return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
 
     def decrease_target(self, operation: Operation) -> Outcome:
-        """See Provider."""
         with _Call(self, "decrease_target"):
             pool = self.pools[operation.spec.group]
             running = sum(machine.state is InstanceState.RUNNING for machine in pool.machines.values())
@@ -196,7 +190,6 @@ class InMemoryProvider:
             return Succeeded({"to": pool.target})
 
     def poll(self, operation: Operation) -> Outcome:
-        """See Provider."""
         with _Call(self, "poll"):
             left = int(operation.status.data.get("polls", "0"))
             return InProgress(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Succeeded(_facts(operation))

@@ -73,12 +73,10 @@ def matches(pattern: str, resource: str) -> bool:
 
 
 def arn(service: str, name: str, account: str = ACCOUNT) -> str:
-    """Return an ARN of the emulated account."""
     return f"arn:aws:{service}:{REGION}:{account}:{name}"
 
 
 def policy_files() -> dict[str, Path]:
-    """Return function -> the file with its policy."""
     return {_FUNCTIONS.get(file.stem, file.stem): file for file in sorted(POLICIES.glob("*.json"))}
 
 
@@ -196,7 +194,6 @@ class JudgedSender:
         self._sender, self._judge = sender, judge
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """See Sender."""
         self._judge.ask(IamRequest("sqs:SendMessage", arn("sqs", queue)))
         self._sender.send(queue, body, delay)
 

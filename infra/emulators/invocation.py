@@ -36,7 +36,6 @@ class Invocation(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Return whether it returned."""
         return not (self.error or self.killed_at)
 
     @property
@@ -58,11 +57,9 @@ class Invoker:
         self._requests = 0
 
     def enter(self, runtime: Runtime) -> None:
-        """Install the runtime that the functions find."""
         install(runtime)
 
     def leave(self) -> None:
-        """Remove the installed runtime."""
         install(None)
 
     def call(self, function: str, event: Json, clock: Callable[[], float]) -> Invocation:

@@ -33,7 +33,6 @@ class LambdaContext:
 
     @property
     def invoked_function_arn(self) -> str:
-        """Return the ARN that powertools requires."""
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:outscaler-{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
@@ -78,7 +77,6 @@ def failed_messages(answer: Any) -> tuple[str, ...]:
 
 
 def sqs_event(*records: Json) -> Json:
-    """Return a batch."""
     return {"Records": list(records)}
 
 

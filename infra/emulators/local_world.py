@@ -67,21 +67,17 @@ class _Done(Future[T]):
         self._end, self._problem = result, error
 
     def done(self) -> bool:
-        """See Future."""
         return True
 
     def exception(self, timeout: float | None = None) -> BaseException | None:  # noqa: ARG002 - the base's
-        """See Future."""
         return self._problem
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - the base's
-        """See Future."""
         if self._problem is not None:
             raise self._problem
         return self._end
 
     def cancel(self) -> bool:
-        """See Future."""
         return False
 
 
@@ -217,7 +213,6 @@ class LocalWorld:
         self.put_secret(self.webhook_secret, json.dumps({"hmac": WEBHOOK_KEY}))
 
     def close(self) -> None:
-        """Stop serving and delete the table."""
         self.invoker.leave()
         for cloud in self._clouds:
             cloud.stop()
@@ -247,12 +242,10 @@ class LocalWorld:
 
     @property
     def kubeconfig_secret(self) -> str:
-        """Return the name for the policy's kubeconfigSecret."""
         return f"outscaler/{self.name}/kubeconfig"
 
     @property
     def webhook_secret(self) -> str:
-        """Return the name for the policy's webhook secret."""
         return f"outscaler/{self.name}/webhook"
 
     def put_secret(self, name: str, text: str) -> None:
@@ -328,7 +321,6 @@ class LocalWorld:
         return (now // self._grain + 1.0) * self._grain
 
     def tick(self) -> Invocation:
-        """Invoke the scheduled function now."""
         function = self._functions[""]
         return self.invoke(function.name, schedule_event(function.name, self.clock(), len(self.invocations)))
 
@@ -423,7 +415,6 @@ class LocalWorld:
         return tuple(json.loads(entry.body) for entry in reversed(entries) if entry.kind == "plan")
 
     def plan_ids(self) -> tuple[str, ...]:
-        """Return their ids."""
         return tuple(plan["id"] for plan in self.plans())
 
     def memory(self) -> Memory:
@@ -431,18 +422,15 @@ class LocalWorld:
         return self.store.memory.load(self.name)
 
     def operations(self) -> tuple[Operation, ...]:
-        """Return the open operations."""
         return self.store.operations.list_open(self.name)
 
     def size(self, group: str, namespace: str = "default") -> int:
-        """Return spec.replicas of a MachineDeployment."""
         found = self.kube.peek("machinedeployments", group, namespace, "cluster.x-k8s.io")
         if found is None:
             raise KeyError(group)
         return int(found["spec"]["replicas"])
 
     def nodes(self) -> tuple[str, ...]:
-        """Return the names of all Nodes."""
         return tuple(node["metadata"]["name"] for node in self.kube.list("nodes"))
 
     def pending(self) -> tuple[str, ...]:

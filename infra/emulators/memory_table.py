@@ -47,7 +47,6 @@ def refusal(code: str, message: str, **more: Any) -> ClientError:
 
 
 def invalid(message: str) -> ClientError:
-    """ValidationException."""
     return refusal("ValidationException", message)
 
 
@@ -69,7 +68,6 @@ def kept(item: Mapping[str, Mapping[str, Any]]) -> Kept:
 
 
 def shown(item: Item) -> Item:
-    """A copy for a reader."""
     return {name: dict(value) for name, value in item.items()}
 
 
@@ -294,7 +292,6 @@ class Listeners:
         self._emitter.unregister(event, handler)
 
     def emit(self, event: str, operation: str, **facts: Any) -> None:
-        """Call all handlers of the event."""
         self._emitter.emit(f"{event}.dynamodb.{operation}", model=_Operation(operation), **facts)
 
 
@@ -339,35 +336,27 @@ class MemoryAccount:
     # --- the client's methods
 
     def get_item(self, **request: Any) -> Json:
-        """GetItem."""
         return self._answer("GetItem", self._get, request)
 
     def batch_get_item(self, **request: Any) -> Json:
-        """BatchGetItem."""
         return self._answer("BatchGetItem", self._batch_get, request)
 
     def query(self, **request: Any) -> Json:
-        """Query, with one of the store's key conditions."""
         return self._answer("Query", self._query, request)
 
     def scan(self, **request: Any) -> Json:
-        """Scan."""
         return self._answer("Scan", self._scan, request)
 
     def put_item(self, **request: Any) -> Json:
-        """PutItem."""
         return self._answer("PutItem", lambda given: self._write("Put", given), request, changes=True)
 
     def update_item(self, **request: Any) -> Json:
-        """UpdateItem."""
         return self._answer("UpdateItem", lambda given: self._write("Update", given), request, changes=True)
 
     def delete_item(self, **request: Any) -> Json:
-        """DeleteItem."""
         return self._answer("DeleteItem", lambda given: self._write("Delete", given), request, changes=True)
 
     def transact_write_items(self, **request: Any) -> Json:
-        """TransactWriteItems."""
         return self._answer("TransactWriteItems", self._transact, request, changes=True)
 
     def _answer(
@@ -522,7 +511,6 @@ def _taken(rows: _Rows, keys: Iterator[Key], limit: int | None) -> tuple[list[It
 
 
 def _reason(response: Any) -> Json:
-    """Return a cancelled transaction's reason for one refused action."""
     message = response["Error"]["Message"]
     if response["Error"]["Code"] != "ConditionalCheckFailedException":
         return {"Code": "ValidationError", "Message": message}

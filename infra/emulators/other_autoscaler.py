@@ -247,7 +247,6 @@ class OtherAutoscaler:
         self._put("configmaps", STATUS, body)
 
     def _put(self, plural: str, name: str, body: KubeObject, group: str = "") -> None:
-        """Create or replace an object of kube-system."""
         found = self._kube.get(plural, name, NAMESPACE, group)
         meta = {**(found or {}).get("metadata", {}), **body.get("metadata", {}), "name": name, "namespace": NAMESPACE}
         write = self._kube.create if found is None else self._kube.update
@@ -328,7 +327,6 @@ class MachineDeploymentGroups:
         self._kube = kube
 
     def groups(self) -> Sequence[GroupView]:
-        """See GroupControl."""
         nodes: dict[str, list[str]] = {}
         for machine in self._kube.list("machines", group=fields.GROUP):
             meta = machine["metadata"]
@@ -355,11 +353,9 @@ class MachineDeploymentGroups:
         return sorted(found, key=lambda group: group.id)
 
     def grow(self, group: str, count: int) -> None:
-        """See GroupControl."""
         self._resize(group, count)
 
     def remove(self, group: str, node: str) -> None:
-        """See GroupControl."""
         for machine in self._kube.list("machines", group=fields.GROUP):
             if machine.get("status", {}).get("nodeRef", {}).get("name") == node:
                 marked = clone(machine)

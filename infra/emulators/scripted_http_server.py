@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
@@ -27,6 +25,7 @@ from chalicelib.model.errors import MemoryExceeded
 from chalicelib.model.pass_footprint import Reading
 from chalicelib.runtime.memory_usage import READING, MemoryGauge
 from infra.emulators.certificates import Pair, server_context
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 
 _RELATED = ("authorization", "proxy-authorization", "cookie")
 
@@ -94,74 +93,40 @@ class HttpScript:
         self._lock = threading.Lock()
         self._script = script if callable(script) else _in_order(list(script))
         handler = type("Handler", (_ScriptedHttpServerHandler,), {"owner": self})
-        self._server = _ScriptedHttpServer(("127.0.0.1", port), handler)
-        if tls is not None:
-            self._server.context = _server_context(tls, client_ca)
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        context = server_context(tls, client_ca) if tls is not None else None
+        self._server = LoopbackServer(handler, port=port, context=context)
+        self.url = self._server.url
 
     def answer(self, seen: Seen) -> Reply:
-        """Record a request and return the next reply."""
         with self._lock:
             self.requests.append(seen)
             return self._script(seen)
 
     def __enter__(self) -> HttpScript:
-        self._thread.start()
+        self._server.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
 
-class _ScriptedHttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a client may keep its connection open longer than the test runs
-    context: ssl.SSLContext | None = None
-
-    def finish_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Do the TLS handshake in the connection's own thread. A client that aborts it is not reported."""
-        if self.context is None or isinstance(request, tuple):
-            super().finish_request(request, client_address)
-            return
-        try:
-            with self.context.wrap_socket(request, server_side=True) as wrapped:
-                super().finish_request(wrapped, client_address)
-        except OSError:
-            request.close()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that has disconnected, as clients under test do."""
-
-
-class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
+class _ScriptedHttpServerHandler(QuietHandler):
     owner: ClassVar[HttpScript]
-    protocol_version = "HTTP/1.1"
-    # headers and body are two writes, and the second one would wait for an acknowledgement
-    disable_nagle_algorithm = True
     timeout = 10
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         reply = self.owner.answer(self._read())
         if reply.held is not None:
             reply.held.wait(600)  # seconds; only a hang takes so long
         if reply.hang_up:
             self.close_connection = True
             return
-        payload = reply.payload()
-        self.send_response(reply.status)
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(payload)), **reply.headers}
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(payload[: len(payload) - reply.cut])
-        self.close_connection = self.close_connection or bool(reply.cut)
+        headers = {"Content-Type": "application/json", **reply.headers}
+        self.send(reply.status, headers.items(), reply.payload(), reply.cut)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _serve  # noqa: N815 - the base class's names
+    do_HEAD = serve  # noqa: N815 - the base class's name
 
     def _read(self) -> Seen:
         parts = urlsplit(self.path)
@@ -178,9 +143,6 @@ class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
             peer=f"{self.client_address[0]}:{self.client_address[1]}",
         )
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Print nothing."""
-
 
 def _common_name(connection: object) -> str:
     """Return the common name of the client's certificate, "" without one."""
@@ -191,14 +153,6 @@ def _common_name(connection: object) -> str:
 
 def _in_order(replies: list[Reply]) -> Script:
     return lambda _seen: replies.pop(0) if replies else Reply(599, "the script is over", {"Content-Type": "text/plain"})
-
-
-def _server_context(pair: Pair, client_ca: bytes) -> ssl.SSLContext:
-    context = server_context(pair)
-    if client_ca:
-        context.load_verify_locations(cadata=client_ca.decode())
-        context.verify_mode = ssl.CERT_OPTIONAL
-    return context
 
 
 class ScriptedGauge(MemoryGauge):
@@ -212,10 +166,8 @@ class ScriptedGauge(MemoryGauge):
         """See MemoryGauge."""
 
     def check(self, size: int) -> None:
-        """See MemoryGauge."""
         if self._reads() > size * READING:
             raise MemoryExceeded(f"the cluster's lists need more than {size * READING:.0f} MB of {size} MB")
 
     def end(self) -> Reading | None:
-        """See MemoryGauge."""
         return self._takes()

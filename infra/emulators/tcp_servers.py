@@ -215,7 +215,6 @@ class ShapedLink:
             self.received = self.sent = self.connections = 0
 
     def cut(self) -> None:
-        """Break all open connections."""
         with self._lock:
             ends = list(self._open)
         for end in ends:

@@ -30,11 +30,9 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Return the messageId."""
         return f"{self.serial:08x}-0000-4000-8000-000000000000"
 
     def record(self) -> Json:
-        """Return the record that Lambda gets."""
         return sqs_record(
             self.queue,
             self.id,
@@ -61,18 +59,15 @@ def untouched(message: Message) -> Sequence[Message]:
 
 
 def twice(message: Message) -> Sequence[Message]:
-    """A Tamper that delivers a message twice."""
     return (message, message)
 
 
 def lost(message: Message) -> Sequence[Message]:
-    """A Tamper that loses a message."""
     del message
     return ()
 
 
 def late(seconds: float) -> Tamper:
-    """A Tamper that delays a message."""
     return lambda message: (msgspec.structs.replace(message, visible_at=message.visible_at + seconds),)
 
 
@@ -82,7 +77,6 @@ def first(visible: Sequence[Message]) -> Message:
 
 
 def last(visible: Sequence[Message]) -> Message:
-    """A Pick that selects the newest message."""
     return visible[-1]
 
 
@@ -107,7 +101,6 @@ class VirtualQueues:
         self.sent: list[Message] = []
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Implements Sender."""
         if queue not in self._queues:
             raise NotSent(queue, "NonExistentQueue")
         if queue in self.refusing:

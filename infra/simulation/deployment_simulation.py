@@ -63,11 +63,9 @@ class PoolProcess:
         self.idle_since = 0.0
 
     def lists(self, cluster: str) -> SeenLists | None:
-        """Return what it keeps of a cluster."""
         return self._lists.get(cluster)
 
     def keep(self, cluster: str, lists: SeenLists) -> None:
-        """Keep lists in place of those used longest ago."""
         self._lists[cluster] = lists
         self._lists.move_to_end(cluster)
         while len(self._lists) > self._room:
@@ -85,7 +83,6 @@ class LambdaPool:
 
     @property
     def size(self) -> int:
-        """Return the number of processes now."""
         return self._busy + len(self._idle)
 
     def take(self, now: float) -> tuple[PoolProcess, bool] | None:
@@ -101,7 +98,6 @@ class LambdaPool:
         return PoolProcess(self._room), True
 
     def give_back(self, process: PoolProcess, now: float) -> None:
-        """End the work of a process."""
         process.idle_since = now
         self._busy -= 1
         self._idle.append(process)
@@ -205,7 +201,6 @@ class Simulation:
         return self._now
 
     def run(self) -> Outcome:
-        """Run it and return what was measured."""
         for number in range(self._what.clusters):
             self._add_policy(f"c{number:05d}")
         self._account.reset()

@@ -73,7 +73,6 @@ def _keys(what: SimulatedDeployment, outcome: Outcome) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables."""
     given = _parser().parse_args(arguments)
     fields = {name: value for name, value in vars(given).items() if value is not None}
     scenarios = SCENARIOS if not fields else (("as asked", SimulatedDeployment(**fields)),)

@@ -243,7 +243,6 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
 
 
 def dashboard() -> Json:
-    """Return Grafana's model of the dashboard."""
     return {
         "title": "Outscaler",
         "uid": "outscaler",
@@ -260,7 +259,6 @@ def dashboard() -> Json:
 
 
 def text() -> str:
-    """Return the file."""
     return json.dumps(dashboard(), indent=1) + "\n"
 
 
@@ -333,7 +331,6 @@ _MORE: dict[str, Json] = {
 
 
 def main() -> int:
-    """Print the file."""
     sys.stdout.write(text())
     return 0
 

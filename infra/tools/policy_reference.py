@@ -178,7 +178,6 @@ to be sent. The names of topics begin with `outscaler-`, because the deployment 
 
 
 def reference() -> str:
-    """Return the whole page."""
     parts = [
         _HEAD,
         _fields("The document", ROOT),

@@ -27,7 +27,6 @@ class AlertRule(msgspec.Struct, frozen=True):
 
     @property
     def anchor(self) -> str:
-        """Return the heading of docs/runbook.md about this alert."""
         return self.name.lower()
 
 
@@ -116,12 +115,10 @@ ALERTS: tuple[AlertRule, ...] = (
 
 
 def rules() -> dict[str, Any]:
-    """Return the content of a file of rules."""
     return {"groups": [{"name": "outscaler", "rules": [_rule(alert) for alert in ALERTS]}]}
 
 
 def resource() -> dict[str, Any]:
-    """Return a PrometheusRule with the same rules."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -150,7 +147,6 @@ _CONTENTS = {"rules": rules, "resource": resource}
 
 
 def main() -> int:
-    """Print the content that the argument names."""
     sys.stdout.write(text(_CONTENTS[sys.argv[1]]()))
     return 0
 

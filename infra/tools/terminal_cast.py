@@ -53,7 +53,6 @@ def screens(found: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[float,
 
 
 def svg(page: str) -> str:
-    """Return the picture of a page's commands."""
     shown = tuple(screens(steps(page)))
     total = shown[-1][1]
     rows = max(len(lines) for _, _, lines in shown)

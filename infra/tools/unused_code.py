@@ -113,7 +113,6 @@ class UnusedDefinition(msgspec.Struct, frozen=True, order=True):
 
 
 def unused(root: Path = ROOT) -> list[UnusedDefinition]:
-    """All of them, the excepted ones included."""
     found: list[UnusedDefinition] = []
     for searched, users in _RUNS:
         vulture = Vulture(ignore_decorators=["@*.route", "@*.lambda_function", "@*.on_*", "@pytest.fixture"])

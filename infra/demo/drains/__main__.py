@@ -25,7 +25,6 @@ HEAD, TAIL = 70, 90
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demonstration and return the exit code."""
     args = _arguments(argv)
     # The logger reports a crashed function as a failure, so it is silenced; the output here describes the crash.
     quiet = logging.getLogger(logger.name)

@@ -42,7 +42,6 @@ class App(msgspec.Struct, frozen=True):
 
 
 def apps(nodes: int) -> tuple[App, ...]:
-    """Return Deployments with about two pods per node."""
     return App("web", nodes + 4, "300m", 45, 8), App("cart", nodes, "250m", 90, 6)
 
 
@@ -77,7 +76,6 @@ spec:
 
 
 def old_nodes(nodes: int) -> KubeObject:
-    """Return the group that will be removed."""
     return objects.machine_deployment(OLD, nodes, 0, 2 * nodes, cpu="4", memory="16Gi")
 
 
@@ -128,12 +126,10 @@ class RoughWorld(LocalWorld):
         self.queues.tamper = self._tamper
 
     def settle(self) -> None:
-        """See LocalWorld."""
         super().settle()
         self.seen()
 
     def invoke(self, function: str, event: Json) -> Invocation:
-        """See LocalWorld."""
         began = self.clock()
         made = super().invoke(function, event)
         self.longest = max(self.longest, self.clock() - began)
@@ -141,7 +137,6 @@ class RoughWorld(LocalWorld):
         return made
 
     def scale(self, name: str, replicas: int) -> None:
-        """Set the replicas of a Deployment."""
         found = self.kube.get("deployments", name, "default", "apps")
         if found is None:
             raise KeyError(name)

@@ -61,14 +61,12 @@ class Watcher:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Report everything new in the cluster."""
         self._see_requests()
         self._see_nodes()
         self._see_pods()
         self._see_sizes()
 
     def heard(self, made: Invocation) -> None:
-        """Process the end of an invocation."""
         self.look()
         self._see_operations()
         if made.killed_at:
@@ -181,7 +179,6 @@ def healthy(pods: Sequence[KubeObject], app: str) -> int:
 
 
 def taint(node: KubeObject, key: str) -> bool:
-    """Return whether the node has that taint."""
     return any(each["key"] == key for each in node["spec"].get("taints") or ())
 
 

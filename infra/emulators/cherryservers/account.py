@@ -33,7 +33,6 @@ from infra.emulators.vendor_common.fault_injection import VendorRefusedError
 
 
 def bad(message: str) -> VendorRefusedError:
-    """Return the error for an invalid or impossible request."""
     return VendorRefusedError(400, message)
 
 
@@ -114,7 +113,6 @@ class CherryCloud:
             self._fates.setdefault(pool, []).extend([fate] * times)
 
     def relent(self) -> None:
-        """Clear all fates."""
         with self.lock:
             self._fates.clear()
 
@@ -187,7 +185,6 @@ class CherryCloud:
         return made
 
     def terminate(self, server: CherryServer) -> None:
-        """Start a server's deletion. A deletion in progress continues."""
         if server.leaving:
             return
         now = self.clock()
@@ -218,7 +215,6 @@ class CherryCloud:
     # -- time
 
     def step(self) -> None:
-        """Process everything that is due now."""
         with self.lock:
             now = self.clock()
             for server in list(self.servers.values()):

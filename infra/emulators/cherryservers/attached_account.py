@@ -114,7 +114,6 @@ class CherryNodeRegistration(VendorNodeRegistration):
         super().__init__(cloud, store, self._due_at)
 
     def step(self) -> None:
-        """Process servers, then Nodes, then the cloud controller."""
         super().step()
         if self._ways.adopt:
             with self._cloud.lock:

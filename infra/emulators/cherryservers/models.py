@@ -134,7 +134,6 @@ class CherryServer:
 
     @property
     def leaving(self) -> bool:
-        """Return whether its deletion has started."""
         return self.state == TERMINATING
 
 

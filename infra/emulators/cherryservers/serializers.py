@@ -24,7 +24,6 @@ def stamp(at: float) -> str:
 
 
 def region(each: Region) -> Json:
-    """A Region."""
     return {
         "id": each.id,
         "slug": each.slug,
@@ -53,7 +52,6 @@ def available(cloud: CherryCloud, plan: CherryPlan, name: str) -> Json:
 
 
 def specs(plan: CherryPlan) -> Json:
-    """A Specs."""
     return {
         "cpus": {
             "count": plan.sockets,
@@ -99,7 +97,6 @@ def plan_row(plan: CherryPlan) -> Json:
 
 
 def plan_whole(cloud: CherryCloud, plan: CherryPlan) -> Json:
-    """A Plan with prices and stock."""
     return {
         **plan_row(plan),
         "custom": False,
@@ -113,7 +110,6 @@ def plan_whole(cloud: CherryCloud, plan: CherryPlan) -> Json:
 
 
 def project(cloud: CherryCloud, number: int) -> Json:
-    """A Project."""
     return {
         "id": number,
         "name": cloud.projects[number],
@@ -123,7 +119,6 @@ def project(cloud: CherryCloud, number: int) -> Json:
 
 
 def ssh_key(each: SshKey) -> Json:
-    """An SSHKeys."""
     return {
         "id": each.id,
         "label": each.label,
@@ -199,7 +194,6 @@ def _address(number: int) -> str:
 
 
 def _assigned(server: CherryServer) -> Json:
-    """An AssignedTo."""
     return {
         "id": server.id,
         "name": server.name,
@@ -213,7 +207,6 @@ def _assigned(server: CherryServer) -> Json:
 
 
 def _address_whole(cloud: CherryCloud, server: CherryServer, where: Json) -> Json:
-    """An IPAddresses with all possible fields."""
     address = _address(server.id)
     same = {
         "id": f"{server.id:08x}",
@@ -240,7 +233,6 @@ def _address_whole(cloud: CherryCloud, server: CherryServer, where: Json) -> Jso
 
 
 def _bgp(server: CherryServer) -> Json:
-    """A ServerBGP."""
     routes = [{"subnet": "203.0.113.64/28", "active": True, "router": "br1", "age": "1d", "updated": stamp(0.0)}]
     return {
         "enabled": server.bgp,
@@ -256,7 +248,6 @@ def _bgp(server: CherryServer) -> Json:
 
 
 def _volume(server: CherryServer, where: Json) -> Json:
-    """A BlockStorage attached to the server."""
     attached = {"href": f"/servers/{server.id}", "id": server.id, "hostname": server.hostname}
     return {
         "id": server.id + 100_000,

@@ -85,7 +85,6 @@ def hostname(value: object) -> str:
 
 
 def string_map(value: object, name: str) -> dict[str, str]:
-    """Parse tags."""
     if not isinstance(value, dict) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise bad(f"Bad request: {name} must be an object of strings.")
     return dict(value)
@@ -394,7 +393,6 @@ class CherryLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """Return whether it requests a change."""
         return self.action in WRITES
 
     @property
@@ -431,7 +429,6 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
         self.shaped: Callable[[object], object] = lambda body: body
 
     def handle(self, incoming: Incoming) -> Answer:
-        """Handle one parsed request."""
         path = incoming.path.removeprefix(VERSION)
         found = self.actions.find(incoming.method, path) if incoming.path.startswith(f"{VERSION}/") else None
         action, names, does = found or ("", (), _nothing)
@@ -487,7 +484,6 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
         return Answer(told.status, json.dumps(self.shaped(told.body)).encode(), headers)
 
     def refusal(self, problem: VendorRefusedError) -> Answer:
-        """Return the response of an error."""
         body: dict[str, object] = {"code": problem.status, "message": problem.message}
         if self.wordy:
             body = {"errors": [problem.message], "error": problem.message}
@@ -496,7 +492,6 @@ class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
 
 
 def _nothing(asked: CherryRequest) -> Told:
-    """Return the error for an unknown path."""
     del asked
     raise missing("Page")
 

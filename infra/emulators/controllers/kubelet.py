@@ -133,7 +133,6 @@ class Kubelets:
                 self._report(node, now, up=up)
 
     def _report(self, node: KubeObject, now: float, *, up: bool) -> None:
-        """Write the kubelet's own conditions and the corresponding taint."""
         ready = (
             condition("Ready", value=True, reason="KubeletReady", message="kubelet is posting ready status")
             if up

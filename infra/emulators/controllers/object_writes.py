@@ -89,7 +89,6 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 
 def is_true(obj: Json, condition: str) -> bool:
-    """Return whether status.conditions has that type with status True."""
     for each in conditions_of(obj):  # noqa: SIM110 - asked too often for a generator
         if each.get("type") == condition and each.get("status") == "True":
             return True

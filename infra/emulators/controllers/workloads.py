@@ -186,7 +186,6 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def is_active(pod: KubeObject) -> bool:
-    """Return whether the pod is neither terminating nor finished."""
     return "deletionTimestamp" not in pod["metadata"] and dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
 
 
@@ -426,7 +425,6 @@ class Garbage:
         self._seen = -1
 
     def step(self) -> None:
-        """Follow the deletions since the last step."""
         if self._store.version != self._seen:
             self._seen = self._store.version
             self._follow()

@@ -195,14 +195,12 @@ class Zone:
             del self.clusters[pool.cluster].nodepools[pool.nodepool]
 
     def vanish(self, vm: str) -> None:
-        """Remove an instance instantly. Its pool's size stays unchanged."""
         with self.lock:
             self.forget(vm)
 
     # -- content
 
     def number(self, kind: str) -> str:
-        """Return a new id of that kind."""
         return example_id(kind, next(self._counts[kind]))
 
     def kind(self, name: str) -> Kind:
@@ -210,11 +208,9 @@ class Zone:
         return {each.name: each for each in self.kinds.values()}[name]
 
     def nodepool(self, pool: ExoscalePool) -> Nodepool | None:
-        """Return the Nodepool that owns a hidden pool."""
         return self.clusters[pool.cluster].nodepools[pool.nodepool] if pool.nodepool else None
 
     def make(self, pool: ExoscalePool, state: str, at: float, fate: ExoscaleProvisioningFate | None) -> Vm:
-        """Add a member."""
         number = next(self._counts["vm"])
         vm = Vm(
             example_id("vm", number),
@@ -231,13 +227,11 @@ class Zone:
         return vm
 
     def forget(self, vm: str) -> None:
-        """Remove an instance from the records."""
         gone = self.vms.pop(vm)
         if gone.pool in self.pools:
             self.pools[gone.pool].members.pop(vm, None)
 
     def usage(self) -> int:
-        """Return the number of instances of the organisation."""
         return self.other_usage + len(self.vms)
 
     def free(self) -> int | None:
@@ -252,7 +246,6 @@ class Zone:
     # -- time
 
     def step(self) -> None:
-        """Process everything that is due now."""
         with self.lock:
             self.agenda.play_due(self, self.clock())
 
@@ -278,7 +271,6 @@ def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: floa
 
 
 def leave(zone: Zone, victims: Sequence[Vm], at: float) -> None:
-    """Start to delete these instances."""
     for vm in victims:
         vm.state = DESTROYING
         zone.agenda.plan(at + zone.times.destroy, _gone, vm.id)
@@ -300,7 +292,6 @@ def _gone(zone: Zone, id_: str, _: float) -> None:
 
 
 def finish(zone: Zone, id_: str, at: float) -> None:
-    """End an operation."""
     work = zone.works[id_]
     pool = zone.pools.get(work.pool)
     ending = work.ending or _verdict(work)

@@ -84,7 +84,6 @@ class Vm:
 
     @property
     def leaves(self) -> bool:
-        """Return whether it is being deleted."""
         return self.state in LEAVING
 
 
@@ -135,7 +134,6 @@ class ExoscalePool:
 
     @property
     def state_now(self) -> str:
-        """Return the state that the API shows."""
         pending = self.work is not None and self.work.state == "pending"
         if self.state:
             return self.state

@@ -38,12 +38,10 @@ def listed(vm: Vm) -> Json:
 
 
 def instance(vm: Vm) -> Json:
-    """A single instance."""
     return {**listed(vm), "disk-size": vm.disk}
 
 
 def pool(held: ExoscalePool, zone: Zone) -> Json:
-    """An Instance Pool."""
     members = held.members.values() if zone.shows_leaving else held.staying
     return without_empty(
         {
@@ -65,7 +63,6 @@ def pool(held: ExoscalePool, zone: Zone) -> Json:
 
 
 def nodepool(held: Nodepool) -> Json:
-    """A Nodepool."""
     return without_empty(
         {
             "id": held.id,
@@ -87,7 +84,6 @@ def nodepool(held: Nodepool) -> Json:
 
 
 def cluster(held: ExoscaleCluster) -> Json:
-    """A cluster with its Nodepools."""
     return without_empty(
         {
             "id": held.id,
@@ -103,7 +99,6 @@ def cluster(held: ExoscaleCluster) -> Json:
 
 
 def kind(held: Kind, zone: Zone) -> Json:
-    """An instance type."""
     return without_empty(
         {
             "id": held.id,
@@ -119,7 +114,6 @@ def kind(held: Kind, zone: Zone) -> Json:
 
 
 def work(held: Work) -> Json:
-    """An operation."""
     return without_empty(
         {
             "id": held.id,
@@ -132,5 +126,4 @@ def work(held: Work) -> Json:
 
 
 def quota(zone: Zone) -> Json:
-    """The organisation's quota."""
     return {"resource": "instance", "usage": zone.usage(), "limit": zone.limit}

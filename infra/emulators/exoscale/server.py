@@ -257,7 +257,6 @@ class ExoscaleDispatcher(OperationDispatcher):
         return Answer(200, json.dumps(self._actions.do(route.operation, asked)).encode(), JSON)
 
     def refusal(self, problem: VendorRefusedError) -> Answer:
-        """Return the response of an error."""
         kinds = {"text": "text/plain", "problem": "application/problem+json"}
         headers = {"Content-Type": kinds.get(self.form, "application/json")}
         if problem.retry_after is not None:
@@ -274,10 +273,8 @@ class ExoscaleServer(VendorServer[ExoscaleDispatcher, LoggedOperation]):
 
     @property
     def root(self) -> str:
-        """Return the endpoint for clients."""
         return f"{self.url}{ROOT}"
 
     @property
     def ring(self) -> ExoscaleKeyRing:
-        """Return the organisation's keys."""
         return self.front.ring

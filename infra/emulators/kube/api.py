@@ -266,7 +266,6 @@ def _chosen(actions: Mapping[str, Callable[[], Response]], method: str) -> Respo
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """Return DeleteOptions from the body or the query."""
     options = request.object() if request.body.strip() else {}
     seconds = request.query.get("gracePeriodSeconds")
     if seconds is not None and seconds.isdigit():

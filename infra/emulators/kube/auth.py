@@ -41,7 +41,6 @@ class RbacRule(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
 
     def allows(self, asked: Attributes) -> bool:
-        """Return whether the rule covers a request."""
         if not _among(self.verbs, asked.verb):
             return False
         if asked.url:
@@ -161,7 +160,6 @@ class KubeAuthority:
         self._known: dict[str, User] = {}  # header -> user; users are not changed later
 
     def admit(self, user: User, rules: Iterable[RbacRule]) -> None:
-        """Add a user with these rules."""
         self._users[user.name], self._rules[user.name] = user, tuple(rules)
         self._known.clear()
 
@@ -189,7 +187,6 @@ class KubeAuthority:
         raise status.ApiError(401, "Unauthorized", "Unauthorized")
 
     def rules(self, user: User) -> tuple[RbacRule, ...]:
-        """Return all rules of a user and its groups."""
         if MASTERS in user.groups:
             return (ADMIN, *_BASIC)
         base = _BASIC if AUTHENTICATED in user.groups else (_INFO,)
@@ -217,7 +214,6 @@ class KubeAuthority:
         raise status.ApiError(403, "Forbidden", message, status.about(asked.name, asked.group, asked.resource))
 
     def access_review(self, user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the status of a SelfSubjectAccessReview."""
         asked = spec.get("resourceAttributes")
         if asked is not None:
             fields = ("verb", "group", "resource", "subresource", "namespace", "name")
@@ -228,7 +224,6 @@ class KubeAuthority:
         return {"allowed": self.allows(user, attributes)}
 
     def rules_review(self, user: User, namespace: str) -> dict[str, Any]:
-        """Return the status of a SelfSubjectRulesReview for a namespace."""
         resources: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for rule in self.rules(user):

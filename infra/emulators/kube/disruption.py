@@ -28,7 +28,6 @@ def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
 
 
 def is_ready(pod: KubeObject) -> bool:
-    """Return whether the pod's Ready condition is True."""
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions_of(pod))
 
 
@@ -85,7 +84,6 @@ def _allowed_condition(budget: KubeObject, allowed: int, now: float) -> KubeObje
 
 
 def _disrupted(budget: KubeObject, pods: list[KubeObject], now: float) -> dict[str, str]:
-    """Return granted evictions whose pods are not terminating yet."""
     staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     granted = dig(budget, "status", "disruptedPods") or {}
     return {name: at for name, at in granted.items() if name in staying and now < parse_time(at) + _EVICTED_FOR}

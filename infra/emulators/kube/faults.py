@@ -56,12 +56,10 @@ class Faults:
         self._faults: list[tuple[KubeFault, list[int]]] = []
 
     def add(self, fault: KubeFault) -> None:
-        """Add a fault."""
         with self._lock:
             self._faults.append((fault, [fault.skip, fault.times]))
 
     def clear(self) -> None:
-        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 

@@ -55,7 +55,6 @@ class DirectLine:
         self.edit: Edit = unchanged
 
     def dial(self, credential: KubeCredential) -> KubeConnection:
-        """Implements Dial of kube/transport.py."""
         if credential.server != self.server.url:
             return open_connection(credential)
         return KubeConnection(_Session(self), credential.server)
@@ -104,7 +103,6 @@ class _Session(requests.Session):
         """Do nothing; nothing is open."""
 
     def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
-        """See requests.Session."""
         target = str(url).removeprefix(self._direct.server.url) + _query(tuple((given.get("params") or {}).items()))
         made = self._direct.exchange(
             str(method), target, given["headers"], given.get("data") or b"", given["timeout"][1]
@@ -139,7 +137,6 @@ class _Whole:
         self._body = body
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        """Yield the body in one piece."""
         yield self._body
 
     def release_conn(self) -> None:

@@ -156,7 +156,6 @@ def _too_large(asked: int, current: int) -> status.ApiError:
 def _page(
     store: ObjectStore, resource: ServedResource, namespace: str, query: Mapping[str, str], chosen: Selection
 ) -> tuple[HistoryPage, int]:
-    """Return the requested page and its effective limit."""
     group, plural = resource.alias or (resource.group, resource.plural)
     limit, asked = _number(query, "limit"), _number(query, "resourceVersion")
     wanted = chosen.wants if chosen else None
@@ -225,7 +224,6 @@ _TRUE = frozenset({"1", "true", "True"})
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
-    """Return whether a list request is a watch."""
     return query.get("watch") in _TRUE
 
 

@@ -272,13 +272,11 @@ class FieldOwners:
             owners.update(dict.fromkeys(changed, (manager, after["apiVersion"])))
 
     def created(self, manager: str, config: KubeObject, made: KubeObject) -> None:
-        """Record an object that an apply created."""
         self.note(manager, None, made)
         with self._lock:
             self._applied[(made["metadata"]["uid"], manager)] = {path for path, _ in _leaves(config)}
 
     def forget(self, uid: str) -> None:
-        """Drop the owners of a deleted object."""
         with self._lock:
             self._owners.pop(uid, None)
             for key in [key for key in self._applied if key[0] == uid]:

@@ -70,7 +70,6 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def manager(self) -> str:
-        """Return the writer's name, for field ownership."""
         return self.query.get("fieldManager") or self.headers.get("user-agent", "").partition("/")[0] or "unknown"
 
     @property
@@ -80,7 +79,6 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def watching(self) -> bool:
-        """Return whether the request is a watch."""
         return self.method == "GET" and is_watch(self.query)
 
     def object(self) -> KubeObject:
@@ -100,7 +98,6 @@ class Request(msgspec.Struct, frozen=True):
         return found
 
     def attributes(self) -> Attributes:
-        """Return the attributes for authorization."""
         route, verb = self.route, _VERBS.get(self.method, self.method.lower())
         if route is None or not route.plural:
             return Attributes(verb=verb, url=self.path)
@@ -118,7 +115,6 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def split(target: str) -> tuple[str, dict[str, str]]:
-    """Split a request target into path and query."""
     path, query = _split(target)
     return path, dict(query)
 

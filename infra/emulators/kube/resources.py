@@ -50,15 +50,12 @@ class ServedResource(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """Return apiVersion of the stored objects."""
         return self.at(self.storage)
 
     def at(self, version: str) -> str:
-        """Return apiVersion in another version."""
         return f"{self.group}/{version}" if self.group else version
 
     def version(self, name: str) -> Version | None:
-        """Return the served version with that name."""
         return next((each for each in self.versions if each.name == name), None)
 
 
@@ -184,7 +181,6 @@ class Registry:
 
     @classmethod
     def builtin(cls) -> Registry:
-        """Return the resources that every cluster serves."""
         registry = cls()
         registry._by_name = {(resource.group, resource.plural): resource for resource in _builtin()}
         registry._count()
@@ -196,7 +192,6 @@ class Registry:
         self._count()
 
     def drop(self, plural: str, group: str) -> None:
-        """Stop serving a resource."""
         self._by_name.pop((group, plural), None)
         self._count()
 
@@ -226,11 +221,9 @@ class Registry:
         return dict(self._groups)
 
     def serves(self, group: str, version: str) -> bool:
-        """Return whether a group and version contains any resource."""
         return (group, version) in self._served
 
     def of(self, group: str, version: str) -> list[ServedResource]:
-        """Return the resources served in one group and version."""
         return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]
 
 
@@ -255,7 +248,6 @@ _MORE = {("", "pods"): (("binding", "Binding", "", ""), ("eviction", "Eviction",
 
 
 def api_versions() -> KubeObject:
-    """Return /api."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
@@ -265,7 +257,6 @@ def _group(name: str, versions: tuple[str, ...]) -> KubeObject:
 
 
 def group_list(registry: Registry) -> KubeObject:
-    """Return /apis."""
     groups = [_group(name, versions) for name, versions in registry.groups().items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 

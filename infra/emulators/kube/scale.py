@@ -18,7 +18,6 @@ def _path(text: str) -> list[str]:
 
 
 def scale_of(version: Version, obj: KubeObject) -> KubeObject:
-    """Return the Scale of an object."""
     paths, meta = version.scale or {}, obj["metadata"]
     replicas = dig(obj, *_path(paths["specReplicasPath"])) or 0
     shown: dict[str, Any] = {"replicas": dig(obj, *_path(paths["statusReplicasPath"])) or 0}

@@ -33,7 +33,6 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Labels) -> bool:
-        """Return whether these labels satisfy it."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -259,7 +258,6 @@ class Selection(msgspec.Struct, frozen=True):
         return next((value for each, equal, value in self.fields if each == path and equal), None)
 
     def wants(self, obj: KubeObject) -> bool:
-        """Return whether the object is selected."""
         if self.labels and not holds(self.labels, obj["metadata"].get("labels") or {}):
             return False
         return all((_field_value(obj, path) == value) == equal for path, equal, value in self.fields)

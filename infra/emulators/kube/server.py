@@ -15,13 +15,15 @@ import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
+from infra.emulators.certificates import CertificateAuthority, server_context
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.kube import crds
 from infra.emulators.kube.api import Api, ApiLoggedRequest
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
@@ -29,23 +31,16 @@ from infra.emulators.kube.faults import Faults
 from infra.emulators.kube.listing import LONGEST
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.tls import TlsAuthority
 
 _GZIP_FROM = 128 * 1024  # bytes, as in the real server
 
 
-class _ApiServerHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "simulated", ""
-    disable_nagle_algorithm = True
-    wbufsize = 64 * 1024
+class _ApiServerHandler(QuietHandler):
+    timeout = None
     server: _HttpServer
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
-        """Print nothing: requests are in ApiServer.requests."""
-
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def serve(self) -> None:
+        body = self.read_body()
         made = self.server.api.handle(self.command, self.path, dict(self.headers.items()), body, self._certificate())
         if made.close:
             self.close_connection = True
@@ -54,9 +49,7 @@ class _ApiServerHandler(BaseHTTPRequestHandler):
             with self.server.streaming():
                 self._stream(made)
         else:
-            self._send(made)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815  # names given by the base class
+            self._answer(made)
 
     def _certificate(self) -> User | None:
         if not isinstance(self.connection, ssl.SSLSocket):
@@ -68,22 +61,15 @@ class _ApiServerHandler(BaseHTTPRequestHandler):
         groups = tuple(value for key, value in names if key == "organizationName")
         return User(common, groups=groups) if common else None
 
-    def _send(self, made: Response) -> None:
+    def _answer(self, made: Response) -> None:
         body, headers = made.body, dict(made.headers)
         if len(body) >= _GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
             body = gzip.compress(body, 1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        self.send_response(made.status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if made.truncate >= 0:
-            body = body[: made.truncate]
-            self.close_connection = True
-        self.server.count(len(body))
-        self.wfile.write(body)
-        self.wfile.flush()
+        cut = max(0, len(body) - made.truncate) if made.truncate >= 0 else 0
+        self.server.count(len(body) - cut)
+        self.send(made.status, headers.items(), body, cut)
+        self.close_connection = self.close_connection or made.truncate >= 0
 
     def _stream(self, made: Response) -> None:
         self.send_response(made.status)
@@ -111,13 +97,10 @@ class _ApiServerHandler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], api: Api, context: ssl.SSLContext | None) -> None:
-        super().__init__(address, _ApiServerHandler)
-        self.api, self._context = api, context
+class _HttpServer(LoopbackServer):
+    def __init__(self, address: str, port: int, api: Api, context: ssl.SSLContext | None) -> None:
+        super().__init__(_ApiServerHandler, address=address, port=port, context=context)
+        self.api = api
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self.sent = 0
@@ -126,14 +109,14 @@ class _HttpServer(ThreadingHTTPServer):
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Run in the connection's own thread, because the TLS handshake must not block other connections."""
         connection = request
-        if self._context is not None:
+        if self.context is not None:
             request.settimeout(600.0)
-            connection = self._context.wrap_socket(request, server_side=True)
+            connection = self.context.wrap_socket(request, server_side=True)
             connection.settimeout(None)
         with self._lock:
             self._open.add(connection)
         try:
-            super().finish_request(connection, client_address)
+            ThreadingHTTPServer.finish_request(self, connection, client_address)
         finally:
             with self._lock:
                 self._open.discard(connection)
@@ -145,12 +128,8 @@ class _HttpServer(ThreadingHTTPServer):
         with self._lock:
             self.sent += sent
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections, because clients may disconnect at any time."""
-
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """Register a watch while it is being sent."""
         with self._streams_changed:
             self._streams += 1
         try:
@@ -213,13 +192,11 @@ class ApiServer:
         )
         self.url = ""
         self._address = address
-        self._tls = TlsAuthority() if tls else None
+        self._authority = CertificateAuthority("outscaler simulated cluster") if tls else None
         self._server: _HttpServer | None = None
-        self._thread: threading.Thread | None = None
 
     @property
     def faults(self) -> Faults:
-        """Return the faults for the next requests."""
         return self.api.faults
 
     @property
@@ -242,16 +219,14 @@ class ApiServer:
 
     def start(self, port: int = 0) -> str:
         """Start serving on the address and return the URL. port 0: any free port."""
-        self._server = _HttpServer(
-            (self._address, port), self.api, self._tls.server_context(self._address) if self._tls else None
-        )
+        context = None
+        if self._authority is not None:  # client certificates of this authority are accepted, but not required
+            pair = self._authority.server("localhost", self._address)
+            context = server_context(pair, client_ca=self._authority.pem)
+        self._server = _HttpServer(self._address, port, self.api, context)
         self.api.stopping.clear()
-        scheme = "https" if self._tls else "http"
-        self.url = f"{scheme}://{self._address}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True
-        )
-        self._thread.start()
+        self._server.start()
+        self.url = self._server.url
         return self.url
 
     def stay_inside(self) -> str:
@@ -262,15 +237,14 @@ class ApiServer:
 
     def stop(self) -> None:
         """Stop serving: watches end, connections are closed. The store is kept."""
-        if self._server is None or self._thread is None:
+        if self._server is None:
             return
         self.api.stopping.set()
         self.store.wake()
         self._server.shutdown()
         self._server.drop_connections()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
+        self._server.stop()
+        self._server = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -290,11 +264,14 @@ class ApiServer:
         known = self.api.authority.user(user)
         cluster: dict[str, Any] = {"server": self.url}
         credentials: dict[str, Any] = {"token": known.token}
-        if self._tls is not None:
-            cluster["certificate-authority-data"] = _base64(self._tls.pem)
+        if self._authority is not None:
+            cluster["certificate-authority-data"] = _base64(self._authority.pem)
             if certificate:
-                issued, key = self._tls.issue(known.name, known.groups)
-                credentials = {"client-certificate-data": _base64(issued), "client-key-data": _base64(key)}
+                pair = self._authority.client(known.name, known.groups)
+                credentials = {
+                    "client-certificate-data": _base64(pair.certificate),
+                    "client-key-data": _base64(pair.key),
+                }
         context = {"cluster": "simulated", "user": user, "namespace": namespace}
         return yaml.safe_dump(
             {

@@ -115,7 +115,6 @@ def expired(message: str) -> ApiError:
 
 
 def cause(reason: str, message: str, field: str) -> dict[str, str]:
-    """Return one StatusCause of an Invalid response."""
     return {"reason": reason, "message": message, "field": field}
 
 

@@ -226,7 +226,6 @@ class ObjectStore:
 
     @property
     def version(self) -> int:
-        """Return the resourceVersion of the last write."""
         return self._version  # without the lock, because it is one number and read more often than anything else
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
@@ -435,7 +434,6 @@ class ObjectStore:
             self.forget()
 
     def backup(self) -> StoreBackup:
-        """Return the present state, for restore."""
         with self._lock:
             return StoreBackup(self._version, {key: dict(held.objects) for key, held in self._collections.items()})
 

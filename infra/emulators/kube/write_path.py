@@ -76,7 +76,6 @@ class Writer:
     # -- create
 
     def create(self, request: Request, target: Target) -> Response:
-        """POST to a collection."""
         obj = request.object()
         with self._store.transaction():
             made = self._admitted(target, obj)
@@ -137,7 +136,6 @@ class Writer:
     # -- update and patch
 
     def update(self, request: Request, target: Target) -> Response:
-        """PUT to an object or its status or scale."""
         sent = request.object()
         with self._store.transaction():
             old = target.stored()
@@ -190,7 +188,6 @@ class Writer:
     def _replaced(
         self, request: Request, target: Target, old: KubeObject, sent: KubeObject, *, owned: bool = False
     ) -> KubeObject:
-        """Store the result of a PUT or a patch."""
         resource, route = target.resource, target.route
         if route.subresource == "scale":
             made = scale.apply_scale(resource, target.version, old, sent)

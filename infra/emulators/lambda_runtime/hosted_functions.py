@@ -34,7 +34,6 @@ class Ahead:
         self.seconds = 0.0
 
     def __call__(self) -> float:
-        """Return the current time."""
         return time.time() + self.seconds
 
 

@@ -13,13 +13,13 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.iam import IamRequest, Judge, arn, of_dynamodb, of_secrets
 
 _SIGNED = re.compile(r"Credential=([^/,]+)/[0-9]{8}/[^/]+/([a-z0-9-]+)/aws4_request")
@@ -79,39 +79,16 @@ def needs(service: str, target: str, path: str, body: bytes, account: str) -> tu
     return tuple(_NEEDS[prefix](xform_name(action), action, json.loads(body), account))
 
 
-class _PermissionProxyHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _PermissionProxyServer
+class _PermissionProxyHandler(QuietHandler):
+    door: ClassVar[Door]
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Print nothing."""
-
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        door = self.server.door
-        status, made = door.refusal(self.headers, self.path, body)
+    def serve(self) -> None:
+        body = self.read_body()
+        status, made = self.door.refusal(self.headers, self.path, body)
         headers: list[tuple[str, str]] = []
         if not status:
-            status, headers, made = door.forward(self.command, self.path, self.headers, body)
-        self.send_response(status)
-        for name, value in headers:
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(made)))
-        self.end_headers()
-        self.wfile.write(made)
-
-    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - names given by the base class
-
-
-class _PermissionProxyServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
-    door: Door
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections, which occur when a function is killed."""
+            status, headers, made = self.door.forward(self.command, self.path, self.headers, body)
+        self.send(status, headers, made)
 
 
 class Door:
@@ -125,14 +102,12 @@ class Door:
         self.judge = Judge({}, self.caller)
         self.strange: list[str] = []
         self.failing: set[tuple[str, str]] = set()
-        self._server = _PermissionProxyServer(("127.0.0.1", 0), _PermissionProxyHandler)
-        self._server.door = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        self._server = LoopbackServer(type("Handler", (_PermissionProxyHandler,), {"door": self}))
+        self._server.start()
+        self.url = self._server.url
+        self.stop = self._server.stop
 
     def caller(self) -> str:
-        """Return the function whose call is being checked."""
         return str(self._here.function)
 
     def refusal(self, headers: Message, path: str, body: bytes) -> tuple[int, bytes]:
@@ -160,7 +135,6 @@ class Door:
     def forward(
         self, method: str, path: str, headers: Message, body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Return the response of the emulated AWS."""
         connection = http.client.HTTPConnection(self._behind, timeout=600)
         try:
             kept = {name: value for name, value in headers.items() if name.lower() not in _HOP}
@@ -170,9 +144,3 @@ class Door:
             return answer.status, [pair for pair in answer.getheaders() if pair[0].lower() not in _HOP], made
         finally:
             connection.close()
-
-    def stop(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

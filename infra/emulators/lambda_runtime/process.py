@@ -11,17 +11,16 @@ import struct
 import subprocess
 import sys
 import sysconfig
-import threading
 import time
 import uuid
 import zipfile
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.lambda_runtime import shifted_clock
 
 _ROOT = "/2018-06-01/runtime"
@@ -44,37 +43,40 @@ class RuntimeResponse(msgspec.Struct, frozen=True):
     body: Any = None
 
 
-class _RuntimeApiHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _RuntimeApiServer
+class _RuntimeApiHandler(QuietHandler):
+    api: ClassVar[RuntimeApi]
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Print nothing."""
+    def serve(self) -> None:
+        if self.command == "GET":
+            self._hand_out()
+        else:
+            self._accept()
 
-    def do_GET(self) -> None:
+    def _hand_out(self) -> None:
         """Return the next event; the runtime waits until there is one."""
-        self.server.said.put(RuntimeResponse("ready"))
-        event = self.server.events.get()
+        self.api.said.put(RuntimeResponse("ready"))
+        event = self.api.events.get()
         if event is None:
             self.close_connection = True
             return
-        self._send(
+        self.send(
             200,
-            event.body,
             {
+                "Content-Type": "application/json",
                 "Lambda-Runtime-Aws-Request-Id": event.request,
                 "Lambda-Runtime-Deadline-Ms": str(event.deadline),
                 "Lambda-Runtime-Invoked-Function-Arn": event.arn,
                 "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0",
-            },
+            }.items(),
+            event.body,
         )
 
-    def do_POST(self) -> None:
+    def _accept(self) -> None:
         """Accept a response or an error. The runtime client sends both in chunks or with a length."""
         body = self._body()
         kind = "init" if self.path == f"{_ROOT}/init/error" else self.path.rpartition("/")[2]
-        self.server.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
-        self._send(202, b'{"status": "OK"}', {})
+        self.api.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
+        self.send(202, [("Content-Type", "application/json")], b'{"status": "OK"}')
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
@@ -86,53 +88,30 @@ class _RuntimeApiHandler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-
-class _RuntimeApiServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _RuntimeApiHandler)
-        self.events: queue.SimpleQueue[RuntimeEvent | None] = queue.SimpleQueue()
-        self.said: queue.SimpleQueue[RuntimeResponse] = queue.SimpleQueue()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections, which occur when a runtime is killed."""
-
 
 class RuntimeApi:
     """address: `host:port`, as in AWS_LAMBDA_RUNTIME_API."""
 
     def __init__(self) -> None:
-        self._server = _RuntimeApiServer()
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        self.events: queue.SimpleQueue[RuntimeEvent | None] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[RuntimeResponse] = queue.SimpleQueue()
+        self._server = LoopbackServer(type("Handler", (_RuntimeApiHandler,), {"api": self}))
+        self._server.start()
+        self.address = self._server.url.partition("//")[2]
 
     def hand_out(self, event: RuntimeEvent) -> None:
-        """Queue an event for the runtime's next request."""
-        self._server.events.put(event)
+        self.events.put(event)
 
     def next(self, timeout: float) -> RuntimeResponse | None:
         """Return the runtime's next message, None if it sends none within this number of seconds."""
         try:
-            return self._server.said.get(timeout=timeout)
+            return self.said.get(timeout=timeout)
         except queue.Empty:
             return None
 
     def stop(self) -> None:
-        """Stop serving."""
-        self._server.events.put(None)
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.events.put(None)
+        self._server.stop()
 
 
 _RUNTIME = ("awslambdaric", "runtime_client*", "simplejson", "snapshot_restore_py")

@@ -155,7 +155,6 @@ class Emulation:
         self.aws.put_secret(f"outscaler/{self.setting.cluster}/webhook", json.dumps({"hmac": self.webhook_key}))
 
     def _functions(self) -> None:
-        """Create queues, processes, and their triggers."""
         self._behaviour = deployed_functions.queues() | deployed_functions.invocations()
         self.queue_urls = self.aws.create_queues(
             {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.queues().items()}
@@ -217,7 +216,6 @@ class Emulation:
         self.exporter.start()
 
     def begin(self) -> None:
-        """Start the schedule and the event sources."""
         sqs = self.aws.client("sqs")
         for function in deployed_functions.functions():
             if function.source:

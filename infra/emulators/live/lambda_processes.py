@@ -67,7 +67,6 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Return whether it returned."""
         return not (self.error or self.killed)
 
     @property
@@ -194,7 +193,6 @@ class Functions:
             list(pool.map(lambda name: self._processes[name].warm(), names))
 
     def invoke(self, name: str, event: Json) -> Result:
-        """Invoke a function. Injected crashes are applied."""
         waiting = self.deaths.get(name, [])
         with self._working():
             made = self._processes[name].invoke(event, waiting[:1])
@@ -204,6 +202,5 @@ class Functions:
         return made
 
     def stop(self) -> None:
-        """Stop all functions."""
         for process in self._processes.values():
             process.stop()

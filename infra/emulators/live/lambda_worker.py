@@ -33,11 +33,9 @@ class Counts:
         self._counts: dict[str, int] = {}
 
     def clear(self) -> None:
-        """Reset all counts."""
         self._counts = {}
 
     def add(self, what: str, number: int = 1) -> None:
-        """Increment a count."""
         self._counts[what] = self._counts.get(what, 0) + number
 
     def taken(self) -> dict[str, int]:
@@ -45,7 +43,6 @@ class Counts:
         return dict(self._counts)
 
     def listen_to(self, client: Any) -> None:
-        """Count the calls of this DynamoDB client."""
         client.meta.events.register("before-parameter-build.dynamodb", self._dynamodb)
 
     def _dynamodb(self, model: Any, params: dict[str, Any], **_: object) -> None:
@@ -88,7 +85,6 @@ class Checkpoints:
         self._visits = Counter[str]()
 
     def __call__(self, place: str) -> None:
-        """Implements Runtime.checkpoint."""
         self._visits[place] += 1
         if self.places & {place, f"{self._visits[place]}*{place}"}:
             os._exit(DEATH)

@@ -34,7 +34,6 @@ class MappingExists(LambdaClientError):
 
 
 def install() -> None:
-    """Replace moto's behaviour."""
     _mappings()
     _find_mappings()
     _invoke_config()

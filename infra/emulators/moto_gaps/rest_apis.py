@@ -26,7 +26,6 @@ def readable(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def install() -> None:
-    """Replace moto's behaviour."""
     _import_swagger()
     _keep_stage_settings()
 

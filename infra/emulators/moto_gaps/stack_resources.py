@@ -36,7 +36,6 @@ class _Made(CloudFormationModel):
 
     @property
     def physical_resource_id(self) -> str:
-        """Return the value of Ref."""
         return self._physical
 
     @staticmethod
@@ -46,7 +45,6 @@ class _Made(CloudFormationModel):
 
     @classmethod
     def cloudformation_type(cls) -> str:
-        """Return the type in the template."""
         return cls.kind
 
     @classmethod
@@ -63,7 +61,6 @@ class _Made(CloudFormationModel):
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
     ) -> Any:
-        """Create a resource."""
         del named
         return cls(*cls.make(resource_name, cloudformation_json["Properties"], account_id, region_name))
 
@@ -91,7 +88,6 @@ class _Made(CloudFormationModel):
         """Do nothing: the corresponding object in a service is deleted with that service's own resource."""
 
     def is_created(self) -> bool:
-        """Return True."""
         return True
 
 
@@ -198,7 +194,6 @@ _MADE: Mapping[str, Make] = {
 
 
 def install() -> None:
-    """Replace moto's behaviour."""
     classes = {
         kind: type(kind.replace("::", ""), (_Made,), {"kind": kind, "make": staticmethod(make)})
         for kind, make in _MADE.items()

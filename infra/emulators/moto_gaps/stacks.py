@@ -24,7 +24,6 @@ _BODIES = ("create_stack", "create_change_set", "update_stack")
 
 
 def transformed(body: str) -> str:
-    """Return the template that CloudFormation executes."""
     if _SAM not in body:
         return body
     template: dict[str, Any] = json.loads(body) if body.startswith("{") else yaml.safe_load(body)
@@ -40,7 +39,6 @@ def transformed(body: str) -> str:
 
 
 def install() -> None:
-    """Replace moto's behaviour."""
     find = original(responses, "get_stack_from_s3_url")
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:

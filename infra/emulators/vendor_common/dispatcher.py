@@ -67,7 +67,6 @@ class VendorDispatcher(Generic[Logged]):
         raise NotImplementedError
 
     def refusal(self, problem: VendorRefusedError) -> Answer:
-        """Return the response of an error."""
         raise NotImplementedError
 
 

@@ -82,7 +82,6 @@ class VendorFaults:
         self._orders.append(_Order(fault, tests.get(on, lambda action: action == on), times))
 
     def clear(self) -> None:
-        """Remove all faults."""
         self._orders.clear()
 
     def take(self, action: str) -> VendorFault | None:

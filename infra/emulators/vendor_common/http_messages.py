@@ -44,7 +44,6 @@ class Incoming(msgspec.Struct, frozen=True):
         return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
 
     def parameters(self) -> dict[str, str]:
-        """Return all parameters."""
         return {**dict(self.query()), **dict(self.form())}
 
 
@@ -106,7 +105,6 @@ class VendorRoutes:
         ]
 
     def find(self, method: str, path: str) -> VendorRoute:
-        """Return the request's operation."""
         for known, pattern, operation, action, names in self._table:
             found = pattern.fullmatch(path) if known == method else None
             if found is not None:

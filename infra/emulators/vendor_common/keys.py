@@ -42,11 +42,9 @@ class VendorKeyRing(Generic[_Permissions]):
         self._sessions, self._count = sessions, 0
 
     def add(self, id_: str, secret: str, permissions: _Permissions | None = None) -> VendorKey[_Permissions]:
-        """Add a valid key."""
         return self._keep(VendorKey(id_, secret, permissions))
 
     def session(self, permissions: _Permissions | None, expires: float) -> VendorKey[_Permissions]:
-        """Add the temporary key of a new session."""
         assert self._sessions is not None, "a vendor with sessions"
         self._count += 1
         number, texts = f"{self._count:06d}", self._sessions
@@ -54,7 +52,6 @@ class VendorKeyRing(Generic[_Permissions]):
         return self._keep(VendorKey(id_, secret, permissions, token, expires))
 
     def secrets(self) -> list[str]:
-        """Return every confidential text."""
         return [text for key in self.keys.values() for text in (key.secret, key.token) if text]
 
     def _keep(self, key: VendorKey[_Permissions]) -> VendorKey[_Permissions]:

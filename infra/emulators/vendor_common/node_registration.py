@@ -35,7 +35,6 @@ class VendorNodeRegistration:
         self._joined: set[str] = set()
 
     def step(self) -> None:
-        """Advance the vendor, then the Nodes."""
         with self._account.lock:
             self._account.step()
             due = self._due(self._account.clock())

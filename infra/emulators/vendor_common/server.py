@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import itertools
 import re
-import socket
-import ssl
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +17,7 @@ from urllib3 import HTTPResponse
 
 from chalicelib.net.http_session import BoundedAdapter
 from infra.emulators.certificates import Pair, server_context
+from infra.emulators.http_server import LoopbackServer, QuietHandler
 from infra.emulators.vendor_common.dispatcher import Logged, VendorDispatcher
 from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults, VendorThrottle
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
@@ -43,7 +39,6 @@ def disconnect(host: str) -> None:
 
 
 def _send(adapter: BoundedAdapter, request: requests.PreparedRequest, *others: Any, **named: Any) -> requests.Response:
-    """Do what HTTPAdapter.send does."""
     host = urlsplit(str(request.url)).netloc
     if host not in _ANSWERS:
         return HTTPAdapter.send(adapter, request, *others, **named)
@@ -74,62 +69,17 @@ def unchanged(body: bytes) -> bytes:
     return body
 
 
-class _VendorHandler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "emulated", ""
-    disable_nagle_algorithm = True
-    wbufsize = 64 * 1024
-    timeout = 600
+class _VendorHandler(QuietHandler):
     vendor: ClassVar[VendorServer[Any, Any]]
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
-        """Print nothing: calls are in the front's log."""
-
-    def _serve(self) -> None:
-        length = self.headers.get("Content-Length", "0")
-        body = self.rfile.read(int(length) if length.isdigit() else 0)
+    def serve(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(self.vendor.answer(Incoming(self.command, self.path, headers, body)))
-
-    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  # names given by the base class
-
-    def _send(self, answer: Answer) -> None:
+        answer = self.vendor.answer(Incoming(self.command, self.path, headers, self.read_body()))
         if answer.hang_up:
             self.close_connection = True
             return
-        self.send_response(answer.status)
-        for name, value in {"Content-Type": "application/json;charset=utf-8", **answer.headers}.items():
-            if value:
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body[: len(answer.body) - answer.cut])
-        self.wfile.flush()
-        self.close_connection = self.close_connection or bool(answer.cut)
-
-
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a client may keep its connection open longer than the test runs
-    request_queue_size = 64
-    context: ssl.SSLContext | None = None
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Do the TLS handshake in the connection's own thread."""
-        if self.context is None:
-            super().finish_request(request, client_address)
-            return
-        with self.context.wrap_socket(request, server_side=True) as wrapped:
-            super().finish_request(wrapped, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close the connection, and ignore that the client may have closed it already."""
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_WR)
-        request.close()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore broken connections, because clients may disconnect at any time."""
+        told = {"Content-Type": "application/json;charset=utf-8", **answer.headers}
+        self.send(answer.status, [(name, value) for name, value in told.items() if value], answer.body, answer.cut)
 
 
 Scripted = Answer | Callable[[Incoming], Answer] | VendorFault | None
@@ -154,8 +104,7 @@ class VendorServer(Generic[_Front, Logged]):
         self.edit: Edit = unchanged
         self.requests: list[Incoming] = []
         self._script: list[tuple[re.Pattern[str], list[Scripted], bool]] = []
-        self._server: _HttpServer | None = None
-        self._thread: threading.Thread | None = None
+        self._server: LoopbackServer | None = None
 
     @property
     def host(self) -> str:
@@ -164,12 +113,10 @@ class VendorServer(Generic[_Front, Logged]):
 
     @property
     def faults(self) -> VendorFaults:
-        """Return the faults for the next calls."""
         return self.front.faults
 
     @property
     def throttle(self) -> VendorThrottle:
-        """Return the rate limits."""
         return self.front.throttle
 
     @property
@@ -183,11 +130,9 @@ class VendorServer(Generic[_Front, Logged]):
         self._script.append((re.compile(on), list(answers), always))
 
     def unscript(self) -> None:
-        """Forget all scripted answers."""
         self._script.clear()
 
     def answer(self, incoming: Incoming) -> Answer:
-        """Handle one HTTP request. Called from several threads."""
         self.requests.append(incoming)
         for pattern, answers, always in self._script:
             if answers and pattern.search(incoming.line):
@@ -209,23 +154,19 @@ class VendorServer(Generic[_Front, Logged]):
             connect(self.host, self.answer)
             return self.url
         handler = type("Handler", (_VendorHandler,), {"vendor": self})
-        self._server = _HttpServer((self.address, port), handler)
-        if self._tls is not None:
-            self._server.context = server_context(self._tls)
-        self.url = f"{'https' if self._tls else 'http'}://{self.address}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="vendor", daemon=True)
-        self._thread.start()
+        context = server_context(self._tls) if self._tls is not None else None
+        self._server = LoopbackServer(handler, address=self.address, port=port, context=context)
+        self._server.start()
+        self.url = self._server.url
         return self.url
 
     def stop(self) -> None:
         """Stop serving. Raises RuntimeError if the emulator failed on a request, which is an error of the emulator and
         not of the client."""
         disconnect(self.host)
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
-            self._server = self._thread = None
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
         if self.front.crashes:
             raise RuntimeError("\n".join(self.front.crashes))
 
@@ -262,7 +203,6 @@ class AttachedAccount(Generic[_Cloud, _Server]):
         return self._server
 
     def start(self) -> None:
-        """Serve."""
         self.server.start()
 
     def stop(self) -> None:

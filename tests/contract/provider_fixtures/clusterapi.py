@@ -23,6 +23,7 @@ from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.registry import build
 from chalicelib.providers.services import ProviderServices
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.capi.machines import FAULTS
 from infra.emulators.controllers.clock import ManualClock
@@ -33,7 +34,6 @@ from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.tls import TlsAuthority as CertificateAuthority
 from tests.contract.clusterapi.management import finalized
 from tests.contract.clusterapi.objects import GROUP, bounds, capacity, deployment, machine, machine_set
 from tests.contract.suite.faults import Troubles

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from chalicelib.kube.credentials import KubeCredential, identity_of
 from chalicelib.model.secret import Secret
-from infra.emulators.kube.tls import TlsAuthority
+from infra.emulators.certificates import CertificateAuthority
 from tests.cases import each_row
 
-ONE, OTHER = TlsAuthority().pem, TlsAuthority().pem
+ONE, OTHER = CertificateAuthority().pem, CertificateAuthority().pem
 HERE = KubeCredential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
 
 

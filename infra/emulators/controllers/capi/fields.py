@@ -95,7 +95,6 @@ def node_name(machine: KubeObject) -> str:
 
 
 def node_ref(machine: KubeObject, node: KubeObject) -> KubeObject:
-    """Return status.nodeRef in the machine's version."""
     name = node["metadata"]["name"]
     if old_version(machine):
         return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
@@ -103,7 +102,6 @@ def node_ref(machine: KubeObject, node: KubeObject) -> KubeObject:
 
 
 def provisioned(machine: KubeObject) -> KubeObject:
-    """Return the status fields that report provisioned infrastructure."""
     if old_version(machine):
         return {"bootstrapReady": True, "infrastructureReady": True}
     return {"initialization": {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}}

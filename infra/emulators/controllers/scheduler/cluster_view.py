@@ -62,7 +62,6 @@ def is_bound(claim: Json) -> bool:
 
 
 def matches_volume(volume: Json, node: NodeView) -> bool:
-    """Return whether the node matches the volume's node affinity."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     return any_term(read_node_terms(required), node.labels, node.name)
 
@@ -225,7 +224,6 @@ class ClusterView:
 
     @classmethod
     def of(cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None) -> ClusterView:
-        """Build a view from plain API objects."""
         return cls(map(read_node, nodes), map(read_pod, pods), around)
 
     def join(self, node: NodeView) -> None:
@@ -257,11 +255,9 @@ class ClusterView:
         return self._pods[node]
 
     def used(self, node: str) -> Counter[str]:
-        """Return their summed requests per resource."""
         return self._used[node]
 
     def placed(self) -> Iterable[tuple[NodeView, PodView]]:
-        """Return every pod with its node."""
         for name, pods in self._pods.items():
             node = self.nodes[name]
             for pod in pods:

@@ -60,7 +60,6 @@ def _container_requests(container: Json, status: Json, granted: Mapping[str, Jso
 
 
 def is_sidecar(container: Json) -> bool:
-    """Return whether an init container keeps running."""
     return container.get("restartPolicy") == "Always"
 
 

@@ -80,7 +80,6 @@ def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
 
 
 def node_affinity(pod: PodView, _world: ClusterView) -> NodeCheck | None:
-    """Check nodeSelector and required node affinity."""
     if not pod.node_selector and pod.node_terms is None:
         return None
 

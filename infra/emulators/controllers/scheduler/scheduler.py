@@ -98,7 +98,6 @@ def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision
 
 
 def _look(pod: PodView) -> bytes:
-    """Return everything about a pod that a predicate reads."""
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
 

@@ -82,7 +82,6 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Sco
 
 
 def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    """Score the weights of matching preferred terms."""
     terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_PREFERRED) or ()
     if not terms:
         return [0.0] * len(nodes)
