@@ -4,49 +4,7 @@ The state table contains what functions write. The policy table contains what op
 so that a compromised function cannot change the policies that the others follow. Both have the same schema, which is
 defined here. Tests and the local emulation create the tables from `definition`, and the deployment template is compared
 with it. The rows are PynamoDB models without a connection of their own: they serialise, parse and give names to
-conditions; table_client.py sends them.
-
-The state table:
-
-    cluster (partition)   item (sort)                  row
-    <cluster>             lease                        LeaseRow: the reconciling owner, fencing token, queued marker,
-                                                       last pass and its carried-over data
-                          left                         CarryOverRow: the carried-over data, where it is large
-                          ledger                       CountersRow: counters, and recently reported events
-                          memory                       HeadRow: cluster-wide instants; the gate for large saves
-                          memory#brake                 MemoryRow: recent removals, for the circuit breaker
-                          memory#group#<id>            MemoryRow: one node group
-                          memory#nodes#<n>             BlobRow: timers of all nodes, compressed
-                          memory#operation#<id>        OperationRow: one that is still open
-                          memory#release               BreakerOverrideRow: of an operator; no save writes or checks it
-                          memory#rule-objects#<n>      BlobRow: HorizontalNodeAutoscalers as last read without mistakes
-                          memory#rules#<n>             BlobRow: the last actions of rules
-                          memory#template#<id>         MemoryRow: one learned template
-                          memory#unregistered#<n>      BlobRow: instances without a Node
-                          operation#<id>               OperationRow: one that is over
-                          staged#<save>#<n>            BlobRow: part of a large save, not visible by itself
-                          journal#<instant>#<digest>   JournalRow
-                          shadow#comparison            ShadowRow: the comparison with another autoscaler, compressed
-                          shadow#accepted              RowKey: results that an operator accepted, one attribute each
-                          gauges                       GaugesRow: nodes and waiting pods of the last 24 hours
-                          notices                      NoticesRow: the state of notifications, and unsent messages
-                          seen#<kind>#<digest>         DebounceRow: an event that counts once
-    !web                  seen#<kind>#<cluster>#<digest>  DebounceRow: wake-ups and signatures; the only rows that the
-                                                       function behind the HTTP API may write
-    !claims               <provider>#<group>           ClaimRow: the one cluster that owns a node group
-    !paces                <account and API>            RateLimitRow: the call budget of a vendor account
-    !schema               schema                       SchemaRow: the schema of all rows, and the release that wrote it
-    !shelf                <what it is>                 CacheRow: a vendor response that seldom changes, compressed
-
-The policy table:
-
-    <cluster>             policy#<version>             PolicyRow
-    !policies             <cluster>                    PolicyRow: the version in force
-    !webhooks             <cluster>                    WebhookRow: the webhook's part of it
-    !pauses               <cluster>                    PauseRow: what an operator has paused
-    !deployment           settings                     SettingsRow: what the functions permit policies to name
-
-Releases before the policy table kept PolicyRows in the state table under the same keys (policies.py).
+conditions; table_client.py sends them. docs/architecture.md, "Tables", lists every item with its content and writers.
 
 All items that a pass needs begin with `memory`: one strongly consistent query reads them, and the head comes first. A
 cluster's name cannot begin with `!`, so the common partitions never collide with a cluster's own.

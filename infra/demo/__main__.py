@@ -77,7 +77,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _DemoParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print one line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -202,7 +201,6 @@ class _Relay:
 
 
 def _take_stock(stage: DemoStage) -> None:
-    """Collect what is known only at the end."""
     stage.watcher.look()
     stage.narrator.look()
     stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}

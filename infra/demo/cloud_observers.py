@@ -65,7 +65,6 @@ class CloudObserver:
         self.sizes = reader.sizes
 
     def look(self) -> None:
-        """Report and count what is new since the last call."""
         for news in self._reader.news():
             if news.called:
                 self._first()
@@ -91,7 +90,6 @@ class _Fresh:
         self._seen: set[tuple[str, object]] = set()
 
     def is_new(self, kind: str, key: object) -> bool:
-        """Return whether this was not asked before."""
         new = (kind, key) not in self._seen
         self._seen.add((kind, key))
         return new

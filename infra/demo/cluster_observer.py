@@ -59,7 +59,6 @@ class Watcher:
         self._requests, self._refused, self._told = 0, Counter[str](), set[str]()
 
     def look(self) -> None:
-        """Report everything new, causes first."""
         self._see_groups()
         self._see_scheduling()
         self._see_machines()
@@ -83,7 +82,6 @@ class Watcher:
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
 
     def answered(self) -> None:
-        """Record the first purchase."""
         if self._ledger.pending_at and not self._ledger.answered_at:
             self._ledger.answered_at = self._elapsed()
 

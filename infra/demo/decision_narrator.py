@@ -64,7 +64,6 @@ class Narrator:
         return self._groups.get(group) or group.rsplit("/", 1)[-1]
 
     def named(self, text: str) -> str:
-        """Replace such ids in a text by names."""
         for id_, name in sorted(self._groups.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(id_, name)
         return text
@@ -77,7 +76,6 @@ class Narrator:
         return not self._results.empty()
 
     def new_chapter(self) -> None:
-        """Allow what is reported once per chapter to be reported again."""
         self._woken_told = self._cooldown_told = False
 
     def look_at_operations(self) -> None:
@@ -90,7 +88,6 @@ class Narrator:
             self._meet(operation)
 
     def look(self) -> None:
-        """Report operations, results of functions, entries of the journal, and timers."""
         self.look_at_operations()
         try:
             entries = self._store.journal.recent(self._cluster, _RECENT)
@@ -163,7 +160,6 @@ class Narrator:
     # -- decisions
 
     def _meet(self, operation: Operation) -> None:
-        """Report an operation when it is seen for the first time."""
         if operation.spec.id not in self._known:
             self._known[operation.spec.id] = operation
             self._tell_operation(operation)
@@ -253,7 +249,6 @@ class Narrator:
             )
 
     def _tell_why_not(self, plan: Plan) -> None:
-        """Report once why the pod that fits nowhere is unschedulable."""
         for verdict in plan.unschedulable:
             if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
                 continue

@@ -34,7 +34,6 @@ def _grown_once(ledger: Ledger) -> tuple[bool, str]:
 
 
 def _of_workers(reasons: str) -> str:
-    """Return the most informative of the reasons per group."""
     return next((each for each in reasons.split("; ") if each.startswith("workers")), reasons)
 
 

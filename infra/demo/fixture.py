@@ -190,7 +190,6 @@ def workloads() -> list[KubeObject]:
 
 @contextmanager
 def status_page(store: Store, clock: Callable[[], float], deployment: Deployment) -> Iterator[str]:
-    """Serve the page and yield the address that opens it, once."""
     with PageServer(
         0, lambda request, links: respond(store, request, clock(), links, deployment), time.monotonic
     ) as server:
@@ -269,6 +268,5 @@ class Passes:
 
     @property
     def still(self) -> bool:
-        """Return whether new passes are blocked and none is running."""
         with self._changed:
             return not self._open and not self._running

@@ -50,7 +50,6 @@ def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
 
 
 def client(service: str, endpoint: str, region: str = REGION) -> Any:
-    """Return a botocore client for that endpoint, independent of the environment."""
     session, lock = _session()
     with lock:
         return session.create_client(
@@ -75,7 +74,6 @@ def create_table(dynamodb: Any, name: str) -> None:
 
 
 def drop_table(dynamodb: Any, name: str) -> None:
-    """Delete both tables."""
     for table in (name, policy_table_of(name)):
         dynamodb.delete_table(TableName=table)
 
@@ -108,7 +106,6 @@ class LocalAws:
 
     @property
     def env(self) -> dict[str, str]:
-        """Return environment variables for a process that uses the account."""
         return environment(self.endpoint)
 
     def client(self, service: str) -> Any:

@@ -70,7 +70,6 @@ class Account:
         self._services.drop()
 
     def put_secret(self, name: str, text: str) -> None:
-        """Store a secret that only this account sees."""
         self._services.put_secret(name, text)
 
     def store(self) -> Store:

@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 
 def busy(code: str) -> ClientError:
-    """Return throttling or a conflict of a single call, e.g. ThrottlingException."""
     return ClientError({"Error": {"Code": code, "Message": "injected"}}, "Injected")
 
 
@@ -42,7 +41,6 @@ Ask = Callable[[str, dict[str, Any]], Strike]
 
 
 def nothing(method: str, arguments: dict[str, Any]) -> Strike:
-    """An Ask without faults."""
     del method, arguments
     return Strike()
 
@@ -69,7 +67,6 @@ class AwsFaults:
         self._after.setdefault(method, []).extend(errors)
 
     def before(self, method: str, *actions: Callable[[], object]) -> None:
-        """Run these functions before the next calls."""
         self._before.setdefault(method, []).extend(actions)
 
     def wrap(self, client: Any) -> Any:
@@ -121,7 +118,6 @@ class Life:
             raise FunctionKilled(place)
 
     def check(self) -> None:
-        """Raise Killed if the process has crashed."""
         if self.died_at:
             raise FunctionKilled(self.died_at)
 

@@ -13,7 +13,6 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -363,13 +362,10 @@ class WatchedDeployment:
         logging.getLogger(logger.name).addHandler(self._handler)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         logging.getLogger(logger.name).removeHandler(self._handler)
 
     def minutes(self, count: int) -> None:
-        """Let the world run and evaluate the alarms after each minute."""
         for _ in range(count):
             self.world.step(MINUTE)
             self._measure()

@@ -129,10 +129,8 @@ def entry(function: DeployedFunction) -> Handler:
 
 
 def queues() -> dict[str, Queue]:
-    """Return the settings of each function's queue by the queue's name."""
     return {name: Queue(settings.visibility, settings.max_receives) for name, settings in QUEUES.items()}
 
 
 def invocations() -> dict[str, Queue]:
-    """Return how Lambda retries asynchronous invocations, by function."""
     return {function.name: Queue(WAIT, 1 + RETRIES) for function in functions() if function.invoked}

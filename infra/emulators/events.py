@@ -50,7 +50,6 @@ class Schedule(Worker):
         self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
 
     def _tick(self) -> None:
-        """Run until the emulation stops."""
         due = self._clock()
         for number in itertools.count():
             self._clock.sleep(due - self._clock(), self._stopping.wait)
@@ -94,7 +93,6 @@ class QueueSource:
             thread.start()
 
     def join(self) -> None:
-        """Wait until both threads have noticed that the emulation is stopping."""
         with self._changed:
             self._changed.notify_all()
         for thread in self._threads:

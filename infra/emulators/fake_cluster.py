@@ -45,7 +45,6 @@ class InMemoryCluster:
     # -- for tests
 
     def add_node(self, name: str, instance: str = "", *, cordoned: bool = False, delays: Iterable[str] = ()) -> None:
-        """Add a node or replace the one with that name."""
         provider_id = instance or f"memory://{name}"
         self.nodes[name] = NodeState(name, f"uid-{name}", provider_id, cordoned, delays=tuple(delays))
 

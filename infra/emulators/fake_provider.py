@@ -219,7 +219,6 @@ class InMemoryProvider:
         pool.machines[handle] = msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
 
     def take_fault(self, verb: str) -> FakeFault | None:
-        """Return the fault of this call, if there is one."""
         due = self._faults.get(verb)
         return due.pop(0) if due else None
 

@@ -32,7 +32,6 @@ class QuietHandler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815  # names given by the base class
 
     def read_body(self) -> bytes:
-        """Return the body, which Content-Length announces."""
         length = self.headers.get("Content-Length", "0")
         return self.rfile.read(int(length) if length.isdigit() else 0)
 

@@ -221,7 +221,6 @@ def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], accoun
 
 
 def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
-    """Yield the permissions of a secrets call. Only reads are emulated."""
     if method == "get_parameter":
         yield IamRequest("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
         return

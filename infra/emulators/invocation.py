@@ -40,7 +40,6 @@ class Invocation(msgspec.Struct, frozen=True):
 
     @property
     def failed_messages(self) -> tuple[str, ...]:
-        """Return the messageIds that it reported as failed."""
         return failed_messages(self.answer)
 
 

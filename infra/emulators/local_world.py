@@ -21,7 +21,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, nullcontext
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from chalicelib.dispatch.messages import RECONCILE
@@ -223,15 +222,12 @@ class LocalWorld:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # -- content
 
     def without_large_function(self) -> None:
-        """Remove the large function, so that Lambda does not find it."""
         self._account.large = frozenset()
         self.restart()
 
@@ -341,7 +337,6 @@ class LocalWorld:
 
     @property
     def invocations(self) -> list[Invocation]:
-        """Return every invocation so far, oldest first."""
         return self.invoker.made
 
     def invoke(self, function: str, event: Json) -> Invocation:
@@ -373,7 +368,6 @@ class LocalWorld:
         return self.invoker.request("POST", path, headers, body)
 
     def get(self, target: str) -> Json:
-        """Send a reader's request to the routes. Returns API Gateway's response."""
         self._awake()
         return self.invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
 
@@ -418,7 +412,6 @@ class LocalWorld:
         return tuple(plan["id"] for plan in self.plans())
 
     def memory(self) -> Memory:
-        """Return the memory that the next pass will read."""
         return self.store.memory.load(self.name)
 
     def operations(self) -> tuple[Operation, ...]:

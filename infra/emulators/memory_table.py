@@ -288,7 +288,6 @@ class Listeners:
         self.any = True
 
     def unregister(self, event: str, handler: Callable[..., Any]) -> None:
-        """Unregister a handler as in botocore."""
         self._emitter.unregister(event, handler)
 
     def emit(self, event: str, operation: str, **facts: Any) -> None:
@@ -318,7 +317,6 @@ class MemoryAccount:
             self._tables.setdefault(name, _Rows())
 
     def drop(self, table: str) -> None:
-        """Delete both."""
         for name in (table, policy_table_of(table)):
             del self._tables[name]
 

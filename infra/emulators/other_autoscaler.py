@@ -76,7 +76,6 @@ class OtherAutoscaler:
                 self._untaint(node["metadata"]["name"], key)
 
     def step(self) -> None:
-        """Run one loop if one is due."""
         now = self._clock()
         if self.dead or now < self._next:
             return
@@ -100,7 +99,6 @@ class OtherAutoscaler:
         ]
 
     def _free(self, but: frozenset[str] = frozenset()) -> dict[str, Room]:
-        """Return what is free on each node that takes pods."""
         free = {}
         for node in self._kube.list("nodes"):
             name, taints = node["metadata"]["name"], node["spec"].get("taints") or ()
@@ -185,7 +183,6 @@ class OtherAutoscaler:
         return all(_take(bins, _requests(pod)) for pod in moved)
 
     def _finish_removals(self) -> None:
-        """Drain tainted nodes, and remove them once they are empty."""
         for node, group in list(self._deleting.items()):
             pods = [pod for pod in self._kube.pods_on(node) if not _stays(pod)]
             for pod in pods:
@@ -272,7 +269,6 @@ def _option(group: GroupView, pods: Sequence[KubeObject]) -> tuple[int, float, G
 
 
 def _take(bins: list[Room], need: Room) -> bool:
-    """Take room from the first bin that has enough."""
     for at, (cpu, memory) in enumerate(bins):
         if cpu >= need[0] and memory >= need[1]:
             bins[at] = (cpu - need[0], memory - need[1])

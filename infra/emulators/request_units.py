@@ -76,7 +76,6 @@ def _writes(method: str, arguments: Json) -> Iterator[Json]:
 
 
 def _reads(method: str, arguments: Json, answer: Json) -> Iterator[tuple[str, float]]:
-    """Yield partition keys and the units that were read there."""
     if method == "get_item":
         yield arguments["Key"]["cluster"]["S"], _read(item_size(answer.get("Item", {})), arguments)
     if method == "query":

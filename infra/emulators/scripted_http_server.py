@@ -17,7 +17,6 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -45,7 +44,6 @@ class Seen:
     peer: str = ""
 
     def json(self) -> object:
-        """Return the decoded body."""
         return json.loads(self.body)
 
 
@@ -106,9 +104,7 @@ class HttpScript:
         self._server.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.stop()
 
 

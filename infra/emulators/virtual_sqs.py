@@ -54,7 +54,6 @@ Pick = Callable[[Sequence[Message]], Message]
 
 
 def untouched(message: Message) -> Sequence[Message]:
-    """A Tamper without effect."""
     return (message,)
 
 
@@ -72,7 +71,6 @@ def late(seconds: float) -> Tamper:
 
 
 def first(visible: Sequence[Message]) -> Message:
-    """A Pick that keeps the order."""
     return visible[0]
 
 

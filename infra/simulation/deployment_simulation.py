@@ -50,7 +50,6 @@ class SeenLists(msgspec.Struct, frozen=True):
     followed_at: float
 
     def usable(self, now: float) -> bool:
-        """Return whether they may still be followed."""
         return now - self.read_at < KEPT_FOR
 
 
@@ -297,7 +296,6 @@ class Simulation:
             self._at(self._now + (self._what.starts if new else 0.0), partial(self._begin, message, process))
 
     def _begin(self, message: _Message, process: PoolProcess) -> None:
-        """Begin a pass as reconciler.handle does."""
         asked, store = decode_reconcile(message.body), self.runtime.store
         policy = self.runtime.policy(asked.cluster)
         assert policy is not None
@@ -350,7 +348,6 @@ class Simulation:
 
 
 def simulated(what: SimulatedDeployment) -> Outcome:
-    """Run a deployment without a log."""
     level = logging.getLogger(logger.name).level
     logger.setLevel(logging.ERROR)
     try:

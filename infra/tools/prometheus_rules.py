@@ -128,7 +128,6 @@ def resource() -> dict[str, Any]:
 
 
 def text(content: dict[str, Any]) -> str:
-    """Return the content as YAML."""
     return _HEAD + yaml.safe_dump(content, sort_keys=False, width=110)
 
 

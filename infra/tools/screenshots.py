@@ -62,7 +62,6 @@ class Browser:
             self._ask(f"{domain}.enable")
 
     def open(self, address: str, width: int, height: int, *, dark: bool = False) -> None:
-        """Load a page in a window of this size, in pixels."""
         self._ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
@@ -75,7 +74,6 @@ class Browser:
         return int(self._ask("Page.getLayoutMetrics")["cssContentSize"]["width"])
 
     def picture(self) -> bytes:
-        """Return the window as PNG."""
         return base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"])
 
     def _ask(self, method: str, **given: Any) -> dict[str, Any]:

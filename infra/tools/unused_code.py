@@ -80,7 +80,6 @@ EXCEPTIONS = (
     UnusedException("infra/aws/template_check.py", ("BOTO_SESSION_REGION_NAME",), "a setting of cfn-lint"),
     UnusedException("infra/emulators/*server.py", ("*",), "http.server and socketserver call and read these"),
     UnusedException("infra/emulators/tcp_servers.py", ("block_on_close", "daemon_threads"), "socketserver reads these"),
-    UnusedException("infra/emulators/lambda_runtime/*.py", ("*",), "http.server and socketserver call and read these"),
     UnusedException("infra/emulators/cherryservers/server.py", ("agent",), "a field of the request's log"),
     UnusedException("infra/tools/screenshots.py", ("do_GET", "log_message"), "http.server uses these by name"),
     UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),

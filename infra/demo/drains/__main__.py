@@ -49,7 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _DrainsParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print one line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 

@@ -183,7 +183,6 @@ def taint(node: KubeObject, key: str) -> bool:
 
 
 def leftovers(nodes: Sequence[KubeObject]) -> list[str]:
-    """Return nodes with Outscaler's taints or annotation, or still cordoned."""
     return [
         node["metadata"]["name"]
         for node in nodes

@@ -37,7 +37,6 @@ def bad(message: str) -> VendorRefusedError:
 
 
 def missing(what: str) -> VendorRefusedError:
-    """Return the error for a missing object."""
     return VendorRefusedError(404, f"{what} not found.")
 
 
@@ -122,7 +121,6 @@ class CherryCloud:
             self._drop(self.servers[server])
 
     def members(self, pool: str, cluster: str = "ours") -> list[CherryServer]:
-        """Return the servers with both tags, oldest first, whatever lists show."""
         with self.lock:
             return [
                 each
@@ -133,11 +131,9 @@ class CherryCloud:
     # -- requests of clients
 
     def plan(self, name: str) -> CherryPlan | None:
-        """Return a plan by slug or number."""
         return self.plans.get(name) or next((plan for plan in self.plans.values() if str(plan.id) == name), None)
 
     def region(self, name: str) -> Region | None:
-        """Return a region by slug or number."""
         return self.regions.get(name) or next((each for each in self.regions.values() if str(each.id) == name), None)
 
     def listed(self, project: int) -> list[tuple[CherryServer, str, str]]:

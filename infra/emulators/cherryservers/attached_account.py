@@ -188,7 +188,6 @@ def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrati
 
 
 def registered(node: KubeObject) -> KubeObject:
-    """Return the Node before the cloud controller has completed it."""
     labels = {
         key: value
         for key, value in node["metadata"]["labels"].items()
@@ -202,7 +201,6 @@ def registered(node: KubeObject) -> KubeObject:
 
 
 def adopted(held: KubeObject, whole: KubeObject) -> KubeObject:
-    """Return an existing Node with the additions of the cloud controller."""
     taints = [taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]]
     labels = {**whole["metadata"]["labels"], **held["metadata"].get("labels", {})}
     return {
@@ -280,7 +278,6 @@ class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
 
 
 def gcfg(pools: Mapping[str, Mapping[str, object]]) -> str:
-    """Format definitions as in upstream's file."""
     lines: list[str] = []
     for name, values in pools.items():
         lines.append(f'[nodegroupdef "{name}"]')

@@ -92,7 +92,6 @@ def pricing(plan: CherryPlan) -> list[Json]:
 
 
 def plan_row(plan: CherryPlan) -> Json:
-    """The plan as part of a server."""
     return {"id": plan.id, "slug": plan.slug, "name": plan.name, "type": plan.type, "specs": specs(plan)}
 
 
@@ -140,7 +139,6 @@ class Servers:
         self._prices = {plan.slug: pricing(plan)[0] for plan in cloud.plans.values()}
 
     def row(self, server: CherryServer, state: str, status: str) -> Json:
-        """A server as a list shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
         assert place is not None
@@ -168,7 +166,6 @@ class Servers:
         }
 
     def whole(self, server: CherryServer) -> Json:
-        """A server as the response about one server shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
         assert place is not None

@@ -77,7 +77,6 @@ def project_of(body: Mapping[str, Any], default: int) -> int:
 
 
 def hostname(value: object) -> str:
-    """Parse a hostname, which may be empty."""
     text = _text(value, "hostname")
     if text and not _HOSTNAME.fullmatch(text):
         raise bad("Bad request: hostname is not valid.")
@@ -397,7 +396,6 @@ class CherryLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Return it as a line."""
         return " ".join(
             part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about) if part
         )

@@ -71,11 +71,9 @@ class Kubelets:
         self._silent.add(node)
 
     def revive(self, node: str) -> None:
-        """Start a stopped kubelet again."""
         self._silent.discard(node)
 
     def step(self) -> None:
-        """Process nodes first, then the pods on them."""
         now = self._clock()
         ready: set[str] = set()
         known: set[str] = set()
@@ -220,7 +218,6 @@ def _container(container: KubeObject, now: float, uid: str, *, running: bool) ->
 
 
 def _running(pod: KubeObject, now: float) -> KubeObject:
-    """Return the status of a pod whose containers have all started."""
     uid = pod["metadata"]["uid"]
     address = _address(uid)
     done = [
@@ -238,7 +235,6 @@ def _running(pod: KubeObject, now: float) -> KubeObject:
 
 
 def _succeeded(pod: KubeObject, now: float) -> KubeObject:
-    """Return the status of a pod whose containers have all succeeded."""
     uid = pod["metadata"]["uid"]
     over = [condition(type_, value=False, reason="PodCompleted") for type_ in ("Ready", "ContainersReady")]
     return {

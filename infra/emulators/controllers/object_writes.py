@@ -130,7 +130,6 @@ class Changes:
         self._looked = -1
 
     def any(self) -> bool:
-        """Return whether one of them was written since the last call."""
         version = self._store.version
         if version == self._looked:
             return False

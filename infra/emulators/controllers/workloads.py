@@ -73,7 +73,6 @@ def template_hash(template: KubeObject) -> str:
 
 
 def without_label(template: KubeObject, label: str) -> KubeObject:
-    """Return a set's template as in its parent."""
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {key: value for key, value in (meta.get("labels") or {}).items() if key != label}
     return {**template, "metadata": meta}
@@ -94,7 +93,6 @@ class Deployments:
         self._store, self._clock = store, clock
 
     def step(self) -> None:
-        """Move every deployment one step towards its template and size."""
         sets = by_controller(self._store.list("replicasets", None, "apps"))
         for deployment in self._store.list("deployments", None, "apps"):
             meta = deployment["metadata"]
@@ -328,7 +326,6 @@ class DaemonSets:
         self._nodes = InfoReader(read_node)
 
     def step(self) -> None:
-        """Create missing pods, delete superfluous ones, and update counters."""
         sets = self._store.list("daemonsets", None, "apps")
         if not sets:
             return
@@ -379,7 +376,6 @@ class Jobs:
         self._store, self._clock = store, clock
 
     def step(self) -> None:
-        """Start missing pods and count completed ones."""
         jobs = self._store.list("jobs", None, "batch")
         if not jobs:
             return

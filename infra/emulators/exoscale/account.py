@@ -110,7 +110,6 @@ class Zone:
             return pool
 
     def add_cluster(self, name: str) -> ExoscaleCluster:
-        """Add an SKS cluster without Nodepools."""
         with self.lock:
             cluster = ExoscaleCluster(self.number("cluster"), name, self.clock())
             self.clusters[cluster.id] = cluster
@@ -138,7 +137,6 @@ class Zone:
             return made
 
     def add_members(self, pool: str, count: int, *, state: str = RUNNING) -> list[str]:
-        """Add long-running instances without changing the pool's size. Returns their ids."""
         with self.lock:
             made = [self.make(self.pools[pool], state, self.clock(), None) for _ in range(count)]
             for vm in made:
@@ -146,7 +144,6 @@ class Zone:
             return [vm.id for vm in made]
 
     def add_lonely(self, state: str = RUNNING) -> str:
-        """Add an instance that no pool manages. Returns its id."""
         with self.lock:
             number = next(self._counts["vm"])
             vm = Vm(
@@ -239,7 +236,6 @@ class Zone:
         return None if self.limit < 0 else max(0, self.limit - self.usage())
 
     def running(self) -> list[Vm]:
-        """Return instances of all pools that are running or can run."""
         with self.lock:
             return [vm for vm in self.vms.values() if vm.state not in LEAVING and vm.pool]
 
@@ -312,7 +308,6 @@ def _verdict(work: Work) -> Ending:
 
 
 def _heal(zone: Zone, id_: str, at: float) -> None:
-    """Let SKS retry to create missing instances."""
     pool = zone.pools.get(id_)
     if pool is None or zone.heals is None:
         return
@@ -343,7 +338,6 @@ class ExoscaleMutations:
         return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
 
     def evict(self, pool: ExoscalePool, ids: Sequence[str]) -> Work:
-        """Evict these members and reduce the size by their number."""
         self._check(pool)
         if not ids:
             raise VendorRefusedError(400, "instances: at least one is needed")

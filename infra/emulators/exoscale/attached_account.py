@@ -128,7 +128,6 @@ class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
         return json.dumps({"apiKey": key, "apiSecret": self.server.ring.keys[key].secret})
 
     def secrets(self) -> dict[str, str]:
-        """Return that secret by its name."""
         return {SECRET_NAME: self.secret()}
 
     def settings(self) -> dict[str, str]:

@@ -129,7 +129,6 @@ class ExoscalePool:
 
     @property
     def staying(self) -> list[Vm]:
-        """Return its instances that are not being deleted, oldest first."""
         return [vm for vm in self.members.values() if not vm.leaves]
 
     @property

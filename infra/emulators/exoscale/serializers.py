@@ -16,12 +16,10 @@ def _time(at: float) -> str:
 
 
 def without_empty(found: Json) -> Json:
-    """Remove empty lists, maps and texts."""
     return {name: value for name, value in found.items() if value not in ([], {}, "", None)}
 
 
 def listed(vm: Vm) -> Json:
-    """An instance in a list, which does not show its disk."""
     return without_empty(
         {
             "id": vm.id,

@@ -194,7 +194,6 @@ class KubeAuthority:
         return (*base, *own)
 
     def allows(self, user: User, asked: Attributes) -> bool:
-        """Return whether the user may do that."""
         return any(rule.allows(asked) for rule in self.rules(user))
 
     def demand(self, user: User, asked: Attributes) -> None:

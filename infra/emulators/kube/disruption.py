@@ -32,7 +32,6 @@ def is_ready(pod: KubeObject) -> bool:
 
 
 def reconcile_budgets(store: ObjectStore) -> int:
-    """Update the status of every budget. Returns how many changed."""
     with store.transaction():
         return sum(_reconcile(store, budget) for budget in store.list("poddisruptionbudgets", group="policy"))
 
@@ -103,7 +102,6 @@ def _expected(store: ObjectStore, budget: KubeObject, pods: list[KubeObject]) ->
 
 
 def _amount(value: int | str, of: int) -> int:
-    """Return a number or a percentage of pods, rounded up."""
     if isinstance(value, int):
         return value
     return -(-int(value.rstrip("%")) * of // 100)
@@ -176,7 +174,6 @@ def _needs_no_budget(pod: KubeObject) -> bool:
 
 
 def _unhealthy_may_go(pod: KubeObject, budget: KubeObject) -> bool:
-    """Evaluate spec.unhealthyPodEvictionPolicy for a running pod that is not ready."""
     if is_ready(pod) or dig(pod, "status", "phase") != "Running":
         return False
     if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":

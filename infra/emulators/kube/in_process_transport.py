@@ -30,12 +30,10 @@ Edit = Callable[[bytes], bytes]
 
 
 def unchanged(body: bytes) -> bytes:
-    """An Edit without changes."""
     return body
 
 
 def nothing(method: str, target: str) -> KubeFault | None:
-    """An Ask without faults."""
     del method, target
     return None
 

@@ -64,12 +64,10 @@ def wants_metadata(accept: str, *, form: str) -> bool:
 
 
 def metadata_of(obj: KubeObject) -> KubeObject:
-    """Return an object as its metadata alone."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 
 def taken_in(resource: ServedResource, obj: KubeObject) -> KubeObject:
-    """Convert an object from a client to its stored form."""
     if resource.alias:
         return {**{_CORE_NAMES.get(key, key): value for key, value in obj.items()}, "apiVersion": "v1"}
     return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}

@@ -32,12 +32,10 @@ class Response(msgspec.Struct):
     close: bool = False
 
     def json(self) -> Any:
-        """Return the decoded body."""
         return json.loads(self.body)
 
 
 def answer(code: int, document: KubeObject, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a JSON response."""
     return Response(code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document))
 
 
@@ -65,7 +63,6 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def content_type(self) -> str:
-        """Return the media type without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property

@@ -187,7 +187,6 @@ class Registry:
         return registry
 
     def add(self, resource: ServedResource) -> None:
-        """Serve a resource from now on, or replace a served one."""
         self._by_name[(resource.group, resource.plural)] = resource
         self._count()
 
@@ -217,7 +216,6 @@ class Registry:
         return found
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Return group -> its versions, preferred first, without the core group."""
         return dict(self._groups)
 
     def serves(self, group: str, version: str) -> bool:

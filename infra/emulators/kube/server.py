@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import yaml
@@ -201,7 +200,6 @@ class ApiServer:
 
     @property
     def requests(self) -> list[ApiLoggedRequest]:
-        """Return the requests so far, oldest first."""
         return list(self.api.requests)
 
     @property
@@ -250,13 +248,10 @@ class ApiServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def headers(self, user: str = "admin") -> dict[str, str]:
-        """Return the headers that authenticate a user with a token."""
         return {"Authorization": f"Bearer {self.api.authority.user(user).token}"}
 
     def kubeconfig(self, user: str = "admin", *, certificate: bool = False, namespace: str = "default") -> str:

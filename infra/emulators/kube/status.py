@@ -64,7 +64,6 @@ def success(code: int | None = None, details: dict[str, Any] | None = None) -> d
 
 
 def about(name: str, group: str, kind: str, causes: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """Return StatusDetails without empty fields."""
     details: dict[str, Any] = {}
     if name:
         details["name"] = name

@@ -94,7 +94,6 @@ class Collection:
         return max(self._floor, log[-1].version) if log else self._floor
 
     def put(self, version: int, key: Key, obj: KubeObject) -> None:
-        """Store an object, new or as a replacement."""
         previous = self.objects.get(key)
         if previous is None:
             insort(self._keys, key)

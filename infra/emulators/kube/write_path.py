@@ -27,7 +27,6 @@ _CUSTOM_PATCHES = (_JSON, _MERGE, _APPLY)
 
 
 def _tidy(obj: KubeObject) -> KubeObject:
-    """Remove empty collections that the real server omits when it encodes."""
     tidied = dict(obj)
     for part, fields in _LEFT_OUT.items():
         if isinstance(obj.get(part), dict):
@@ -50,7 +49,6 @@ class Target:
         return found
 
     def show(self, obj: KubeObject) -> KubeObject:
-        """Return an object as this version and subresource shows it."""
         if self.route.subresource == "scale":
             return scale.scale_of(self.version, obj)
         return show(self.resource, self.version, obj)

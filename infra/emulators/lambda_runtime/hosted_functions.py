@@ -85,7 +85,6 @@ class Hosted:
         return made
 
     def tick(self) -> Made:
-        """Invoke the scheduled function once."""
         events, made = self._aws.client("events"), []
         for rule in events.list_rules()["Rules"]:
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
@@ -141,7 +140,6 @@ class Hosted:
         return len(batch)
 
     def waiting(self, queue: str) -> int:
-        """Return the messages of a queue that can be received now."""
         name = "ApproximateNumberOfMessages"
         found = self._aws.client("sqs").get_queue_attributes(
             QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name]
@@ -161,7 +159,6 @@ class Hosted:
         }
 
     def _client(self, service: str, name: str) -> Any:
-        """Return a client for what Lambda does with the function's role."""
         if (service, name) not in self._clients:
             self._clients[service, name] = get_session().create_client(
                 service,

@@ -159,7 +159,6 @@ class Folders:
         return [*without_rights(), sys.executable, "-S", "-s", "-c", boot, handler]
 
     def remove(self) -> None:
-        """Make the task's folder writable again, and delete both."""
         for path in (self.task, *self.task.rglob("*")):
             if path.is_dir():
                 path.chmod(_WRITE)
@@ -195,7 +194,6 @@ class Configuration(msgspec.Struct, frozen=True):
 
     @property
     def log_group(self) -> str:
-        """Return the log group to which Lambda writes the function's output."""
         return f"/aws/lambda/{self.name}"
 
 

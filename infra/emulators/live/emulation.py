@@ -273,7 +273,6 @@ class Emulation:
     # -- observations
 
     def dead_letters(self) -> dict[str, int]:
-        """Return the number of messages in non-empty dead-letter queues, by queue."""
         sqs = self.aws.client("sqs")
         counts: dict[str, int] = {}
         for name, url in (self.queue_urls | self._event_urls).items():

@@ -25,7 +25,6 @@ Ended = Callable[[str, BaseException], None]
 
 
 def logged(name: str, error: BaseException) -> None:
-    """An Ended that writes a log line with the traceback."""
     _log.critical("thread %s has ended and does nothing more", name, exc_info=error)
 
 
@@ -71,7 +70,6 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def failed_messages(self) -> tuple[str, ...]:
-        """Return the messageIds that it reported as failed."""
         return failed_messages(self.answer)
 
 
@@ -87,7 +85,6 @@ class FunctionProcess:
         self.started = 0
 
     def warm(self) -> None:
-        """Start the process before it is needed."""
         with self._lock:
             self._running()
 

@@ -91,7 +91,6 @@ class Checkpoints:
 
 
 def main(function: str, handler: str) -> int:
-    """Serve until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     log = os.open(os.environ[LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)

@@ -92,7 +92,6 @@ class LoggedOperation(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """Return it as a line, without secrets."""
         return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
 
 

@@ -85,7 +85,6 @@ class VendorFaults:
         self._orders.clear()
 
     def take(self, action: str) -> VendorFault | None:
-        """Return the fault of this call, if any."""
         for order in self._orders:
             if order.times and order.fits(action):
                 order.times -= 1 if order.times > 0 else 0

@@ -30,15 +30,12 @@ class Incoming(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Return the path without the query."""
         return urlsplit(self.target).path
 
     def query(self) -> Pairs:
-        """Return name and value of every parameter in the query, decoded."""
         return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
 
     def form(self) -> Pairs:
-        """Return the parameters of the body, if it is a form."""
         if "x-www-form-urlencoded" not in self.headers.get("content-type", ""):
             return []
         return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
@@ -71,7 +68,6 @@ NO_ANSWER = Answer(0, b"", hang_up=True)
 
 
 def spoilt(answer: Answer, fault: VendorFault | None) -> Answer:
-    """Return the response after a connection fault."""
     if fault is VendorFault.WEB_PAGE:
         return Answer(200, _PAGE, {"Content-Type": "text/html; charset=utf-8"})
     if fault is VendorFault.CUT_OFF:

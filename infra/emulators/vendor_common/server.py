@@ -6,7 +6,6 @@ import io
 import itertools
 import re
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -65,7 +64,6 @@ Edit = Callable[[bytes], bytes]
 
 
 def unchanged(body: bytes) -> bytes:
-    """An Edit without changes."""
     return body
 
 
@@ -121,7 +119,6 @@ class VendorServer(Generic[_Front, Logged]):
 
     @property
     def log(self) -> list[Logged]:
-        """Return the calls so far, oldest first."""
         return list(self.front.log)
 
     def reply(self, on: str, *answers: Scripted, always: bool = False) -> None:
@@ -174,9 +171,7 @@ class VendorServer(Generic[_Front, Logged]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
 

@@ -89,7 +89,6 @@ class ClusterApi:
         return waiting.pop(0) if waiting else ""
 
     def step(self) -> None:
-        """Run each controller once, from owners to dependents."""
         self._deployments.step()
         self._sets.step()
         self._pools.step()

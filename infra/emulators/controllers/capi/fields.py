@@ -44,7 +44,6 @@ def old_version(obj: KubeObject) -> bool:
 
 
 def marks(obj: KubeObject) -> Mapping[str, str]:
-    """Return metadata.annotations, empty if there are none."""
     return obj["metadata"].get("annotations") or {}
 
 
@@ -66,7 +65,6 @@ def is_paused(obj: KubeObject, clusters: frozenset[tuple[str, str]] = frozenset(
 
 
 def delete_order(machine_set: KubeObject) -> str:
-    """Return Random, Newest or Oldest."""
     where = ("deletePolicy",) if old_version(machine_set) else ("deletion", "order")
     return str(dig(machine_set, "spec", *where) or "Random")
 

@@ -210,7 +210,6 @@ class MachineDeployments:
             )
 
     def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
-        """Return the replicas to request of each set, by name."""
         size = deployment["spec"]["replicas"]
         surge = share(fields.max_surge(deployment), size, up=True)
         old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]

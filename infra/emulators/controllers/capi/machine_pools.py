@@ -59,7 +59,6 @@ class MachinePoolState(msgspec.Struct, frozen=True):
 
 
 def with_machines(pool: KubeObject) -> bool:
-    """Return whether the infrastructure provider creates a Machine for every instance."""
     return fields.marks(pool).get(HOW) in {"machines", "heedless"}
 
 
@@ -80,7 +79,6 @@ class MachinePools:
         self._classes, self._reserve, self._take_fault = classes, reserve, take_fault
 
     def step(self) -> None:
-        """Advance every pool as far as time allows."""
         pools = listed(self._store, "machinepools", fields.GROUP)
         if not pools:
             return

@@ -184,7 +184,6 @@ class Machines:
         self._rest: dict[tuple[str, str], tuple[KubeObject, KubeObject | None]] = {}
 
     def step(self) -> None:
-        """Advance every Machine as far as time allows."""
         now = self._clock()
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         before, self._rest = self._rest, {}

@@ -43,7 +43,6 @@ def _class_name(thing: Json) -> str:
 
 
 def class_of(claim: Json, world: VolumeView) -> Json | None:
-    """Return the StorageClass of a claim, if it exists."""
     return world.storage_classes.get(_class_name(claim))
 
 
@@ -227,7 +226,6 @@ class ClusterView:
         return cls(map(read_node, nodes), map(read_pod, pods), around)
 
     def join(self, node: NodeView) -> None:
-        """Add an empty node, e.g. one that a scale-up promises."""
         self.nodes[node.name] = node
         self._pods.setdefault(node.name, [])
         self._used.setdefault(node.name, Counter())
@@ -246,12 +244,10 @@ class ClusterView:
         return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []
 
     def leave(self, node: str) -> None:
-        """Remove a node with its pods. Claims stay as they are."""
         del self.nodes[node], self._pods[node], self._used[node]
         self.generation += 1
 
     def pods_on(self, node: str) -> list[PodView]:
-        """Return the pods that occupy a node, including terminating ones."""
         return self._pods[node]
 
     def used(self, node: str) -> Counter[str]:

@@ -55,7 +55,6 @@ def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
 
 
 def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
-    """Reject a node if spec.nodeName names another one."""
     if not pod.node:
         return None
 
@@ -245,7 +244,6 @@ def _repelling(pod: PodView, world: ClusterView) -> Places:
 
 
 def _forbidden(pod: PodView, world: ClusterView) -> Places:
-    """Return domains with a pod whose anti-affinity term matches this pod."""
     places: Places = Counter()
     for node, other in world.placed():
         places.update(

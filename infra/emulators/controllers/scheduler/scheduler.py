@@ -122,7 +122,6 @@ def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_us
 
 
 def waits(pod: PodView, scheduler: str = "default-scheduler") -> bool:
-    """Return whether this scheduler would try to place the pod."""
     return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == scheduler
 
 

@@ -68,7 +68,6 @@ def _balanced(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Sc
 
 
 def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    """Score nodes by fewest untolerated PreferNoSchedule taints."""
     return _share(
         [
             sum(
@@ -129,7 +128,6 @@ def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
 
 
 def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bool:
-    """Return whether a term of one pod matches another pod."""
     named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
     inside = other.namespace in (named or (() if chosen is not None else (owner.namespace,)))
     if not inside and chosen is not None:
@@ -221,7 +219,6 @@ def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Score
 
 
 def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random) -> NodeView:
-    """Return a random node among those with the best sum."""
     if len(nodes) == 1:
         return nodes[0]
     found = scores(pod, nodes, world)

@@ -58,7 +58,6 @@ def read_expressions(raw: Sequence[Json] | None) -> tuple[Expression, ...]:
 
 
 def pairs(labels: Labels | None) -> tuple[Expression, ...]:
-    """Return matchLabels or a nodeSelector as expressions."""
     return tuple(Expression(key, "In", (value,)) for key, value in (labels or {}).items())
 
 
@@ -81,7 +80,6 @@ class NodeTerm(msgspec.Struct, frozen=True):
     fields: tuple[Expression, ...]
 
     def holds(self, labels: Labels, node_name: str) -> bool:
-        """Return whether a node matches. Fields support only metadata.name."""
         if not self.labels and not self.fields:
             return False
         fields = {"metadata.name": node_name}
@@ -127,7 +125,6 @@ class Toleration(msgspec.Struct, frozen=True):
 
 
 def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
-    """Read spec.tolerations."""
     return tuple(
         Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
         for t in raw or ()
@@ -135,7 +132,6 @@ def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
 
 
 def untolerated(taints: Sequence[SelectorTaint], tolerations: Sequence[Toleration]) -> bool:
-    """Return whether a NoSchedule or NoExecute taint has no toleration."""
     return any(
         taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
         for taint in taints
