@@ -42,11 +42,12 @@ def test_CCE_A7_disabled_second_autoscaler_is_not_reported(addon: dict[str, Any]
     assert find_rival(EmulatedCce().api(), None) is None
 
 
-def test_CCE_A1_1_unset_addon_switch_has_the_vendors_default() -> None:
-    found = rival()
+@each_row("custom", [{}, dict.fromkeys(SWITCHES)])
+def test_CCE_A1_1_unset_addon_switch_has_the_vendors_default(custom: dict[str, Any]) -> None:
+    found = rival(**custom)
     assert found is not None
-    assert all(name in found.detail for name in SWITCHES[:2])
-    assert SWITCHES[2] not in found.detail
+    assert all(name in found.detail for name in list(SWITCHES)[:2])
+    assert list(SWITCHES)[2] not in found.detail
 
 
 @each_row("forbidden", [False, True])
