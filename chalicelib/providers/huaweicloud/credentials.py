@@ -255,29 +255,29 @@ class Projects:
     def id(self) -> str:
         """Return the project's id, 32 hex digits. Raises InvalidRequest if there is none, or more than one to choose
         from; otherwise as granted."""
-        if not self._project:
-            project = self._cache.get([self._region]).get(self._region) or ""
-            if not is_project(project):
-                project = self._requested()
-                self._cache.put({self._region: project}, known=_DAY, unknown=0.0)
-            self._project = project
-        return self._project
-
-    def _requested(self) -> str:
-        request = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
-        answer = _answer(self._rest, request, f"the project of {self._region}").get("projects")
-        usable = [
-            project["id"]
-            for project in (answer if isinstance(answer, list) else [])
-            if isinstance(project, dict)
-            and project.get("name") in (None, self._region)
-            and project.get("enabled") is not False
-            and isinstance(project.get("id"), str)
-            and is_project(project["id"])
-        ]
-        if len(usable) == 1:
-            return str(usable[0])
-        named = f"{len(usable)} projects of that name ({', '.join(usable[:_SHOWN])})" if usable else "no project"
-        raise InvalidRequest(
-            f"{PLACE}.projectId: the region {self._region} has {named}; write its id there", code="Project"
-        )
+        if self._project:
+            return self._project
+        project = self._cache.get([self._region]).get(self._region) or ""
+        if not is_project(project):
+            request = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
+            answer = _answer(self._rest, request, f"the project of {self._region}").get("projects")
+            usable = [
+                item["id"]
+                for item in (answer if isinstance(answer, list) else [])
+                if isinstance(item, dict)
+                and item.get("name") in (None, self._region)
+                and item.get("enabled") is not False
+                and isinstance(item.get("id"), str)
+                and is_project(item["id"])
+            ]
+            if len(usable) != 1:
+                several = f"{len(usable)} projects of that name ({', '.join(usable[:_SHOWN])})"
+                raise InvalidRequest(
+                    f"{PLACE}.projectId: the region {self._region} has {several if usable else 'no project'}; "
+                    "write its id there",
+                    code="Project",
+                )
+            project = str(usable[0])
+            self._cache.put({self._region: project}, known=_DAY, unknown=0.0)
+        self._project = project
+        return project

@@ -430,7 +430,20 @@ def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | No
     statuses = {_text(item, "name"): item for item in items}
     if len(statuses) < len(items):
         raise DecodeError("two of its scaleGroupStatuses have one name")
-    sized = [_with_status(group, statuses[group.name]) if group.name in statuses else group for group in groups]
+    sized = [
+        msgspec.structs.replace(
+            group,
+            uid=group.uid or _text(item, "uid"),
+            desired=_number(item, "desiredNodeCount"),
+            existing=_number(_part(item, "existingNodeCount"), "total"),
+            upcoming=_number(_part(item, "upcomingNodeCount"), "total"),
+            held=_number(item, "scaleDownDisabledNodeCount"),
+            conditions=_conditions(item),
+        )
+        if (item := statuses.get(group.name)) is not None
+        else group
+        for group in groups
+    ]
     silent = [group.name for group in groups if _whole(statuses.get(group.name, {}), "desiredNodeCount") is None]
     if desired is None and silent and (pool.current or pool.creating):
         raise DecodeError("initialNodeCount is missing, and it has nodes")
@@ -444,18 +457,6 @@ def _with_sizes(groups: list[ScaleGroup], items: list[Object], desired: int | No
         unknown = rest["desired"] > 0 or rest["existing"] > 0
         changes = {"error": "its size is not said in scaleGroupStatuses"} if unknown else {}
     return [msgspec.structs.replace(group, **changes) if group.name in silent else group for group in sized]
-
-
-def _with_status(group: ScaleGroup, item: Object) -> ScaleGroup:
-    return msgspec.structs.replace(
-        group,
-        uid=group.uid or _text(item, "uid"),
-        desired=_number(item, "desiredNodeCount"),
-        existing=_number(_part(item, "existingNodeCount"), "total"),
-        upcoming=_number(_part(item, "upcomingNodeCount"), "total"),
-        held=_number(item, "scaleDownDisabledNodeCount"),
-        conditions=_conditions(item),
-    )
 
 
 def _scale_group(item: Object) -> ScaleGroup:

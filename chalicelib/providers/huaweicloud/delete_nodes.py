@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chalicelib.model.operation import Operation, OperationKind
-from chalicelib.model.outcome import Failed, InProgress, Outcome
+from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.huaweicloud.models import CceNode, is_leaving, undeletable
 from chalicelib.providers.huaweicloud.node_groups import is_settled, total_of
@@ -73,19 +73,6 @@ def _alive(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
     return {name: node for name, node in nodes.items() if not is_leaving(node)}
 
 
-def _check_membership(nodes: Mapping[str, CceNode], group: CceGroup) -> None:
-    """Raise InvalidRequest if one of them belongs to another pool, another group or none."""
-    foreign = {}
-    for name, node in nodes.items():
-        if node.pool != group.pool.id:
-            foreign[name] = f"pool {node.pool}" if node.pool else "no pool"
-        elif (own := group_of(node, group.pool)) is not None and own.name != group.scale_group.name:
-            foreign[name] = f"scale group {own.name}"
-    if foreign:
-        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
-        raise InvalidRequest(f"{places}, and not in {group.title}")
-
-
 def _check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
     def identify(nodes: tuple[Seen, ...]) -> Identity[str, Seen]:
         return CceGroupNames(nodes, machines.values()).identity
@@ -119,7 +106,15 @@ def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
         return targets.removed(operation)
     if operation.spec.kind is OperationKind.DELETE_NODES:
         _check_nodes(context, operation, nodes)
-    return _delete(context, operation, nodes)
+    jobs = []
+    for name in nodes:
+        try:
+            jobs.append(context.api.delete_node(name))
+        except NotFound:
+            if _alive(context, [name]):  # it exists, so NotFound refers to something different
+                raise
+    data = {SENT: "yes", JOBS: ",".join([job for job in jobs if job][:_MOST_JOBS])}
+    return FOLLOWING.begin(data, f"{operation.spec.group}: CCE deletes {', '.join(nodes)}")
 
 
 def cancel_delete(context: CceContext, operation: Operation) -> bool:
@@ -138,7 +133,15 @@ def cancel_delete(context: CceContext, operation: Operation) -> bool:
 
 def _check_permitted(context: CceContext, operation: Operation, group: CceGroup, nodes: Mapping[str, CceNode]) -> None:
     """Raise if one of the nodes must not be deleted, or if too few would remain."""
-    _check_membership(nodes, group)
+    foreign = {}
+    for name, node in nodes.items():
+        if node.pool != group.pool.id:
+            foreign[name] = f"pool {node.pool}" if node.pool else "no pool"
+        elif (own := group_of(node, group.pool)) is not None and own.name != group.scale_group.name:
+            foreign[name] = f"scale group {own.name}"
+    if foreign:
+        places = "; ".join(f"{name} is in {place}" for name, place in sorted(foreign.items()))
+        raise InvalidRequest(f"{places}, and not in {group.title}")
     minimum_applies = operation.spec.kind is not OperationKind.DELETE_INSTANCES
     if not minimum_applies:
         _check_nodes(context, operation, nodes)
@@ -167,24 +170,19 @@ def _check_permitted(context: CceContext, operation: Operation, group: CceGroup,
     context.check_cluster()
 
 
-def _delete(context: CceContext, operation: Operation, nodes: Mapping[str, CceNode]) -> InProgress:
-    jobs = []
-    for name in nodes:
-        try:
-            jobs.append(context.api.delete_node(name))
-        except NotFound:
-            if _alive(context, [name]):  # it exists, so NotFound refers to something different
-                raise
-    data = {SENT: "yes", JOBS: ",".join([job for job in jobs if job][:_MOST_JOBS])}
-    return FOLLOWING.begin(data, f"{operation.spec.group}: CCE deletes {', '.join(nodes)}")
-
-
 def _progress(context: CceContext, operation: Operation, targets: Targets, nodes: Mapping[str, CceNode]) -> Outcome:
     """Follow the deletions through the node list, and failed ones through their jobs. A finished job may precede the
     list."""
     if not nodes:
         return targets.removed(operation)
-    working, failed = _jobs(context, operation)
+    working, failed = False, ""
+    for name in filter(None, operation.status.data.get(JOBS, "").split(",")):
+        try:
+            job = context.api.job(name)
+        except ProviderError:
+            continue  # jobs are short-lived and serve only for progress
+        working = working or job.phase in {"Initializing", "Running"}
+        failed = failed or (f"job {name} failed: {job.reason}" if job.phase == "Failed" else "")
     note = f"{operation.spec.group}: {', '.join(nodes)} still there"
     facts: dict[str, str | int] = {"removed": len(targets.machines) - len(nodes), "left": ",".join(nodes)}
     if failed:
@@ -193,19 +191,6 @@ def _progress(context: CceContext, operation: Operation, targets: Targets, nodes
         return FOLLOWING.later(operation, note)
     again = read_again(operation, note)
     return again or Failed("Unknown", f"{note} though CCE has taken the deletion", facts=facts)
-
-
-def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
-    """Return whether a job is running, and why one failed. Jobs are short-lived and serve only for progress."""
-    working, failed = False, ""
-    for name in filter(None, operation.status.data.get(JOBS, "").split(",")):
-        try:
-            job = context.api.job(name)
-        except ProviderError:
-            continue
-        working = working or job.phase in {"Initializing", "Running"}
-        failed = failed or (f"job {name} failed: {job.reason}" if job.phase == "Failed" else "")
-    return working, failed
 
 
 # -- lower size

@@ -200,40 +200,41 @@ def _instances(
 
     If a group cannot get its nodes, its size stays larger than its number of nodes. With placeholders the planner sees
     the failure in the same pass, backs the group off, and lowers the target."""
-    instances = tuple(_instance(machine, names, held) for machine in sorted(machines, key=lambda each: each.id))
+    instances = []
+    for machine in sorted(machines, key=lambda machine: machine.id):
+        node = names.node_of(machine.id)
+        # In an unknown phase it is running if it is a node, otherwise it is being created. A node has been created,
+        # whatever CCE's phase; its readiness is judged by the planner.
+        state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
+        if node is not None and state is InstanceState.CREATING:
+            state = InstanceState.RUNNING
+        instances.append(
+            Instance(
+                (node.provider_id if node is not None else "") or machine.id,
+                state,
+                _BROKEN if machine.phase == ERROR and node is None else None,
+                handle=machine.id,
+                node=node.name if node is not None else "",
+                held=undeletable(machine) or (held if node is not None else ""),
+                created=machine.created,
+                claimants=names.claimants(machine.id),
+            )
+        )
     count = group.desired - max(group.existing, sum(not is_leaving(machine) for machine in machines))
     why = failure(pool, group) if count > 0 else None
     if why is None:
-        return instances
+        return tuple(instances)
     text = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
     error = InstanceError(why.error_class, why.code, text)
     handles = [placeholder(group_id(pool.id, group.name), number) for number in range(min(count, MOST_PLACEHOLDERS))]
     return (*instances, *(Instance(handle, InstanceState.CREATING, error, handle=handle) for handle in handles))
 
 
-def _instance(machine: CceNode, names: CceGroupNames[Node], held: str) -> Instance:
-    """Build one instance. In an unknown phase it is running if it is a node, otherwise it is being created. A node has
-    been created, whatever CCE's phase; its readiness is judged by the planner."""
-    node = names.node_of(machine.id)
-    state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
-    if node is not None and state is InstanceState.CREATING:
-        state = InstanceState.RUNNING
-    return Instance(
-        (node.provider_id if node is not None else "") or machine.id,
-        state,
-        _BROKEN if machine.phase == ERROR and node is None else None,
-        handle=machine.id,
-        node=node.name if node is not None else "",
-        held=undeletable(machine) or (held if node is not None else ""),
-        created=machine.created,
-        claimants=names.claimants(machine.id),
-    )
-
-
 # -- the vendor's own autoscaler
 
 _ADDON = "autoscaler"
-SWITCHES = ("scaleUpUnscheduledPodEnabled", "scaleUpUtilizationEnabled", "scaleDownEnabled")
+SWITCHES = {"scaleUpUnscheduledPodEnabled": True, "scaleUpUtilizationEnabled": True, "scaleDownEnabled": False}
+"""Functions of the add-on, and whether they are on where it does not say so."""
 _HOUR, _SWITCHES_ENTRY = 3600.0, "switches"
 
 
@@ -262,7 +263,7 @@ def find_rival(api: CceApi, cache: TtlCache[Switches] | None) -> MissingData | N
 
 
 def _read_switches(api: CceApi, cache: TtlCache[Switches] | None) -> Switches | None:
-    """Return the add-on's switches. A missing one has the vendor's default: scale-up on, scale-down off."""
+    """Return the add-on's switches; None if they cannot be read."""
     try:
         addons = api.addons()
     except Unauthorized:
@@ -273,17 +274,12 @@ def _read_switches(api: CceApi, cache: TtlCache[Switches] | None) -> Switches | 
         switches = Switches()
         for addon in addons:
             if addon.template == _ADDON and addon.status.lower() not in {"uninstalled", "deleted"}:
-                switches = Switches(tuple(name for name in SWITCHES if _is_on(addon.custom.get(name), name)))
+                values = SWITCHES | {name: value for name, value in addon.custom.items() if value is not None}
+                switches = Switches(tuple(name for name in SWITCHES if str(values[name]).strip().lower() == "true"))
                 break
     if cache is not None:
         cache.put({_SWITCHES_ENTRY: switches}, known=_HOUR, unknown=_HOUR)
     return switches
-
-
-def _is_on(value: object, name: str) -> bool:
-    if value is None:
-        return name != SWITCHES[-1]
-    return value is True or str(value).strip().lower() == "true"
 
 
 # -- groups

@@ -50,7 +50,11 @@ def make_template(
     if flavor.vcpus <= 0 or flavor.memory_mib <= 0:
         return CceTemplate(None, f"flavour {flavor.name} is described without its cores or memory")
     own = pool.template
-    devices = _devices(flavor)
+    devices = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
+    devices |= {  # Ascend processors, by the resource name that kubelets report
+        f"huawei.com/{name.lower()}": count for name, count in flavor.accelerators if name.lower().startswith("ascend")
+    }
+    devices = {name: count for name, count in devices.items() if count > 0}
     capacity = {
         CPU: 1000 * flavor.vcpus,
         MEMORY: flavor.memory_mib * _MIB,
@@ -68,15 +72,6 @@ def make_template(
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
     return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=remaining))
-
-
-def _devices(flavor: Flavor) -> dict[str, int]:
-    """Return GPUs and Ascend processors, by the resource name that kubelets report."""
-    devices = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
-    devices |= {
-        f"huawei.com/{name.lower()}": count for name, count in flavor.accelerators if name.lower().startswith("ascend")
-    }
-    return {name: count for name, count in devices.items() if count > 0}
 
 
 def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> dict[str, str]:
@@ -122,7 +117,12 @@ def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict
     default."""
     pods = max_pods(flavor, extend)
     cpu = 1000 * flavor.vcpus - _reserved_cpu(flavor, extend)
-    memory = flavor.memory_mib - _reserved_memory(flavor, extend, pods, runtime) - _EVICTION
+    system, kube = _number(extend, "systemReservedMem"), _number(extend, "kubeReservedMem")
+    if system is None:
+        system = _SYSTEM + -(-_SYSTEM_PER_GIB * flavor.memory_mib // 1024)
+    if kube is None:
+        kube = _KUBE + (_KUBE_PER_DOCKER_POD if runtime.lower() == "docker" else _KUBE_PER_POD) * pods
+    memory = flavor.memory_mib - system - kube - _EVICTION
     return {CPU: max(0, cpu), MEMORY: max(0, memory) * _MIB, PODS: pods}
 
 
@@ -138,15 +138,6 @@ def _reserved_cpu(flavor: Flavor, extend: Mapping[str, Any]) -> int:
         by_rule += min(further, cores) * millicores
         further = max(0, further - cores)
     return max(own, -int(-(by_rule + further * _FURTHER_CORES) // 1))
-
-
-def _reserved_memory(flavor: Flavor, extend: Mapping[str, Any], pods: int, runtime: str) -> int:
-    system, kube = _number(extend, "systemReservedMem"), _number(extend, "kubeReservedMem")
-    if system is None:
-        system = _SYSTEM + -(-_SYSTEM_PER_GIB * flavor.memory_mib // 1024)
-    if kube is None:
-        kube = _KUBE + (_KUBE_PER_DOCKER_POD if runtime.lower() == "docker" else _KUBE_PER_POD) * pods
-    return system + kube
 
 
 def _number(extend: Mapping[str, Any], name: str) -> int | None:

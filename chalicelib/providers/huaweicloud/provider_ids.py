@@ -56,7 +56,7 @@ class CceGroupNames(Generic[N]):
         by_address.pop("", None)
         by_name.pop("", None)
         by_id = {node.name: ids.get(node.provider_id.rpartition("/")[2].lower(), "") for node in nodes}
-        claimed_by_id = set(by_id.values()) - {""}
+        claimed_by_id = frozenset(by_id.values())
         proven = {machine for name, machine in by_id.items() if machine and by_address.get(name) == machine}
 
         def claimed(node: N) -> frozenset[str]:

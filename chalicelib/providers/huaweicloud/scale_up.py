@@ -220,22 +220,15 @@ def _check_scale_up(context: CceContext, operation: Operation, group: CceGroup) 
             raise InvalidRequest(text)
     if error := refusal(pool, group.scale_group):
         raise _titled(group, error)
-    if _is_sold_out(context, group.scale_group):
-        text = f"{group.title}: {group.scale_group.flavor} is sold out in {group.scale_group.az}"
-        raise OutOfStock(text, code="sellout")
-    context.check_cluster()
-
-
-def _is_sold_out(context: CceContext, group: ScaleGroup) -> bool:
-    """Return the vendor's hint that a flavour is sold out. If the hint is unavailable, CCE is asked for nodes
-    anyway."""
-    if not is_zone(group.az):
-        return False
+    flavor, az = group.scale_group.flavor, group.scale_group.az
+    # The vendor's hint that a flavour is sold out. If the hint is unavailable, CCE is asked for nodes anyway.
     try:
-        flavor = context.api.flavors(group.az).get(group.flavor)
+        hint = context.api.flavors(az).get(flavor) if is_zone(az) else None
     except ProviderError:
-        return False
-    return flavor is not None and flavor.sold_out(group.az)
+        hint = None
+    if hint is not None and hint.sold_out(az):
+        raise OutOfStock(f"{group.title}: {flavor} is sold out in {az}", code="sellout")
+    context.check_cluster()
 
 
 def _announce(operation: Operation, group: CceGroup) -> InProgress:
@@ -297,13 +290,23 @@ def _send_total(context: CceContext, operation: Operation, group: CceGroup) -> O
 
 
 def _progress(context: CceContext, operation: Operation, group: CceGroup) -> Outcome:
+    """Report what became of a request that was accepted."""
     size, existing = group.size, group.scale_group.existing
     if size < operation.spec.to_size:
         return _smaller_than_requested(operation, group)
-    if existing < size:
-        nodes = nodes_of_group(context.nodes_of_pool(group), group)
-        existing = sum(node.phase != ERROR for node in nodes)
-    return Succeeded(_facts(operation, existing)) if existing >= size else _missing_nodes(operation, group)
+    facts = _facts(operation, existing)
+    if existing >= size:
+        return Succeeded(facts)
+    listed = sum(node.phase != ERROR for node in nodes_of_group(context.nodes_of_pool(group), group))
+    if listed >= size:
+        return Succeeded(_facts(operation, listed))
+    note = f"{group.title} has {existing} of {size} nodes"
+    if (why := failure(group.pool, group.scale_group)) is not None:
+        again = read_again(operation, note) if why.code == operation.status.data.get(WAS, "") else None
+        return again or Failed(why.error_class, f"{note}: {why.message}", why.code, facts=facts)
+    if FOLLOWING.have_taken(operation, UNSEEN):
+        return Succeeded({**facts, "note": note})
+    return FOLLOWING.later(operation, note)
 
 
 def _smaller_than_requested(operation: Operation, group: CceGroup) -> Outcome:
@@ -315,17 +318,6 @@ def _smaller_than_requested(operation: Operation, group: CceGroup) -> Outcome:
         return again or other_size(operation, group.title, group.size)
     facts = _facts(operation, group.scale_group.existing)
     return Failed("Unknown", f"{group.title} is at {size} though CCE has taken {to_size}", facts=facts)
-
-
-def _missing_nodes(operation: Operation, group: CceGroup) -> Outcome:
-    facts = _facts(operation, group.scale_group.existing)
-    note = f"{group.title} has {group.scale_group.existing} of {group.size} nodes"
-    if (why := failure(group.pool, group.scale_group)) is not None:
-        again = read_again(operation, note) if why.code == operation.status.data.get(WAS, "") else None
-        return again or Failed(why.error_class, f"{note}: {why.message}", why.code, facts=facts)
-    if FOLLOWING.have_taken(operation, UNSEEN):
-        return Succeeded({**facts, "note": note})
-    return FOLLOWING.later(operation, note)
 
 
 def _facts(operation: Operation, nodes: int) -> dict[str, str | int]:

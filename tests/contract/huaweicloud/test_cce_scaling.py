@@ -47,7 +47,9 @@ def step(bench: HuaweiBench, operation: Operation) -> tuple[Outcome | ProviderEr
 
 def test_CCE_18_scale_up_names_the_pool_total_and_its_own_group(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
+    assert isinstance(outcome, Succeeded)
+    assert outcome.facts["created"] == 2
     assert scalings(bench) == [(7, ["az2"])]
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
 

@@ -10,7 +10,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Cache, NullCache, ProviderServices
+from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.controllers.clock import ManualClock
@@ -80,7 +80,7 @@ class HuaweiBench:
         self._grouped, self._actions, self._strangers = grouped, actions, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._keys, self._slept, self._looked = 0, 0.0, 0
-        self._pacer = shared(self.clock)
+        self.rate_limiter: RateLimiter = shared(self.clock)
         self._untrusted: HuaweiServer | None = None
         self._rotate()
 
@@ -153,7 +153,7 @@ class HuaweiBench:
             deployment=LOOPBACK,
             sleep=self._sleep,
             chance=lambda: 0.5,
-            rate_limiter=self._pacer,
+            rate_limiter=self.rate_limiter,
             cache=self.shared_cache,
         )
         return Connection(

@@ -6,7 +6,7 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,33 +23,58 @@ from chalicelib.providers.errors import (
     Transient,
 )
 from chalicelib.providers.huaweicloud.api import CceApi, delete_call, scale_call
+from infra.emulators.huaweicloud.account import PROJECT
+from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, scripted
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import (
-    ACCESS_KEY,
-    AZ,
-    CALLS,
-    CCE_NODE,
-    CHANGES,
-    JOB,
-    KEY,
-    NODE,
-    NODE_POOL,
-    POOL,
-    READS,
-    Books,
-    HttpScript,
-    Reply,
-    ScriptedApiClock,
-    ScriptedApiSecrets,
-    api_for,
-    call,
-    many,
-    said,
-)
+from tests.unit.providers.emulated import RecordedLimits
+from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ
+from tests.unit.providers.huaweicloud.emulated import CLUSTER, EmulatedCce, refusal, script
+from tests.unit.providers.huaweicloud.test_decoding import C7, CCE_NODE, JOB, NODE, NODE_POOL, POOL, many
 
 PACKAGE = Path(package.__file__).parent
-PAGE = said(502, b"<html><title>502 Bad Gateway</title></html>", {"Content-Type": "text/html"})
-LOCKED = said(429, {"errorCode": "CCE.01429002", "errorMessage": "locked by another request"})
+BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
+PAGE = scripted(502, b"<html><title>502 Bad Gateway</title></html>", {"Content-Type": "text/html"})
+LOCKED = refusal(429, "CCE.01429002", "locked by another request")
+
+# Each call: its request line, the call itself, and an answer.
+CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
+    "pools": (f"GET {BASE}/nodepools", lambda api: api.pools(), many(NODE_POOL)),
+    "pool": (f"GET {BASE}/nodepools/{POOL}", lambda api: api.pool(POOL), NODE_POOL),
+    "nodes": (f"GET {BASE}/nodes", lambda api: api.nodes(), many(CCE_NODE)),
+    "node": (f"GET {BASE}/nodes/{NODE}", lambda api: api.node(NODE), CCE_NODE),
+    "job": (
+        f"GET /api/v3/projects/{PROJECT}/jobs/{JOB}",
+        lambda api: api.job(JOB),
+        {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}},
+    ),
+    "phase": (f"GET {BASE}", lambda api: api.cluster_phase(), {"kind": "Cluster", "status": {"phase": "Available"}}),
+    "addons": (
+        "GET /api/v3/addons",
+        lambda api: api.addons(),
+        many(
+            {
+                "spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
+                "status": {"status": "running"},
+            }
+        ),
+    ),
+    "flavors": (f"GET /v1/{PROJECT}/cloudservers/flavors", lambda api: api.flavors(AZ), {"flavors": [C7]}),
+    "scale": (f"POST {BASE}/nodepools/{POOL}/operation/scale", lambda api: api.scale(POOL, 3, "default"), b""),
+    "delete": (f"DELETE {BASE}/nodes/{NODE}", lambda api: api.delete_node(NODE), CCE_NODE),
+}
+READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
+CHANGES = [name for name in CALLS if name not in READS]
+
+
+@each_row("name", list(CALLS))
+def test_huawei_api_each_call_equals_the_documented_request(name: str) -> None:
+    line, ask, reply = CALLS[name]
+    cce = script(scripted(200, reply))
+    ask(cce.api())
+    (request,) = cce.server.requests
+    assert f"{request.method} {request.path}" == line
+    assert request.headers["x-project-id"] == PROJECT
+    assert request.headers["content-type"] == "application/json"
 
 
 # -- attempts
@@ -57,93 +82,96 @@ LOCKED = said(429, {"errorCode": "CCE.01429002", "errorMessage": "locked by anot
 
 @each_row("name", READS)
 def test_CCE_20_reads_are_tried_three_times(name: str) -> None:
-    with HttpScript([PAGE, said(500), said(200, CALLS[name][2])]) as server:
-        assert call(name, server.url)
-    assert len(server.requests) == 3
-    assert len({seen.credential for seen in server.requests}) >= 1
+    _, ask, reply = CALLS[name]
+    cce = script(PAGE, scripted(500), scripted(200, reply))
+    assert ask(cce.api())
+    assert len(cce.server.requests) == 3
+    assert all(request.headers["authorization"] for request in cce.server.requests)
 
 
 @each_row("name", CHANGES)
 @each_row(
-    "reply",
+    "answer",
     [
         PAGE,
-        said(503, "busy"),
-        Reply(hang_up=True),
-        said(500, b""),
-        Reply(200, b"<html>", {"Content-Type": "text/html"}),
+        scripted(503, "busy"),
+        NO_ANSWER,
+        scripted(500),
+        scripted(200, b"<html>", {"Content-Type": "text/html"}),
     ],
 )
-def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(name: str, reply: Reply) -> None:
-    with HttpScript([reply] * 3) as server, pytest.raises(Transient):
-        call(name, server.url)
-    assert len(server.requests) == 1
+def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(name: str, answer: Answer) -> None:
+    cce = script(*[answer] * 3)
+    with pytest.raises(Transient):
+        CALLS[name][1](cce.api())
+    assert len(cce.server.requests) == 1
 
 
 @each_row("name", CHANGES)
 @each_row(
-    ("reply", "cls"),
+    ("answer", "expected"),
     [
         (LOCKED, Conflict),
-        (said(409, {"errorCode": "CCE.01409002", "errorMessage": "stale"}), Conflict),
-        (said(429, {"errorCode": "CCE.02429001", "errorMessage": "slow"}, {"Retry-After": "1"}), Throttled),
-        (said(400, {"errorCode": "CCE.01400009", "errorMessage": "cpu"}), QuotaExceeded),
-        (said(400, {"errorCode": "CCE.01400021", "errorMessage": "none"}), OutOfStock),
-        (said(302, b"", {"Location": "https://example.com"}), ProviderError),
+        (refusal(409, "CCE.01409002", "stale"), Conflict),
+        (refusal(429, "CCE.02429001", "slow", Retry_After="1"), Throttled),
+        (refusal(400, "CCE.01400009", "cpu"), QuotaExceeded),
+        (refusal(400, "CCE.01400021", "none"), OutOfStock),
+        (scripted(302, b"", {"Location": "https://example.com"}), ProviderError),
     ],
 )
-def test_CCE_20_refused_change_is_reported_at_once(name: str, reply: Reply, cls: type[ProviderError]) -> None:
-    with HttpScript([reply] * 2) as server, pytest.raises(cls) as raised:
-        call(name, server.url)
-    assert len(server.requests) == 1
-    assert ACCESS_KEY not in str(raised.value)
+def test_CCE_20_refused_change_is_reported_at_once(name: str, answer: Answer, expected: type[ProviderError]) -> None:
+    cce = script(answer, answer)
+    with pytest.raises(expected) as raised:
+        CALLS[name][1](cce.api())
+    assert len(cce.server.requests) == 1
+    assert cce.key.id not in str(raised.value)
 
 
 def test_CCE_20_read_of_a_locked_pool_is_retried() -> None:
-    with HttpScript([LOCKED, said(200, NODE_POOL)]) as server:
-        assert api_for(server.url).pool(POOL).id == POOL
+    assert script(LOCKED, scripted(200, NODE_POOL)).api().pool(POOL).id == POOL
 
 
 def test_CCE_20_throttling_pauses_all_callers_for_the_vendors_time() -> None:
-    clock, books = ScriptedApiClock(), Books()
-    slow = {"errorCode": "CCE.02429001", "errorMessage": "slow"}
-    with HttpScript([said(429, slow, {"Retry-After": "2"}), said(200, many())]) as server:
-        assert api_for(server.url, clock=clock, pacer=books).pools() == ()
-    assert clock.slept == 2.0
-    with HttpScript([said(429, slow, {"Retry-After": "40"})]) as server, pytest.raises(Throttled) as reported:
-        api_for(server.url, clock=clock, pacer=books).pools()
+    cce, limits = EmulatedCce(), RecordedLimits()
+    cce.rate_limiter = limits
+    cce.server.reply("nodepools", refusal(429, "CCE.02429001", "slow", Retry_After="2"))
+    assert cce.api().pools() == ()
+    assert cce.slept() == 2.0
+    cce.server.reply("nodepools", refusal(429, "CCE.02429001", "slow", Retry_After="40"))
+    with pytest.raises(Throttled) as reported:
+        cce.api().pools()
     assert reported.value.retry_after == 40.0
-    assert books.held[-1][1] == 40.0
+    assert limits.pauses[-1][1] == 40.0
 
 
 def test_huawei_api_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="/nodepools"):
-        api_for("http://127.0.0.1:9").pools()
+        EmulatedCce().api(cceEndpoint="http://127.0.0.1:9").pools()
 
 
 def test_huawei_rate_limit_key_is_per_key_region_and_service_and_shows_no_key() -> None:
-    books = Books()
-    with HttpScript([said(200, many()), said(200, {"flavors": []})]) as server:
-        api = api_for(server.url, pacer=books, callsPerSecond="4")
-        api.expect(30)
-        api.pools()
-        api.flavors(AZ)
-    (cce, lot), (ecs, _) = books.taken
-    assert re.fullmatch(r"huaweicloud/[0-9a-f]{12}/cn-north-4/cce", cce)
-    assert ecs == cce.replace("/cce", "/ecs")
-    assert lot == 30
-    assert {pace.rate for pace in books.paces} == {4.0}
+    cce, limits = EmulatedCce(), RecordedLimits()
+    cce.rate_limiter = limits
+    api = cce.api(callsPerSecond="4")
+    api.expect(30)
+    api.pools()
+    api.flavors(AZ)
+    (cce_key, calls), (ecs_key, _) = limits.granted
+    assert re.fullmatch(r"huaweicloud/[0-9a-f]{12}/cn-north-4/cce", cce_key)
+    assert ecs_key == cce_key.replace("/cce", "/ecs")
+    assert calls == 30
+    assert {limit.rate for limit in limits.limits} == {4.0}
 
 
 def test_huawei_agency_rate_limit_belongs_to_its_account_for_every_key() -> None:
-    keys, other = Books(), json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
-    granted = said(201, {"credential": {"access": "HSTEXAMPLE1", "secret": "s", "securitytoken": "t"}})
-    for text in (KEY, other):
-        with HttpScript([granted, said(200, many())]) as server:
-            api_for(
-                server.url, pacer=keys, read_secret=ScriptedApiSecrets(key=text), agencyName="a", agencyDomain="b"
-            ).pools()
-    assert len({key for key, _ in keys.taken if key.endswith("/cce")}) == 1
+    cce, limits = EmulatedCce(), RecordedLimits()
+    cce.rate_limiter = limits
+    for _ in range(2):
+        cce.provider(credential="rotated")
+        cce.server.ring.add_agency("b", "a", cce.key.id)
+        cce.api(agencyName="a", agencyDomain="b").pools()
+    assert [call.operation for call in cce.server.log].count("assume-agency") == 2
+    assert len({key for key, _ in limits.granted if key.endswith("/cce")}) == 1
 
 
 # -- deletion
@@ -163,34 +191,37 @@ def test_huawei_agency_rate_limit_belongs_to_its_account_for_every_key() -> None
     ],
 )
 def test_CCE_19_deletion_answered_with_200_is_a_success_whatever_the_body(body: object, job: str) -> None:
-    with HttpScript([said(200, body)]) as server:
-        assert api_for(server.url).delete_node(NODE) == job
-    assert server.requests[0].query == {}
+    cce = script(scripted(200, body))
+    assert cce.api().delete_node(NODE) == job
+    assert not cce.server.requests[0].query()
 
 
-def test_CCE_19_vanished_node_is_not_found_and_a_gateways_404_is_not() -> None:
-    gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "none"})
-    with HttpScript([gone]) as server, pytest.raises(NotFound):
-        api_for(server.url).delete_node(NODE)
-    for reply, cls in (
-        (said(404, b"<html>", {"Content-Type": "text/html"}), Transient),
-        (said(404, {"error_code": "APIGW.0101", "error_msg": "no API"}), InvalidRequest),
-    ):
-        with HttpScript([reply]) as server, pytest.raises(cls):
-            api_for(server.url).delete_node(NODE)
+@each_row(
+    ("answer", "expected"),
+    [
+        (refusal(404, "CCE.01404001", "none"), NotFound),
+        (scripted(404, b"<html>", {"Content-Type": "text/html"}), Transient),
+        (scripted(404, {"error_code": "APIGW.0101", "error_msg": "no API"}), InvalidRequest),
+    ],
+)
+def test_CCE_19_vanished_node_is_not_found_and_a_gateways_404_is_not(
+    answer: Answer, expected: type[ProviderError]
+) -> None:
+    with pytest.raises(expected):
+        script(answer).api().delete_node(NODE)
 
 
 # -- the three dangerous calls
 
 
 def test_CCE_DANGER_1_scale_request_has_its_total_and_one_group() -> None:
-    with HttpScript([said(200), said(201), said(202, {"orderID": "x"}), said(200)]) as server:
-        api = api_for(server.url)
-        api.scale(POOL, 7, "c7-az2")
-        api.scale(POOL, 1, "default")
-        api.scale(POOL, 1, "default")
-        api.scale(POOL, 0, "default", zero=True)
-    assert [seen.json() for seen in server.requests] == [
+    cce = script(scripted(200), scripted(201), scripted(202, {"orderID": "x"}), scripted(200))
+    api = cce.api()
+    api.scale(POOL, 7, "c7-az2")
+    api.scale(POOL, 1, "default")
+    api.scale(POOL, 1, "default")
+    api.scale(POOL, 0, "default", zero=True)
+    assert [json.loads(request.body) for request in cce.server.requests] == [
         {"kind": "NodePool", "apiVersion": "v3", "spec": {"desiredNodeCount": total, "scaleGroups": [group]}}
         for total, group in ((7, "c7-az2"), (1, "default"), (1, "default"), (0, "default"))
     ]
@@ -198,14 +229,14 @@ def test_CCE_DANGER_1_scale_request_has_its_total_and_one_group() -> None:
 
 @each_row("total", [0, -1, 10**6, None, True, False, "3", 2.0])
 def test_CCE_DANGER_1_invalid_total_sends_nothing(total: object) -> None:
-    with HttpScript([]) as server:
-        api = api_for(server.url)
+    cce = EmulatedCce()
+    api = cce.api()
+    with pytest.raises(InvalidRequest):
+        api.scale(POOL, total, "default")  # type: ignore[arg-type]
+    for group in ("", "a\nb", "x" * 200):
         with pytest.raises(InvalidRequest):
-            api.scale(POOL, total, "default")  # type: ignore[arg-type]
-        for group in ("", "a\nb", "x" * 200):
-            with pytest.raises(InvalidRequest):
-                api.scale(POOL, 3, group)
-        assert server.requests == []
+            api.scale(POOL, 3, group)
+    assert cce.server.requests == []
     with pytest.raises(InvalidRequest):
         scale_call("https://x", {}, POOL, -1, "default", zero=True)
 

@@ -4,114 +4,67 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Failed, InProgress, Outcome
+from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers.errors import Conflict
-from chalicelib.providers.huaweicloud.decoding import read_pool
-from chalicelib.providers.huaweicloud.models import NodePool
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import (
-    POOL,
-    FakeCceApi,
-    continued,
-    growth,
-    provider,
-    shrinkage,
-    two,
-)
+from tests.unit.providers.huaweicloud.emulated import POOL, A, B, EmulatedCce, grow, shrink, uid
 
 
-def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
-    """A pool in CCE's form. groups: desired and existing of `default`, of `c7-az2`."""
-    names = ("default", "c7-az2")
-    statuses = [
-        {"name": name, "desiredNodeCount": want, "existingNodeCount": {"total": there}}
-        for name, (want, there) in zip(names, groups, strict=True)
-    ]
-    pool = read_pool(
-        {
-            "metadata": {"uid": POOL, "name": "pool-a"},
-            "spec": {
-                "initialNodeCount": desired,
-                "autoscaling": {"enable": True, "maxNodeCount": 20},
-                "nodeTemplate": {"flavor": "c7.xlarge.2", "az": "cn-north-4a"},
-                "extensionScaleGroups": [
-                    {
-                        "metadata": {"name": "c7-az2"},
-                        "spec": {"flavor": "c7.xlarge.2", "az": "cn-north-4b", "autoscaling": {"enable": True}},
-                    }
-                ],
-            },
-            "status": {"currentNode": sum(there for _, there in groups), "scaleGroupStatuses": statuses},
-        }
-    )
-    assert not pool.error
-    return pool
-
-
-class ContradictionsDeclaration(FakeCceApi):
-    """The answers of CCE about the pool, independent of its actual state."""
-
-    def __init__(self, said: NodePool) -> None:
-        super().__init__(two(3, 2))
-        self.said = said
-
-    def pool(self, id: str) -> NodePool:  # noqa: A002
-        super().pool(id)
-        return self.said
-
-
-def looked_at(api: FakeCceApi, size: int = 3, to: int = 4) -> list[Outcome]:
-    """Calls a scale-up as long as it waits."""
-    asked, found = growth(size, to), list[Outcome]()
-    while not found or isinstance(found[-1], InProgress):
-        found.append(provider(api).scale_up(asked))
-        if isinstance(found[-1], InProgress):
-            asked = continued(asked, found[-1])
-        assert len(found) < 20
-    return found
+def contradictory(desired: int | None, first: tuple[int, int], second: tuple[int, int]) -> EmulatedCce:
+    """A pool of three and two nodes, of which CCE says these sizes. first, second: desired and existing."""
+    cce = EmulatedCce(3, 2, most=20)
+    for group, (target, existing) in ((A, first), (B, second)):
+        cce.status(group, desiredNodeCount=target, existingNodeCount={"total": existing})
+    cce.answers[POOL] |= {"spec.initialNodeCount": desired, "status.currentNode": first[1] + second[1]}
+    return cce
 
 
 @each_row(
-    ("said", "why"),
+    ("desired", "first", "second", "why"),
     [
-        (wire(4, (3, 3), (3, 3)), "add up to 6"),  # the pool already shows a concurrent removal
-        (wire(0, (3, 3), (2, 2)), "add up to 5"),
-        (wire(9, (3, 3), (2, 2)), "add up to 5"),
-        (wire(None, (3, 5), (2, 2)), "more than"),
-        (wire(5, (3, 3), (2, 9)), "more than"),
-        (wire(5, (3, 7), (2, 0)), "more than"),
+        (4, (3, 3), (3, 3), "add up to 6"),  # the pool already shows a concurrent removal
+        (0, (3, 3), (2, 2), "add up to 5"),
+        (9, (3, 3), (2, 2), "add up to 5"),
+        (None, (3, 5), (2, 2), "more than"),
+        (5, (3, 3), (2, 9), "more than"),
+        (5, (3, 7), (2, 0), "more than"),
     ],
-    ids=["lowered", "nought", "too many", "unsaid", "more beside", "more here"],
 )
-def test_CCE_DANGER_1_CCE_18_contradictory_numbers_cause_no_request(said: NodePool, why: str) -> None:
-    api = ContradictionsDeclaration(said)
-    *waited, last = looked_at(api)
-    assert isinstance(last, Failed)
-    assert (last.error_class, why in last.message, len(waited), api.writes()) == ("Unknown", True, 12, [])
+def test_CCE_DANGER_1_CCE_18_contradictory_numbers_cause_no_request(
+    desired: int | None, first: tuple[int, int], second: tuple[int, int], why: str
+) -> None:
+    cce = contradictory(desired, first, second)
+    operation, waits = grow(cce, 3, 4), 0
+    while isinstance(outcome := cce.step(operation), InProgress):
+        operation = operation.with_status(step=outcome.step, data=outcome.data)
+        waits += 1
+        assert waits < 20
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_class, why in outcome.message, waits, cce.changes()) == ("Unknown", True, 12, [])
 
 
 def test_CCE_18_pool_ahead_of_its_groups_is_awaited() -> None:
-    api = ContradictionsDeclaration(wire(7, (3, 3), (2, 2)))
-    asked = continued(growth(3, 4), provider(api).scale_up(growth(3, 4)))
-    api.said = wire(5, (3, 3), (2, 2))  # the groups were right
-    asked = continued(asked, provider(api).scale_up(asked))
-    assert (asked.status.data["base"], asked.status.data["total"], api.writes()) == ("5", "6", [])
+    cce = contradictory(7, (3, 3), (2, 2))
+    operation = cce.next(grow(cce, 3, 4))
+    cce.answers.clear()  # the groups were right
+    operation = cce.next(operation)
+    assert (operation.status.data["base"], operation.status.data["total"], cce.changes()) == ("5", "6", [])
 
 
 def test_CCE_19_contradictory_numbers_cause_no_lower_size() -> None:
     """6 - 1 would exceed the desired 4 by one."""
-    api = ContradictionsDeclaration(wire(4, (3, 1), (3, 1)))
-    for each in list(api.machines)[:3]:
-        del api.machines[each]
+    cce = contradictory(4, (3, 1), (3, 1))
+    for number in (1, 2, 3):
+        cce.cloud.vanish(uid(number))
     with pytest.raises(Conflict):
-        provider(api).decrease_target(shrinkage(3, 2))
-    assert api.writes() == []
+        cce.step(shrink(cce, 3, 2))
+    assert cce.changes() == []
 
 
 def test_huawei_pool_with_consistent_numbers_again_is_scaled_up() -> None:
-    api = ContradictionsDeclaration(wire(4, (3, 3), (3, 3)))
-    asked = continued(growth(3, 5), provider(api).scale_up(growth(3, 5)))
-    api.said = wire(5, (3, 3), (2, 2))
-    asked = continued(asked, provider(api).scale_up(asked))
-    assert continued(asked, provider(api).scale_up(asked)).status.data["sent"] == "yes"
-    assert api.writes() == ["scale 7 default"]
+    cce = contradictory(4, (3, 3), (3, 3))
+    operation = cce.next(grow(cce, 3, 5))
+    cce.answers.clear()
+    operation = cce.next(cce.next(operation))
+    assert operation.status.data["sent"] == "yes"
+    assert cce.changes() == ["scale 7 default"]

@@ -18,29 +18,23 @@ from chalicelib.policy.vendors.huaweicloud import Agency
 from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.credentials import Assumed, CceCredential, Sessions, parse_secret
+from infra.emulators.huaweicloud.account import PROJECT
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import (
-    ACCESS_KEY,
-    KEY,
-    PROJECT,
-    SECRET_KEY,
-    Board,
-    HttpScript,
-    Reply,
-    ScriptedApiClock,
-    ScriptedApiSecrets,
-    api_for,
-    many,
-    said,
-)
+from tests.contract.provider_fixtures.huaweicloud import SECRET
+from tests.unit.providers.emulated import KeptCache, RotatedSecrets
+from tests.unit.providers.huaweicloud.emulated import POOL, EmulatedCce, script
 
-AGENCY = "scaler"
+ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
+KEY = json.dumps({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})
+NEXT = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
+AGENCY: dict[str, Any] = {"agencyName": "scaler", "agencyDomain": "Ops"}
 TOKENS = "/v3.0/OS-CREDENTIAL/securitytokens"
-NONE = said(200, many())
+NONE = scripted(200, {"kind": "List", "items": []})
 
 
-def granted(number: int, expires: float) -> Reply:
-    return said(
+def granted(number: int, expires: float) -> Answer:
+    return scripted(
         201,
         {
             "credential": {
@@ -53,8 +47,20 @@ def granted(number: int, expires: float) -> Reply:
     )
 
 
-def refused(code: str = "APIGW.0301") -> Reply:
-    return said(401, {"error_code": code, "error_msg": f"AK {ACCESS_KEY} with {SECRET_KEY} is refused"})
+def refused(code: str = "APIGW.0301") -> Answer:
+    return scripted(401, {"error_code": code, "error_msg": f"AK {ACCESS_KEY} with {SECRET_KEY} is refused"})
+
+
+def replaced() -> RotatedSecrets:
+    """A secret with another key by now."""
+    secrets = RotatedSecrets(**{SECRET: KEY})
+    secrets.now[SECRET] = NEXT
+    return secrets
+
+
+def asked(cce: EmulatedCce) -> list[bool]:
+    """Returns for each request whether it asks IAM for temporary keys."""
+    return [request.path == TOKENS for request in cce.server.requests]
 
 
 # -- the secret
@@ -73,6 +79,11 @@ def refused(code: str = "APIGW.0301") -> Reply:
 )
 def test_huawei_access_key_is_read_in_all_its_spellings(text: str) -> None:
     assert parse_secret(text, "here") == CceCredential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
+
+
+def test_huawei_quotes_around_a_value_and_nothing_else_are_left_out() -> None:
+    found = parse_secret("access-key='xAKx'\nsecret-key=\"xSKx\"\nsecurity-token=x=x", "here")
+    assert [each.reveal() for each in (found.key, found.secret, found.token)] == ["xAKx", "xSKx", "x=x"]
 
 
 def test_huawei_session_token_belongs_to_a_temporary_key() -> None:
@@ -119,31 +130,30 @@ def test_huawei_unreadable_secret_is_an_error_of_the_call() -> None:
     def gone(name: str) -> str:
         raise SecretUnavailable(f"secret {name} cannot be read")
 
-    with HttpScript([]) as server:
-        with pytest.raises(Unauthorized, match="secret key: secretKey is missing"):
-            api_for(server.url, read_secret=lambda _: '{"accessKey": "a"}').pools()
-        with pytest.raises(Transient, match="cannot be read"):
-            api_for(server.url, read_secret=gone).pools()
-        assert server.requests == []
+    cce = EmulatedCce()
+    with pytest.raises(Unauthorized, match=f"secret {SECRET}: secretKey is missing"):
+        cce.api(lambda _: '{"accessKey": "a"}').pools()
+    with pytest.raises(Transient, match="cannot be read"):
+        cce.api(gone).pools()
+    assert cce.server.requests == []
 
 
 def test_huawei_replaced_access_key_is_read_once_more() -> None:
-    secrets = ScriptedApiSecrets(key=KEY)
-    secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
-    with HttpScript([refused(), NONE, refused()]) as server:
-        api = api_for(server.url, read_secret=secrets)
-        assert api.pools() == ()
-        with pytest.raises(Unauthorized):
-            api.pools()
-    assert len({seen.credential for seen in server.requests[:2]}) == 2
-    assert (len(server.requests), secrets.looks) == (3, 1)
+    cce, secrets = script(refused(), NONE, refused()), replaced()
+    api = cce.api(secrets)
+    assert api.pools() == ()
+    with pytest.raises(Unauthorized):
+        api.pools()
+    assert len({request.headers["authorization"].partition(",")[0] for request in cce.server.requests[:2]}) == 2
+    assert (len(cce.server.requests), secrets.fresh_reads) == (3, 1)
 
 
 @each_row("code", ["APIGW.0301", "APIGW.0303", "CCE.01401001"])
 def test_huawei_refused_access_key_is_reported_once_and_never_shown(code: str) -> None:
-    with HttpScript([refused(code)] * 2) as server, pytest.raises(Unauthorized) as raised:
-        api_for(server.url).pools()
-    assert len(server.requests) == 1
+    cce = script(*[refused(code)] * 2)
+    with pytest.raises(Unauthorized) as raised:
+        cce.api(RotatedSecrets(**{SECRET: KEY})).pools()
+    assert len(cce.server.requests) == 1
     shown = f"{raised.value!r} {raised.value} {raised.value.code}"
     assert ACCESS_KEY not in shown
     assert SECRET_KEY not in shown
@@ -154,42 +164,44 @@ def test_huawei_refused_access_key_is_reported_once_and_never_shown(code: str) -
 
 
 def test_CCE_17_token_expiring_in_five_minutes_is_renewed_before_signing() -> None:
-    clock, sessions = ScriptedApiClock(), Sessions()
-    with HttpScript([granted(1, clock.now + 3600), NONE, NONE, granted(2, clock.now + 7200), NONE]) as server:
-
-        def ask() -> None:
-            api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
-            assert api.pools() == ()
-
-        ask()
-        clock.now += 3600 - 660  # eleven minutes are left
-        ask()
-        clock.now += 360  # five minutes are left
-        ask()
-    assert [seen.path == TOKENS for seen in server.requests] == [True, False, False, True, False]
-    assert [
-        seen.headers.get("X-Security-Token", seen.headers.get("x-security-token", "")) for seen in server.requests
-    ] == ["", "example-token-1", "example-token-1", "", "example-token-2"]
+    cce = EmulatedCce()
+    now = cce.now()
+    cce.server.reply(".", granted(1, now + 3600), NONE, NONE, granted(2, now + 7200), NONE)
+    assert cce.api(**AGENCY).pools() == ()
+    cce.clock.advance(3600 - 660)  # eleven minutes are left
+    assert cce.api(**AGENCY).pools() == ()
+    cce.clock.advance(360)  # five minutes are left
+    assert cce.api(**AGENCY).pools() == ()
+    assert asked(cce) == [True, False, False, True, False]
+    assert [request.headers.get("x-security-token", "") for request in cce.server.requests] == [
+        "",
+        "example-token-1",
+        "example-token-1",
+        "",
+        "example-token-2",
+    ]
 
 
 def test_CCE_17_token_is_also_renewed_between_two_attempts_of_one_call() -> None:
-    class Dozing(ScriptedApiClock):
-        def sleep(self, seconds: float) -> None:
-            super().sleep(seconds + 3100)
+    cce = EmulatedCce()
+    now = cce.now()
 
-    clock = Dozing()
-    with HttpScript([granted(1, clock.now + 3600), said(503), granted(2, clock.now + 9000), NONE]) as server:
-        assert api_for(server.url, clock=clock, agencyName=AGENCY, agencyDomain="Ops").pools() == ()
-    assert [seen.path == TOKENS for seen in server.requests] == [True, False, True, False]
+    def late(_: Incoming) -> Answer:
+        cce.clock.advance(3100)
+        return scripted(503)
+
+    cce.server.reply(".", granted(1, now + 3600), late, granted(2, now + 9000), NONE)
+    assert cce.api(**AGENCY).pools() == ()
+    assert asked(cce) == [True, False, True, False]
 
 
 def test_huawei_iam_request_for_temporary_keys() -> None:
-    clock = ScriptedApiClock()
-    with HttpScript([granted(1, clock.now + 900), NONE]) as server:
-        api_for(server.url, clock=clock, agencyDuration="900", agencyName=AGENCY, agencyDomain="Ops").pools()
-    asked = server.requests[0]
-    assert (asked.method, asked.path, asked.query) == ("POST", TOKENS, {})
-    assert asked.json() == {
+    cce = EmulatedCce()
+    cce.server.reply(".", granted(1, cce.now() + 900), NONE)
+    cce.api(agencyDuration="900", **AGENCY).pools()
+    request = cce.server.requests[0]
+    assert (request.method, request.target) == ("POST", TOKENS)
+    assert json.loads(request.body) == {
         "auth": {
             "identity": {
                 "methods": ["assume_role"],
@@ -197,55 +209,64 @@ def test_huawei_iam_request_for_temporary_keys() -> None:
             }
         }
     }
-    assert "x-project-id" not in {name.lower() for name in asked.headers}
+    assert "x-project-id" not in request.headers
 
 
 @each_row(
-    ("answer", "cls", "match"),
+    ("answer", "expected", "match"),
     [
         (
-            said(403, {"error": {"code": 403, "message": "no", "title": "Forbidden"}}),
+            scripted(403, {"error": {"code": 403, "message": "no", "title": "Forbidden"}}),
             Unauthorized,
             "agency scaler of Ops",
         ),
-        (said(404, {"error": {"code": 404, "message": "no agency", "title": "Not Found"}}), Unauthorized, "no agency"),
-        (said(400, {"error_code": "IAM.0011", "error_msg": "bad"}), Unauthorized, "IAM.0011"),
-        (said(200, {"credential": {"access": "a"}}), Unauthorized, "holds no credentials"),
-        (said(200, {}), Unauthorized, "holds no credentials"),
-        (said(200, []), Unauthorized, "not an object"),
-        (said(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}), Unauthorized, "holds no"),
+        (
+            scripted(404, {"error": {"code": 404, "message": "no agency", "title": "Not Found"}}),
+            Unauthorized,
+            "no agency",
+        ),
+        (scripted(400, {"error_code": "IAM.0011", "error_msg": "bad"}), Unauthorized, "IAM.0011"),
+        (scripted(200, {"credential": {"access": "a"}}), Unauthorized, "holds no credentials"),
+        (scripted(200, {}), Unauthorized, "holds no credentials"),
+        (scripted(200, []), Unauthorized, "not an object"),
+        (
+            scripted(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}),
+            Unauthorized,
+            "holds no",
+        ),
     ],
 )
-def test_huawei_iam_refusal_needs_an_operator(answer: Reply, cls: type[ProviderError], match: str) -> None:
-    with HttpScript([answer] * 4) as server, pytest.raises(cls, match=match):
-        api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pool("7d48eca7-3419-11ea-bc29-0255ac1001a8")
-    assert {seen.path for seen in server.requests} == {TOKENS}
+def test_huawei_iam_refusal_needs_an_operator(answer: Answer, expected: type[ProviderError], match: str) -> None:
+    cce = script(*[answer] * 4)
+    with pytest.raises(expected, match=match):
+        cce.api(**AGENCY).pool(POOL)
+    assert set(asked(cce)) == {True}
 
 
-@each_row("answer", [said(503), said(200, b"<html>", {"Content-Type": "text/html"}), said(200, b'{"c')])
-def test_huawei_iam_without_an_answer_is_temporary(answer: Reply) -> None:
-    with HttpScript([answer] * 3) as server, pytest.raises(Transient):
-        api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pools()
+@each_row("answer", [scripted(503), scripted(200, b"<html>", {"Content-Type": "text/html"}), scripted(200, b'{"c')])
+def test_huawei_iam_without_an_answer_is_temporary(answer: Answer) -> None:
+    with pytest.raises(Transient):
+        script(*[answer] * 3).api(**AGENCY).pools()
 
 
 def test_huawei_refused_agency_keys_are_requested_once_more() -> None:
-    clock, sessions = ScriptedApiClock(), Sessions()
-    with HttpScript([granted(1, clock.now + 3600), refused(), granted(2, clock.now + 3600), NONE, refused()]) as server:
-        api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
-        assert api.pools() == ()
-        with pytest.raises(Unauthorized) as raised:
-            api.pools()
-    assert len(server.requests) == 5
+    cce = EmulatedCce()
+    end = cce.now() + 3600
+    cce.server.reply(".", granted(1, end), refused(), granted(2, end), NONE, refused())
+    api = cce.api(**AGENCY)
+    assert api.pools() == ()
+    with pytest.raises(Unauthorized) as raised:
+        api.pools()
+    assert len(cce.server.requests) == 5
     assert "example" not in str(raised.value)
 
 
 def test_huawei_replaced_permanent_key_is_read_again_for_iam() -> None:
-    clock, secrets = ScriptedApiClock(), ScriptedApiSecrets(key=KEY)
-    secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
-    with HttpScript([refused(), granted(1, clock.now + 3600), NONE, NONE]) as server:
-        api = api_for(server.url, clock=clock, read_secret=secrets, agencyName=AGENCY, agencyDomain="Ops")
-        assert (api.pools(), api.pools()) == ((), ())
-    assert (len(server.requests), secrets.looks) == (4, 1)
+    cce, secrets = EmulatedCce(), replaced()
+    cce.server.reply(".", refused(), granted(1, cce.now() + 3600), NONE, NONE)
+    api = cce.api(secrets, **AGENCY)
+    assert (api.pools(), api.pools()) == ((), ())
+    assert (len(cce.server.requests), secrets.fresh_reads) == (4, 1)
 
 
 # -- sessions of a process
@@ -340,24 +361,24 @@ def test_huawei_concurrent_threads_replace_refused_keys_once() -> None:
 # -- the project
 
 
-def projects(*named: dict[str, Any]) -> Reply:
-    return said(200, {"projects": list(named), "links": {}})
+def projects(*named: dict[str, Any]) -> Answer:
+    return scripted(200, {"projects": list(named), "links": {}})
 
 
 def test_huawei_project_is_looked_up_once_a_day_by_the_regions_name() -> None:
-    clock, cache = ScriptedApiClock(), Board()
     answer = projects(
         {"id": PROJECT, "name": "cn-north-4", "enabled": True},
         {"id": "f" * 32, "name": "cn-north-4_team", "enabled": True},
     )
-    with HttpScript([answer, NONE, NONE, NONE]) as server:
-        api = api_for(server.url, clock=clock, cache=cache, projectId="")
-        api.pools()
-        api.pools()
-        api_for(server.url, clock=clock, cache=cache, projectId="").pools()
-    first, *others = server.requests
-    assert (first.path, first.query) == ("/v3/projects", {"name": "cn-north-4"})
-    assert all(PROJECT in seen.path for seen in others)
+    cce = script(answer, NONE, NONE, NONE)
+    cce.shared_cache = KeptCache()
+    api = cce.api(projectId="")
+    api.pools()
+    api.pools()
+    cce.api(projectId="").pools()
+    first, *others = cce.server.requests
+    assert (first.path, dict(first.query())) == ("/v3/projects", {"name": "cn-north-4"})
+    assert [PROJECT in request.path for request in others] == [True] * 3
 
 
 @each_row(
@@ -367,19 +388,19 @@ def test_huawei_project_is_looked_up_once_a_day_by_the_regions_name() -> None:
         (projects({"id": "a" * 32, "name": "cn-north-4"}, {"id": "b" * 32, "name": "cn-north-4"}), "a{32}, b{32}"),
         (projects({"id": "../../x", "name": "cn-north-4"}), "has no project"),
         (projects({"id": PROJECT, "name": "cn-north-4", "enabled": False}), "has no project"),
-        (said(200, {"projects": "none"}), "has no project"),
-        (said(200, {"projects": [1, None]}), "has no project"),
+        (scripted(200, {"projects": "none"}), "has no project"),
+        (scripted(200, {"projects": [1, None]}), "has no project"),
     ],
 )
-def test_huawei_ambiguous_project_needs_an_operator(answer: Reply, match: str) -> None:
-    with HttpScript([answer]) as server, pytest.raises(ProviderError, match=match) as raised:
-        api_for(server.url, projectId="").pools()
+def test_huawei_ambiguous_project_needs_an_operator(answer: Answer, match: str) -> None:
+    with pytest.raises(ProviderError, match=match) as raised:
+        script(answer).api(projectId="").pools()
     assert "providers.huaweicloud.projectId" in raised.value.message
     assert isinstance(raised.value, OutscalerError)
 
 
-def test_huawei_key_without_permission_to_read_the_project_is_named() -> None:
-    for status in (403, 404):
-        answers = [said(status, {"error": {"code": status, "message": "no"}})] * 2
-        with HttpScript(answers) as server, pytest.raises(Unauthorized, match="the project of cn-north-4"):
-            api_for(server.url, projectId="").pool("7d48eca7-3419-11ea-bc29-0255ac1001a8")
+@each_row("status", [403, 404])
+def test_huawei_key_without_permission_to_read_the_project_is_named(status: int) -> None:
+    answer = scripted(status, {"error": {"code": status, "message": "no"}})
+    with pytest.raises(Unauthorized, match="the project of cn-north-4"):
+        script(answer, answer).api(projectId="").pool(POOL)

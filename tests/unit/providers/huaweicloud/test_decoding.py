@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
@@ -19,46 +18,113 @@ from chalicelib.providers.huaweicloud.models import (
     CceTaint,
     ScaleGroup,
 )
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import (
-    AZ,
-    CALLS,
-    CCE_NODE,
-    JOB,
-    NODE,
-    NODE_POOL,
-    OTHER,
-    POOL,
-    PROJECT,
-    SERVER,
-    HttpScript,
-    api_for,
-    call,
-    many,
-    said,
-)
+from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ
+from tests.unit.providers.huaweicloud.emulated import bent, script
 
 Changes = dict[str, Any]
+POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
+NODE, OTHER = "cc697ad9-9563-11e8-8ea7-0255ac106311", "cc697ad9-9563-11e8-8ea7-0255ac106312"
+SERVER = "5b504f8d-33f1-4ab7-a600-b62dac967d72"
+JOB = "661f6f7d-956c-11e8-a916-0255ac10575d"
+
+# -- the documented examples
+
+NODE_POOL: dict[str, Any] = {
+    "kind": "NodePool",
+    "apiVersion": "v3",
+    "metadata": {"name": "pool-a", "uid": POOL},
+    "spec": {
+        "type": "vm",
+        "initialNodeCount": 5,
+        "autoscaling": {
+            "enable": True,
+            "minNodeCount": 0,
+            "maxNodeCount": 10,
+            "scaleDownCooldownTime": 15,
+            "priority": 10,
+        },
+        "nodeTemplate": {
+            "flavor": "c7.xlarge.2",
+            "az": AZ,
+            "billingMode": 0,
+            "k8sTags": {"cce.cloud.com/cce-nodepool": "pool-a"},
+            "taints": [{"key": "status", "value": "x", "effect": "NoSchedule"}],
+            "runtime": {"name": "containerd"},
+            "extendParam": {"maxPods": 40},
+        },
+        "extensionScaleGroups": [
+            {
+                "metadata": {"uid": "g2", "name": "c7-az2"},
+                "spec": {
+                    "flavor": "c7.xlarge.2",
+                    "az": "cn-north-4b",
+                    "autoscaling": {"enable": True, "extensionPriority": 5, "minNodeCount": 1, "maxNodeCount": 6},
+                },
+            }
+        ],
+    },
+    "status": {
+        "currentNode": 4,
+        "creatingNode": 1,
+        "deletingNode": 0,
+        "activeNode": 4,
+        "phase": "",
+        "conditions": [{"type": "Scalable", "status": "True"}],
+        "scaleGroupStatuses": [
+            {
+                "name": "default",
+                "desiredNodeCount": 3,
+                "existingNodeCount": {"total": 3},
+                "upcomingNodeCount": {"total": 0},
+                "conditions": [],
+            },
+            {
+                "name": "c7-az2",
+                "desiredNodeCount": 2,
+                "existingNodeCount": {"total": 1},
+                "upcomingNodeCount": {"total": 1},
+                "scaleDownDisabledNodeCount": 1,
+                "conditions": [{"type": "ResourceInsufficient", "status": "True", "reason": "SoldOut"}],
+            },
+        ],
+    },
+}
+CCE_NODE: dict[str, Any] = {
+    "kind": "Node",
+    "apiVersion": "v3",
+    "metadata": {
+        "name": "pool-a-x7k2p",
+        "uid": NODE,
+        "creationTimestamp": "2020-02-01 08:20:49.944664515 +0000 UTC",
+        "annotations": {"kubernetes.io/node-pool.id": POOL},
+        "ownerReferences": {"nodepoolName": "pool-a", "nodepoolID": POOL},
+    },
+    "spec": {"flavor": "c7.xlarge.2", "az": AZ, "billingMode": 0},
+    "status": {"phase": "Active", "serverId": SERVER, "privateIP": "192.168.0.69", "jobID": JOB},
+}
+C7 = {
+    "id": "c7.xlarge.2",
+    "name": "c7.xlarge.2",
+    "vcpus": "4",
+    "ram": 8192,
+    "os_extra_specs": {
+        "cond:operation:status": "normal",
+        "cond:operation:az": "cn-north-4a(normal), cn-north-4b(sellout)",
+    },
+}
+
+
+def many(*items: object, **more: object) -> dict[str, object]:
+    """A list in CCE's form."""
+    return {"kind": "List", "apiVersion": "v3", "items": list(items), **more}
 
 
 def answer(body: object, status: int = 200) -> VendorResponse:
     return VendorResponse(
         "GET cce.example.com/x", status, {}, body if isinstance(body, bytes) else json.dumps(body).encode()
     )
-
-
-def bent(thing: Changes, path: str, value: object) -> Changes:
-    """Returns the value with another one at a dotted path; ... removes it."""
-    made: Any = copy.deepcopy(thing)
-    *way, last = path.split(".")
-    part = made
-    for name in way:
-        part = part[int(name) if name.isdigit() else name]
-    if value is ...:
-        del part[last]
-    else:
-        part[int(last) if last.isdigit() else last] = value
-    return dict(made)
 
 
 def alone(**spec: object) -> Changes:
@@ -71,26 +137,14 @@ def alone(**spec: object) -> Changes:
     }
 
 
-# -- each call
-
-
-@each_row("name", list(CALLS))
-def test_huawei_api_each_call_equals_the_documented_request(name: str) -> None:
-    line, _, reply = CALLS[name]
-    with HttpScript([said(200, reply)]) as server:
-        call(name, server.url)
-    (seen,) = server.requests
-    assert f"{seen.method} {seen.path}" == line
-    headers = {key.lower(): value for key, value in seen.headers.items()}
-    assert headers["x-project-id"] == PROJECT
-    assert headers["content-type"] == "application/json"
+# -- pools
 
 
 def test_huawei_api_pools_are_read_in_one_list_without_the_default_pool() -> None:
     default = {"metadata": {"name": "DefaultPool", "uid": "DefaultPool"}, "spec": {}, "status": {}}
-    with HttpScript([said(200, many(default, NODE_POOL))]) as server:
-        found = api_for(server.url).pools()
-    assert server.requests[0].query == {"advanceStatus": "true"}
+    cce = script(scripted(200, many(default, NODE_POOL)))
+    found = cce.api().pools()
+    assert dict(cce.server.requests[0].query()) == {"advanceStatus": "true"}
     assert [pool.id for pool in found] == [POOL]
 
 
@@ -288,16 +342,14 @@ def test_CCE_20_node_belongs_to_its_owner_or_its_annotation_or_no_pool(
 
 def test_CCE_20_nodes_are_paged_by_marker() -> None:
     third = bent(CCE_NODE, "metadata.uid", JOB)
-    with HttpScript(
-        [
-            said(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
-            said(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
-            said(200, many(third, pageInfo={"currentCount": 1})),
-        ]
-    ) as server:
-        found = api_for(server.url).nodes()
+    cce = script(
+        scripted(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
+        scripted(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
+        scripted(200, many(third, pageInfo={"currentCount": 1})),
+    )
+    found = cce.api().nodes()
     assert [node.id for node in found] == [NODE, OTHER, JOB]
-    assert [dict(seen.query) for seen in server.requests] == [
+    assert [dict(request.query()) for request in cce.server.requests] == [
         {"limit": "1000"},
         {"limit": "1000", "marker": "a b/c~"},
         {"limit": "1000", "marker": "2"},
@@ -305,22 +357,22 @@ def test_CCE_20_nodes_are_paged_by_marker() -> None:
 
 
 def test_CCE_20_region_without_paging_answers_everything_at_once() -> None:
-    with HttpScript([said(200, many(CCE_NODE))]) as server:
-        assert len(api_for(server.url).nodes()) == 1
-    assert len(server.requests) == 1
+    cce = script(scripted(200, many(CCE_NODE)))
+    assert len(cce.api().nodes()) == 1
+    assert len(cce.server.requests) == 1
 
 
 def test_CCE_20_node_list_with_a_repeated_marker_is_an_error() -> None:
-    page = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
-    with HttpScript([page] * 9) as server, pytest.raises(Unknown, match="marker"):
-        api_for(server.url).nodes()
-    assert len(server.requests) == 2
+    cce = script(*[scripted(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))] * 9)
+    with pytest.raises(Unknown, match="marker"):
+        cce.api().nodes()
+    assert len(cce.server.requests) == 2
 
 
 def test_CCE_20_failed_page_fails_the_whole_list() -> None:
-    first = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
-    with HttpScript([first, *[said(502, b"<html>")] * 3]) as server, pytest.raises(Transient):
-        api_for(server.url).nodes()
+    first = scripted(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
+    with pytest.raises(Transient):
+        script(first, *[scripted(502, b"<html>")] * 3).api().nodes()
 
 
 @each_row(

@@ -14,19 +14,11 @@ from chalicelib.providers.huaweicloud.decoding import read_pool
 from chalicelib.providers.huaweicloud.models import (
     NodePool,
 )
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import (
-    CCE_NODE,
-    NODE,
-    NODE_POOL,
-    READS,
-    HttpScript,
-    api_for,
-    call,
-    many,
-    said,
-)
-from tests.unit.providers.huaweicloud.test_decoding import answer, bent
+from tests.unit.providers.huaweicloud.emulated import EmulatedCce, bent, refusal, script
+from tests.unit.providers.huaweicloud.test_api_calls import CALLS, READS
+from tests.unit.providers.huaweicloud.test_decoding import CCE_NODE, NODE, NODE_POOL, answer, many
 
 # -- arbitrary input
 
@@ -34,30 +26,37 @@ from tests.unit.providers.huaweicloud.test_decoding import answer, bent
 @each_row("name", READS)
 @each_row("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
 def test_CCE_20_body_that_is_not_a_json_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
-    with HttpScript([said(200, body)] * 3) as server, pytest.raises((Transient, Unknown)):
-        call(name, server.url)
+    cce = script(*[scripted(200, body)] * 3)
+    with pytest.raises((Transient, Unknown)):
+        CALLS[name][1](cce.api())
 
 
-def test_huawei_api_404_of_a_list_is_a_wrong_address_and_of_an_object_is_gone() -> None:
-    gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "Resource not found"})
-    for name in ("pools", "nodes", "addons", "flavors", "phase"):
-        with HttpScript([gone]) as server, pytest.raises(InvalidRequest, match="clusterId"):
-            call(name, server.url)
-    for name in ("pool", "node", "job", "delete"):
-        with HttpScript([gone]) as server, pytest.raises(NotFound):
-            call(name, server.url)
+@each_row(
+    ("names", "expected", "match"),
+    [
+        (("pools", "nodes", "addons", "flavors", "phase"), InvalidRequest, "clusterId"),
+        (("pool", "node", "job", "delete"), NotFound, "Resource not found"),
+    ],
+)
+def test_huawei_api_404_of_a_list_is_a_wrong_address_and_of_an_object_is_gone(
+    names: tuple[str, ...], expected: type[ProviderError], match: str
+) -> None:
+    for name in names:
+        api = script(refusal(404, "CCE.01404001", "Resource not found")).api()
+        with pytest.raises(expected, match=match):
+            CALLS[name][1](api)
 
 
 @each_row(
     "wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools", f"{NODE}\n", "DefaultPool"]
 )
 def test_huawei_api_only_ids_become_part_of_a_url(wrong: str) -> None:
-    with HttpScript([]) as server:
-        api = api_for(server.url)
-        for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default")):
-            with pytest.raises(InvalidRequest):
-                ask(wrong)
-        assert server.requests == []
+    cce = EmulatedCce()
+    api = cce.api()
+    for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default")):
+        with pytest.raises(InvalidRequest):
+            ask(wrong)
+    assert cce.server.requests == []
 
 
 rubbish = st.recursive(

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from chalicelib.providers.errors import Unknown
-from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import api as api_module
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import Addon, Flavor
+from infra.emulators.vendor_common.http_messages import scripted
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import (
-    AZ,
-    BASE,
-    C7,
-    CALLS,
-    CCE_NODE,
-    JOB,
-    NODE_POOL,
-    OTHER,
-    Board,
-    HttpScript,
-    ScriptedApiClock,
-    api_for,
-    many,
-    said,
-)
-
-
-def answer(body: object) -> VendorResponse:
-    return VendorResponse("GET cce.example.com/x", 200, {}, json.dumps(body).encode())
+from tests.unit.providers.emulated import KeptCache
+from tests.unit.providers.huaweicloud.emulated import AZ1 as AZ
+from tests.unit.providers.huaweicloud.emulated import CLUSTER, script
+from tests.unit.providers.huaweicloud.test_decoding import C7, CCE_NODE, JOB, NODE_POOL, OTHER, answer, many
 
 
 def test_huawei_api_answer_of_another_kind_is_refused() -> None:
@@ -42,13 +24,19 @@ def test_huawei_api_answer_of_another_kind_is_refused() -> None:
 
 
 def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
-    with HttpScript([said(200, CALLS[name][2]) for name in ("addons", "job", "phase")]) as server:
-        api = api_for(server.url)
-        assert api.addons() == (Addon("autoscaler", "running", {"scaleDownEnabled": True}),)
-        job = api.job(JOB)
-        assert (job.phase, job.type, job.reason) == ("Running", "DeleteNode", "")
-        assert api.cluster_phase() == "Available"
-    assert server.requests[0].query == {"cluster_id": BASE.rpartition("/")[2]}
+    addon = {
+        "spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
+        "status": {"status": "running"},
+    }
+    job = {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}}
+    cluster = {"kind": "Cluster", "status": {"phase": "Available"}}
+    cce = script(*[scripted(200, body) for body in (many(addon), job, cluster)])
+    api = cce.api()
+    assert api.addons() == (Addon("autoscaler", "running", {"scaleDownEnabled": True}),)
+    found = api.job(JOB)
+    assert (found.phase, found.type, found.reason) == ("Running", "DeleteNode", "")
+    assert api.cluster_phase() == "Available"
+    assert dict(cce.server.requests[0].query()) == {"cluster_id": CLUSTER}
     odd = answer(many(7, {}, {"spec": []}, {"spec": {"addonTemplateName": "x", "values": {"custom": 3}}}))
     assert decoding.addons_of(odd) == (Addon("x"),)
     with pytest.raises(Unknown):
@@ -56,24 +44,20 @@ def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
 
 
 def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
-    clock, cache = ScriptedApiClock(), Board()
-    with HttpScript([said(200, {"flavors": [C7]})] * 3) as server:
-        api = api_for(server.url, clock=clock, cache=cache)
-        found = api.flavors(AZ)["c7.xlarge.2"]
-        assert (found.vcpus, found.memory_mib, found.arch, found.gpu) == (4, 8192, "amd64", None)
-        assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (
-            False,
-            True,
-            False,
-        )
-        api.flavors(AZ)
-        clock.now += 3590
-        assert api_for(server.url, clock=clock, cache=cache).flavors(AZ)["c7.xlarge.2"] == found
-        assert len(server.requests) == 1
-        clock.now += 20
-        api_for(server.url, clock=clock, cache=cache).flavors(AZ)
-        api_for(server.url, clock=clock, cache=cache).flavors("")
-    assert [dict(seen.query) for seen in server.requests] == [
+    cce = script(*[scripted(200, {"flavors": [C7]})] * 3)
+    cce.shared_cache = KeptCache()
+    api = cce.api()
+    found = api.flavors(AZ)["c7.xlarge.2"]
+    assert (found.vcpus, found.memory_mib, found.arch, found.gpu) == (4, 8192, "amd64", None)
+    assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (False, True, False)
+    api.flavors(AZ)
+    cce.clock.advance(3590)
+    assert cce.api().flavors(AZ)["c7.xlarge.2"] == found
+    assert len(cce.server.requests) == 1
+    cce.clock.advance(20)
+    cce.api().flavors(AZ)
+    cce.api().flavors("")
+    assert [dict(request.query()) for request in cce.server.requests] == [
         {"limit": "1000", "availability_zone": AZ},
         {"limit": "1000", "availability_zone": AZ},
         {"limit": "1000"},
@@ -83,11 +67,10 @@ def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
 def test_huawei_api_flavours_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "FLAVORS", 1)
     second = C7 | {"id": "m7", "name": "m7"}
-    with HttpScript(
-        [said(200, {"flavors": [C7]}), said(200, {"flavors": [second]}), said(200, {"flavors": []})]
-    ) as server:
-        assert set(api_for(server.url).flavors(AZ)) == {"c7.xlarge.2", "m7"}
-    assert [seen.query.get("marker") for seen in server.requests] == [None, "c7.xlarge.2", "m7"]
+    cce = script(*[scripted(200, {"flavors": flavors}) for flavors in ([C7], [second], [])])
+    assert set(cce.api().flavors(AZ)) == {"c7.xlarge.2", "m7"}
+    markers = [dict(request.query()).get("marker") for request in cce.server.requests]
+    assert markers == [None, "c7.xlarge.2", "m7"]
 
 
 @each_row(

@@ -4,44 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import (
-    POOL,
-    A,
-    B,
-    Cce,
-    FakeApiGroup,
-    FakeCceApi,
-    continued,
-    operation,
-    provider,
-    shrinkage,
-    to_the_end,
-    two,
-)
+from tests.contract.huaweicloud.fixtures import drive
+from tests.unit.providers.huaweicloud.emulated import CLUSTER, POOL, A, B, EmulatedCce, shrink, uid
 
 
-def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeCceApi:
+def short(desired: int = 5, existing: int = 3, second: int = 2) -> EmulatedCce:
     """A pool whose first group has a larger desired size than nodes."""
-    api = FakeCceApi(two(existing, second))
-    api.all[POOL].groups[0].desired, api.all[POOL].groups[0].stock = desired, 0
-    api.all[POOL].desired = desired + second
-    return api
+    cce = EmulatedCce(existing, second, most=20)
+    cce.lack(desired - existing)
+    return cce
 
 
-def refused(api: FakeCceApi, from_size: int, to_size: int, group: str = A) -> Failed:
-    outcome = provider(api).decrease_target(shrinkage(from_size, to_size, group))
+def refused(cce: EmulatedCce, from_size: int, to_size: int, group: str = A) -> Failed:
+    outcome = cce.step(shrink(cce, from_size, to_size, group))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, api.writes()) == ("InvalidRequest", [])
+    assert (outcome.error_class, cce.changes()) == ("InvalidRequest", [])
     return outcome
 
 
 def test_CCE_19_missing_nodes_are_removed_from_the_target_through_their_group() -> None:
-    api = short()
-    assert isinstance(to_the_end(api, shrinkage(5, 3)), Succeeded)
-    assert (api.writes(), api.chosen) == (["scale 5 default"], [])
+    cce = short()
+    assert isinstance(drive(cce, shrink(cce, 5, 3)), Succeeded)
+    assert (cce.changes(), cce.chosen) == (["scale 5 default"], set())
 
 
 @each_row("size", [2, 0, -1])
@@ -50,75 +38,71 @@ def test_CCE_19_size_below_the_existing_nodes_is_an_error(size: int) -> None:
 
 
 def test_CCE_19_nodes_shown_only_by_the_list_count_as_existing() -> None:
-    api = short()
-    api.add(POOL, phase="Installing")
-    refused(api, 5, 3)
-    assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
+    cce = short()
+    cce.cloud.add_nodes(POOL, 1, phase="Installing")
+    refused(cce, 5, 3)
+    assert isinstance(drive(cce, shrink(cce, 5, 4)), Succeeded)
 
 
 def test_CCE_19_pool_total_is_never_below_its_nodes() -> None:
-    api = short()
-    for _ in range(3):
-        # more than the desired size of that group: with this total, CCE would choose the nodes to delete
-        api.add(POOL, "c7-az2")
-    assert "of its pool" in refused(api, 5, 3).message
+    cce = short()
+    # more than the desired size of that group: with this total, CCE would choose the nodes to delete
+    cce.cloud.add_nodes(POOL, 3, group="c7-az2")
+    assert "of its pool" in refused(cce, 5, 3).message
 
 
 def test_huawei_decrease_target_does_not_count_leaving_nodes() -> None:
-    api = short()
-    api.change(api.of(POOL)[0], phase="Deleting")
-    assert isinstance(to_the_end(api, shrinkage(5, 2)), Succeeded)
-    assert api.writes() == ["scale 4 default"]
+    cce = short()
+    cce.node(uid(1)).phase = "Deleting"
+    assert isinstance(drive(cce, shrink(cce, 5, 2)), Succeeded)
+    assert cce.changes() == ["scale 4 default"]
 
 
 def test_huawei_decrease_target_waits_while_groups_and_pool_disagree() -> None:
-    api = short()
-    api.all[POOL].desired += 1
+    cce = short()
+    cce.answers[POOL] = {"spec.initialNodeCount": 8}
     with pytest.raises(Conflict):
-        provider(api).decrease_target(shrinkage(5, 3))
-    assert not api.writes()
+        cce.step(shrink(cce, 5, 3))
+    assert not cce.changes()
 
 
 def test_huawei_decrease_target_with_a_lost_answer_is_not_repeated() -> None:
-    api = short()
-    api.lag = True
-    api.lost.add("scale")
+    cce = short()
+    cce.cloud.lag = 60.0
+    cce.server.faults.next(VendorFault.LOST_ANSWER, on="scale-pool")
+    operation = shrink(cce, 5, 4)
     with pytest.raises(Transient):
-        provider(api).decrease_target(shrinkage(5, 4))
+        cce.step(operation)
     with pytest.raises(Conflict):  # the group still reports five, and the pool six
-        provider(api).decrease_target(shrinkage(5, 4))
-    assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
-    assert api.writes() == ["scale 6 default"]
+        cce.step(operation)
+    assert isinstance(drive(cce, operation), Succeeded)
+    assert cce.changes() == ["scale 6 default"]
 
 
 def test_huawei_decrease_target_already_reached_or_changed_by_others() -> None:
-    api = short()
-    assert isinstance(provider(api).decrease_target(shrinkage(6, 5)), Succeeded)
-    outcome = provider(api).decrease_target(shrinkage(7, 4))
+    cce = short()
+    assert isinstance(cce.step(shrink(cce, 6, 5)), Succeeded)
+    outcome = cce.step(shrink(cce, 7, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, api.writes()) == ("Conflict", [])
+    assert (outcome.error_class, cce.changes()) == ("Conflict", [])
 
 
 def test_huawei_decrease_target_accepted_without_effect_fails_after_some_polls() -> None:
-    api = short()
-    api.lag = True
-    asked = shrinkage(5, 3)
-    outcome = provider(api).decrease_target(asked)
-    for _ in range(5):
-        assert isinstance(outcome, InProgress)
-        asked = continued(asked, outcome)
-        outcome = provider(api).poll(asked)
+    cce = short()
+    cce.cloud.lag = 60.0
+    operation = cce.next(shrink(cce, 5, 3))
+    for _ in range(4):
+        operation = cce.next(operation)
+    outcome = cce.step(operation)
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, api.writes()) == ("Unknown", ["scale 5 default"])
+    assert (outcome.error_class, cce.changes()) == ("Unknown", ["scale 5 default"])
 
 
 def test_CCE_DANGER_1_total_of_zero_is_sent_only_for_a_pool_without_nodes() -> None:
-    api = FakeCceApi(Cce([FakeApiGroup(desired=0)], desired=2))
-    api.all[POOL].groups[0].desired = 2
-    assert isinstance(to_the_end(api, shrinkage(2, 0)), Succeeded)
-    assert (api.writes(), api.chosen) == (["scale 0 default"], [])
-    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
-    refused(api, 1, 0)
+    cce = short(2, 0, 0)
+    assert isinstance(drive(cce, shrink(cce, 2, 0)), Succeeded)
+    assert (cce.changes(), cce.chosen) == (["scale 0 default"], set())
+    refused(EmulatedCce(1), 1, 0)
 
 
 def test_CCE_DANGER_1_no_change_ever_lets_the_vendor_choose_a_node() -> None:
@@ -126,16 +110,15 @@ def test_CCE_DANGER_1_no_change_ever_lets_the_vendor_choose_a_node() -> None:
         for second in range(3):
             for missing in range(3):
                 for goal in range(first + missing):
-                    api = short(first + missing, first, second)
-                    to_the_end(api, shrinkage(first + missing, goal))
-                    to_the_end(api, shrinkage(second, 0, B))
-                    assert not api.chosen
+                    cce = short(first + missing, first, second)
+                    drive(cce, shrink(cce, first + missing, goal))
+                    drive(cce, shrink(cce, second, 0, B))
+                    assert not cce.chosen
 
 
 def test_huawei_decrease_target_waits_for_a_busy_cluster() -> None:
-    api = short()
-    api.cluster = "Upgrading"
+    cce = short()
+    cce.cloud.clusters[CLUSTER].phase = "Upgrading"
     with pytest.raises(Conflict):
-        provider(api).decrease_target(shrinkage(5, 3))
-    assert not api.writes()
-    assert operation(shrinkage(5, 3).spec.kind, A, 5, 3).spec.pool == POOL
+        cce.step(shrink(cce, 5, 3))
+    assert not cce.changes()

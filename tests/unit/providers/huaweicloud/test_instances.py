@@ -2,98 +2,92 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.huaweicloud.models import CceCondition, NodeTemplate
 from chalicelib.providers.huaweicloud.node_groups import MOST_PLACEHOLDERS
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import (
+from tests.unit.providers.huaweicloud.emulated import (
     AZ2,
-    FLAVOR,
+    CLUSTER,
     NO_QUOTA,
     POOL,
     SOLD_OUT,
     A,
     B,
-    Cce,
-    FakeApiGroup,
-    FakeCceApi,
+    EmulatedCce,
     node,
-    seen,
     true,
-    two,
     uid,
-    warnings,
 )
 
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
-def machine(api: FakeCceApi, name: str, *nodes: Node) -> Instance:
+def machine(cce: EmulatedCce, name: str, *nodes: Node) -> Instance:
     """Returns one machine as the core sees it."""
-    return {each.handle: each for each in seen(api, nodes=nodes)[A].instances}[name]
+    return {each.handle: each for each in cce.groups(nodes=nodes)[A].instances}[name]
 
 
-def one() -> tuple[FakeCceApi, str]:
-    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
-    return api, uid(1)
+def missing(cce: EmulatedCce) -> list[Instance]:
+    """Returns the placeholders of the first group."""
+    return [each for each in cce.groups()[A].instances if each.error]
 
 
 @each_row("how", ["uid", "scheme", "path", "server", "address", "hostname", "name"])
 def test_CCE_20_node_is_matched_by_uid_server_address_or_name(how: str) -> None:
-    api, name = one()
-    known = api.machines[name]
+    cce, name = EmulatedCce(1), uid(1)
+    known = cce.node(name)
     joined = {
         "uid": node(known),
         "scheme": node(known, f"huaweicloud://{name}"),
         "path": node(known, f"huaweicloud:///cn-north-4/{name.upper()}"),
         "server": node(known, known.server),
         "address": node(known, ""),
-        "hostname": Node("n", {"kubernetes.io/hostname": known.private_ip}, {}),
+        "hostname": Node("n", {"kubernetes.io/hostname": known.ip}, {}),
         "name": node(known, "", known.name),
     }[how]
-    found = machine(api, name, joined)
+    found = machine(cce, name, joined)
     assert (found.node, found.handle, found.state) == (joined.name, name, RUNNING)
     assert found.id == (joined.provider_id or name)
 
 
 def test_CCE_20_most_reliable_match_takes_precedence() -> None:
-    api = FakeCceApi(two(2, 0))
-    first, second = (api.machines[name] for name in api.of(POOL))
-    swapped = [node(first, first.id, second.private_ip), node(second, second.id, first.private_ip)]
-    assert machine(api, first.id, *swapped).node == second.private_ip
-    assert machine(api, second.id, *swapped).node == first.private_ip
+    cce = EmulatedCce(2, 0)
+    first, second = cce.node(uid(1)), cce.node(uid(2))
+    swapped = [node(first, first.uid, second.ip), node(second, second.uid, first.ip)]
+    assert machine(cce, first.uid, *swapped).node == second.ip
+    assert machine(cce, second.uid, *swapped).node == first.ip
 
 
 def test_huawei_two_nodes_never_match_one_machine() -> None:
-    api, name = one()
-    known = api.machines[name]
-    assert machine(api, name, node(known, "", known.name), node(known)).node == known.private_ip
+    cce = EmulatedCce(1)
+    known = cce.node(uid(1))
+    assert machine(cce, uid(1), node(known, "", known.name), node(known)).node == known.ip
 
 
 def test_CCE_20_label_of_a_pool_that_a_node_has_left_is_ignored() -> None:
-    api, name = one()
-    api.change(name, pool="", annotations={"kubernetes.io/node-pool.id": f"cn-north-4a#{FLAVOR}#EulerOS"})
-    stale = node(api.machines[name], **{"cce.cloud.com/cce-nodepool": "pool-a"})
-    assert seen(api, nodes=[stale])[A].instances == ()
+    cce = EmulatedCce(0)
+    lonely = cce.cloud.add_lonely(CLUSTER)
+    stale = node(lonely, **{"cce.cloud.com/cce-nodepool": "pool-a"})
+    assert cce.groups(nodes=[stale])[A].instances == ()
 
 
 def test_huawei_machine_belongs_to_the_group_of_its_flavour_and_zone_or_default() -> None:
-    api = FakeCceApi(two(1, 1))
-    odd = api.add(POOL, flavor="s6.large.2")
-    groups = seen(api)
+    cce = EmulatedCce(1, 1)
+    [odd] = cce.cloud.add_nodes(POOL, 1)
+    cce.node(odd).flavor = "s6.large.2"
+    groups = cce.groups(nodes=())
     assert {each.handle for each in groups[A].instances} == {uid(1), odd}
     assert {each.handle for each in groups[B].instances} == {uid(2)}
 
 
 def test_huawei_zone_chosen_by_the_vendor_matches_any_zone() -> None:
-    pool = Cce(
-        [FakeApiGroup(desired=0, flavor="s6.large.2"), FakeApiGroup("any", "random", 1)],
-        template=NodeTemplate("s6.large.2", "random"),
-    )
-    api = FakeCceApi(pool)
-    api.change(uid(1), az=AZ2)
-    assert [each.handle for each in seen(api)[f"{POOL}/any"].instances] == [uid(1)]
+    cce = EmulatedCce(0, flavor="m7.xlarge.8", az="random")
+    cce.cloud.add_group(POOL, "any", size=1, az="random")
+    cce.node(uid(1)).az = AZ2
+    assert [each.handle for each in cce.groups()[f"{POOL}/any"].instances] == [uid(1)]
 
 
 @each_row(
@@ -113,31 +107,31 @@ def test_huawei_zone_chosen_by_the_vendor_matches_any_zone() -> None:
     ],
 )
 def test_CCE_20_node_states(phase: str, alone: InstanceState, joined: InstanceState) -> None:
-    api, name = one()
-    api.change(name, phase=phase)
-    assert machine(api, name).state is alone
-    assert machine(api, name, node(api.machines[name])).state is joined
+    cce = EmulatedCce(1)
+    cce.node(uid(1)).phase = phase
+    assert machine(cce, uid(1)).state is alone
+    assert machine(cce, uid(1), node(cce.node(uid(1)))).state is joined
 
 
 def test_CCE_A9_2_failed_installation_counts_only_while_there_is_no_node() -> None:
-    api, name = one()
-    api.change(name, phase="Error")
-    error = machine(api, name).error
+    cce = EmulatedCce(1)
+    cce.node(uid(1)).phase = "Error"
+    error = machine(cce, uid(1)).error
     assert error is not None
     assert error.cls == "InstallFailed"
-    assert machine(api, name, node(api.machines[name])).error is None
+    assert machine(cce, uid(1), node(cce.node(uid(1)))).error is None
 
 
-def short(why: CceCondition, missing: int = 2) -> FakeCceApi:
-    api = FakeCceApi(two(3, 2))
-    api.all[POOL].groups[0].conditions = (why,)
-    api.all[POOL].groups[0].desired += missing
-    api.all[POOL].desired += missing
-    return api
+def short(why: dict[str, str], count: int = 2) -> EmulatedCce:
+    """A pool whose first group of three has that condition, and lacks so many nodes."""
+    cce = EmulatedCce(3, 2)
+    cce.status(A, conditions=[why])
+    cce.group(A).desired += count
+    return cce
 
 
 @each_row(
-    ("why", "cls"),
+    ("why", "error_class"),
     [
         (SOLD_OUT, "OutOfStock"),
         (NO_QUOTA, "QuotaExceeded"),
@@ -145,77 +139,69 @@ def short(why: CceCondition, missing: int = 2) -> FakeCceApi:
         (true("LockedByOrder", "order-1"), "Unknown"),
     ],
 )
-def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(why: CceCondition, cls: str) -> None:
-    instances = seen(short(why))[A].instances
-    missing = [each for each in instances if each.error is not None]
-    assert [each.id for each in missing] == [f"{A}/placeholder-0", f"{A}/placeholder-1"]
-    assert all(each.handle == each.id and each.state is CREATING for each in missing)
-    assert {each.error.cls for each in missing if each.error} == {cls}
-    assert len(instances) == 5
+def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(why: dict[str, str], error_class: str) -> None:
+    cce = short(why)
+    assert [each.id for each in missing(cce)] == [f"{A}/placeholder-0", f"{A}/placeholder-1"]
+    assert all(each.handle == each.id and each.state is CREATING for each in missing(cce))
+    assert {each.error.cls for each in missing(cce) if each.error} == {error_class}
+    assert len(cce.groups()[A].instances) == 5
 
 
-def test_huawei_nodes_that_may_still_come_have_no_placeholders() -> None:
-    for why in (
-        true("TaintSynchronizing"),
-        CceCondition("ResourceInsufficient", "False"),
-        CceCondition("Scalable", "True"),
-    ):
-        assert len(seen(short(why))[A].instances) == 3
+@each_row(
+    "why",
+    [true("TaintSynchronizing"), {"type": "ResourceInsufficient", "status": "False"}, true("Scalable")],
+)
+def test_huawei_nodes_that_may_still_come_have_no_placeholders(why: dict[str, str]) -> None:
+    assert len(short(why).groups()[A].instances) == 3
 
 
 def test_huawei_nodes_in_creation_are_not_missing() -> None:
-    api = short(SOLD_OUT)
-    api.add(POOL, phase="Installing")
-    assert [each.id for each in seen(api)[A].instances if each.error] == [f"{A}/placeholder-0"]
-    api.add(POOL, phase="Build")
-    assert not [each for each in seen(api)[A].instances if each.error]
+    cce = short(SOLD_OUT)
+    cce.cloud.add_nodes(POOL, 1, phase="Installing")
+    assert [each.id for each in missing(cce)] == [f"{A}/placeholder-0"]
+    cce.cloud.add_nodes(POOL, 1, phase="Build")
+    assert not missing(cce)
 
 
 def test_huawei_implausible_size_creates_a_bounded_number_of_placeholders() -> None:
-    assert len(seen(short(SOLD_OUT, 10**6))[A].instances) == 3 + MOST_PLACEHOLDERS
+    assert len(short(SOLD_OUT, 10**6).groups()[A].instances) == 3 + MOST_PLACEHOLDERS
 
 
-def test_huawei_pool_conditions_apply_to_its_only_group() -> None:
-    pool = Cce([FakeApiGroup(desired=2)], conditions=(NO_QUOTA,))
-    api = FakeCceApi(pool)
-    pool.desired = pool.groups[0].desired = 3
-    assert [each.error.cls for each in seen(api)[A].instances if each.error] == ["QuotaExceeded"]
-    pool.conditions, pool.phase = (), "SoldOut"
-    assert [each.error.cls for each in seen(api)[A].instances if each.error] == ["OutOfStock"]
+@each_row(
+    ("said", "error_class"),
+    [({"conditions": [NO_QUOTA]}, "QuotaExceeded"), ({"conditions": [], "phase": "SoldOut"}, "OutOfStock")],
+)
+def test_huawei_pool_conditions_apply_to_its_only_group(said: dict[str, object], error_class: str) -> None:
+    cce = EmulatedCce(2)
+    cce.group(A).desired = 3
+    cce.status(A, conditions=[])
+    cce.answers[POOL] |= {f"status.{name}": value for name, value in said.items()}
+    assert [each.error.cls for each in missing(cce) if each.error] == [error_class]
 
 
 def test_CCE_A8_3_only_the_known_protected_node_is_blocked() -> None:
-    api = FakeCceApi(two(3, 0))
-    api.all[POOL].groups[0].held = 1
-    api.change(uid(1), annotations={"node.cce.io/scale-down-disabled": "true"})
-    held = {each.handle: bool(each.held) for each in seen(api)[A].instances}
+    cce = EmulatedCce(3, 0)
+    cce.node(uid(1)).protected = True
+    cce.answers[uid(1)] = {"metadata.annotations": {"node.cce.io/scale-down-disabled": "true"}}
+    held = {each.handle: bool(each.held) for each in cce.groups()[A].instances}
     assert held == {uid(1): True, uid(2): False, uid(3): False}
-    assert "protected" not in warnings(api)
+    assert "protected" not in cce.warnings()
 
 
 def test_CCE_A8_3_unknown_protected_nodes_block_every_removal() -> None:
-    api = FakeCceApi(two(3, 0))
-    api.all[POOL].groups[0].held = 1
-    assert all("annotate" in each.held for each in seen(api)[A].instances)
-    assert "does not say which" in warnings(api)
-    marked = [
-        Node(
-            each.name,
-            each.labels,
-            {},
-            provider_id=each.provider_id,
-            annotations=(
-                {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"} if each.provider_id == uid(2) else {}
-            ),
-        )
-        for each in api.nodes_now()
-    ]
-    assert not any(each.held for each in seen(api, nodes=marked)[A].instances)
+    cce = EmulatedCce(3, 0)
+    cce.node(uid(2)).protected = True
+    assert all("annotate" in each.held for each in cce.groups()[A].instances)
+    assert "does not say which" in cce.warnings()
+    first, second, third = cce.nodes()
+    mark = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    marked = [first, msgspec.structs.replace(second, annotations=mark), third]
+    assert not any(each.held for each in cce.groups(nodes=marked)[A].instances)
 
 
 def test_huawei_unjoined_machines_are_not_blocked_and_prepaid_ones_always_are() -> None:
-    api = FakeCceApi(two(2, 0))
-    api.all[POOL].groups[0].held = 1
-    assert not any(each.held for each in seen(api, nodes=[])[A].instances)
-    api.change(uid(1), billing=1)
-    assert "prepaid" in machine(api, uid(1)).held
+    cce = EmulatedCce(2, 0)
+    cce.node(uid(1)).protected = True
+    assert not any(each.held for each in cce.groups(nodes=())[A].instances)
+    cce.node(uid(1)).billing = 1
+    assert "prepaid" in machine(cce, uid(1)).held

@@ -8,33 +8,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.huaweicloud.models import CceTaint as Said
-from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
-from chalicelib.providers.huaweicloud.node_template import allocatable, max_pods
+from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.node_template import allocatable, make_template, max_pods
+from infra.emulators.huaweicloud import models
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApiGroup, FakeCceApi, seen
+from tests.unit.providers.huaweicloud.emulated import AZ1, FLAVOR, POOL, A, EmulatedCce
 
 MIB = 2**20
 
 
 def template(
-    flavor: Flavor | None = None,
-    az: str = AZ1,
+    specs: dict[str, str] | None = None,
     type: str = "vm",  # noqa: A002
     reserve: str = "",
     **more: Any,
 ) -> Node:
-    api = FakeCceApi(Cce([FakeApiGroup(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
-    if flavor is not None:
-        api.kinds = {FLAVOR: flavor}
+    """The template of an empty group. specs: further fields of its flavour; more: fields of its pool."""
+    cce = EmulatedCce(0, **more)
+    cce.cloud.flavors[FLAVOR] = models.Flavor(FLAVOR, 4, 8192, specs or {})
+    cce.answers[POOL] = {"spec.type": type}
     settings: dict[str, Any] = {"reservedMemory": reserve} if reserve else {}
-    found = seen(api, **settings)[A].template
-    assert found is not None
-    return found
+    made = cce.groups(**settings)[A].template
+    assert made is not None
+    return made
 
 
 def test_huawei_template_worked_example() -> None:
-    node = template(Flavor(FLAVOR, 4, 8192), runtime="containerd")
+    node = template(runtime="containerd")
     assert node.allocatable == {"cpu": 3920, "memory": 6792 * MIB, "pods": 40}
     assert node.capacity == {"cpu": 4000, "memory": 8192 * MIB, "pods": 40}
 
@@ -84,16 +84,16 @@ def test_huawei_template_policy_reservation_replaces_the_rule() -> None:
 
 def test_huawei_template_labels_and_taints() -> None:
     node = template(
-        Flavor(FLAVOR, 4, 8192, "arm64"),
+        {"ecs:instance_architecture": "arm64"},
         runtime="containerd",
-        k8s_tags={"team": "a", "os.name": "x"},
-        taints=(
-            Said("status", "x", "NoSchedule"),
-            Said("dedicated", "", "NoExecute"),
-            Said("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
-            Said("odd", "", "Sometimes"),
-            Said("", "", ""),
-        ),
+        labels={"team": "a", "os.name": "x"},
+        taints=[
+            {"key": "status", "value": "x", "effect": "NoSchedule"},
+            {"key": "dedicated", "effect": "NoExecute"},
+            {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
+            {"key": "odd", "effect": "Sometimes"},
+            {},
+        ],
     )
     assert node.taints == (Taint("status", "NoSchedule", "x"), Taint("dedicated", "NoExecute", ""))
     assert node.labels | {"kubernetes.io/hostname": ""} == {
@@ -118,19 +118,27 @@ def test_huawei_template_omits_a_zone_chosen_by_the_vendor() -> None:
 
 
 def test_huawei_template_gpus_and_ascend_processors() -> None:
-    node = template(Flavor(FLAVOR, 8, 65536, gpu=("nvidia-p100", 2)))
+    node = template({"pci_passthrough:alias": "nvidia-p100:2"})
     assert node.labels["accelerator"] == "nvidia-p100"
     assert node.allocatable["nvidia.com/gpu"] == node.capacity["nvidia.com/gpu"] == 2
-    node = template(Flavor(FLAVOR, 8, 65536, accelerators=(("Ascend-310", 4), ("odd", 1))))
+    node = template({"pci_passthrough:alias": "ascend-310:4"})
     assert node.allocatable["huawei.com/ascend-310"] == 4
     assert "accelerator" not in node.labels
-    assert not any("odd" in name for name in node.allocatable)
+    flavor = Flavor(FLAVOR, 8, 65536, accelerators=(("Ascend-310", 4), ("odd", 1)))
+    made = make_template(NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), flavor, "cn-north-4", {}).node
+    assert made is not None
+    assert made.allocatable["huawei.com/ascend-310"] == 4
+    assert "accelerator" not in made.labels
+    assert not any("odd" in name for name in made.allocatable)
 
 
-@each_row(("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
-def test_huawei_template_of_an_unknown_flavour_costs_only_the_template(kinds: dict[str, Flavor], text: str) -> None:
-    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
-    api.kinds = kinds
-    group = seen(api)[A]
+def test_huawei_template_of_an_unknown_flavour_costs_only_the_template() -> None:
+    cce = EmulatedCce(1)
+    nodes = cce.nodes()
+    del cce.cloud.flavors[FLAVOR]
+    group = cce.groups(nodes=nodes)[A]
     assert (group.template, group.error) == (None, "")
-    assert text in group.template_error
+    assert "knows no flavour" in group.template_error
+    bare = Flavor(FLAVOR, 0, 8192)
+    made = make_template(NodePool(POOL), ScaleGroup("default", flavor=FLAVOR), bare, "cn-north-4", {})
+    assert (made.node, "without its cores" in made.problem) == (None, True)

@@ -13,23 +13,20 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.huaweicloud.models import Autoscaling
 from chalicelib.providers.huaweicloud.provider import build
 from chalicelib.providers.huaweicloud.provider_ids import handle_of
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import (
+from tests.contract.huaweicloud.fixtures import drive, order
+from tests.unit.providers.huaweicloud.emulated import (
     CLUSTER,
     POOL,
     A,
-    FakeCceApi,
-    announced,
+    B,
+    EmulatedCce,
     entry,
-    growth,
-    operation,
-    provider,
-    shrinkage,
-    to_the_end,
-    two,
+    grow,
+    shrink,
     uid,
 )
 
@@ -54,9 +51,9 @@ def test_huawei_provider_invalid_settings_are_one_clear_error() -> None:
 
 def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
     assert [path.name for path in MODULES if '"PUT"' in path.read_text()] == []
-    api = FakeCceApi(two())
-    provider(api).observe(())
-    assert not api.writes()
+    cce = EmulatedCce(3, 2)
+    cce.build().observe(())
+    assert {request.method for request in cce.server.requests} == {"GET"}
 
 
 def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> None:
@@ -70,31 +67,28 @@ def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> N
 
 
 def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:
-    class Raced(FakeCceApi):
-        def cluster_phase(self) -> str:
-            pool = self.all[POOL]
-            if pool.desired == self.meant:
-                pool.desired, pool.groups[1].desired = pool.desired + 2, pool.groups[1].desired + 2
-            return super().cluster_phase()
+    cce, raced = EmulatedCce(3, 2, most=20), [5, 10]
 
-        meant = 0
+    def race(request: Incoming) -> Answer:
+        """Another user raises the pool while we read the cluster, once at each of these sizes."""
+        if raced and cce.pool(A).desired == raced[0]:
+            raced.pop(0)
+            cce.resize(B, cce.target(B) + 2)
+        return cce.server.front.served(request)
 
-    api = Raced(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
-    asked = announced(api, growth(3, 5))
-    api.meant = 5
-    assert isinstance(to_the_end(api, asked), Succeeded)
-    assert api.writes() == ["scale 9 default"]
-    api.all[POOL].groups[0].stock = 0
-    api.all[POOL].desired, api.all[POOL].groups[0].desired = 10, 6
-    api.meant = 10
-    assert isinstance(to_the_end(api, shrinkage(6, 5)), Succeeded)
-    assert (api.writes()[1:], api.chosen) == (["scale 11 default"], [])
+    operation = cce.announced(grow(cce, 3, 5))
+    cce.server.reply(f"GET .*/clusters/{CLUSTER}$", race, always=True)
+    assert isinstance(drive(cce, operation), Succeeded)
+    assert (cce.changes(), raced) == (["scale 9 default"], [10])
+    cce.lack(1)
+    assert isinstance(drive(cce, shrink(cce, 6, 5)), Succeeded)
+    assert (cce.changes()[1:], cce.chosen, raced) == (["scale 11 default"], set(), [])
 
 
 @each_row("kind", list(OperationKind))
 def test_huawei_provider_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
-    outcome = provider(FakeCceApi(two(2, 2))).poll(operation(kind, A, 3, 2))
-    assert outcome is not None
+    cce = EmulatedCce(2, 2)
+    assert cce.build().poll(order(cce, kind, A, 3, 2)) is not None
 
 
 @each_row(

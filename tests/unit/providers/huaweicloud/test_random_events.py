@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from chalicelib.providers.huaweicloud.models import Autoscaling
-from tests.unit.providers.huaweicloud.fake_api import (
-    POOL,
-    A,
-    FakeCceApi,
-    continued,
-    growth,
-    provider,
-    removal,
-    shrinkage,
-    two,
-)
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from infra.emulators.huaweicloud.mutations import CceMutations
+from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.contract.huaweicloud.fixtures import carried
+from tests.unit.providers.huaweicloud.emulated import CLUSTER, FLAVOR, A, B, EmulatedCce, discard, grow, shrink
 
 EVENTS = st.lists(
     st.sampled_from(
@@ -41,83 +35,83 @@ EVENTS = st.lists(
     ),
     max_size=12,
 )
-WIDE = Autoscaling(True, 0, 1000)
 
 
-def disturb(api: FakeCceApi, event: str) -> None:
-    """Applies one concurrent change."""
-    pool = api.all[POOL]
-    here, beside = api.of(POOL), api.of(POOL, "c7-az2")
-    deeds: dict[str, Callable[[], object]] = {
-        "step": api.step,
-        "more beside": lambda: api.scale(POOL, pool.desired + 2, "c7-az2"),
-        "more here": lambda: api.scale(POOL, pool.desired + 2, "default"),
-        "gone beside": lambda: api.delete_node(beside[0]) if beside else None,
-        "gone here": lambda: api.delete_node(here[0]) if here else None,
-        "lost": lambda: api.lost.add("scale"),
-        "no answer": lambda: api.trouble.setdefault("scale", []).append(Transient("no answer")),
-        "lag": lambda: setattr(api, "lag", not api.lag),
-        "stuck": lambda: setattr(pool.groups[0], "stock", 0),
-        "busy": lambda: api.trouble.setdefault("pool", []).append(Throttled("slowly")),
-    }
-    lost, trouble = set(api.lost), {key: list(value) for key, value in api.trouble.items()}
-    if event in {"more beside", "more here", "gone beside", "gone here"}:
-        api.lost, api.trouble = set(), {}
-        deeds[event]()
-        api.lost, api.trouble = lost, trouble
-    elif event != "twice":
-        deeds[event]()
+class Disturbed(EmulatedCce):
+    """A pool of three and two nodes that others change. removed: the nodes that they have deleted by id."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 2, most=1000)
+        self.removed = set[str]()
+
+    def disturb(self, event: str) -> None:
+        """Lets one event happen. `twice` is the caller's."""
+        events: dict[str, Callable[[], object]] = {
+            "step": lambda: self.settle(60.0),
+            "more beside": lambda: self.resize(B, self.target(B) + 2),
+            "more here": lambda: self.resize(A, self.target(A) + 2),
+            "gone beside": lambda: self.remove(B),
+            "gone here": lambda: self.remove(A),
+            "lost": lambda: self.server.faults.next(VendorFault.LOST_ANSWER, on="scale-pool"),
+            "no answer": lambda: self.server.faults.next(VendorFault.HANGS_UP, on="scale-pool"),
+            "lag": lambda: setattr(self.cloud, "lag", 0.0 if self.cloud.lag else 30.0),
+            "stuck": lambda: self.cloud.sell_out(FLAVOR, "cn-north-4a"),
+            "busy": lambda: self.server.faults.next(VendorFault.THROTTLED, on="show-pool", times=3),
+        }
+        with contextlib.suppress(VendorRefusedError):  # CCE refuses others, too
+            events.get(event, lambda: None)()
+
+    def remove(self, group: str) -> None:
+        """Deletes the group's first node as another user does."""
+        for name in self.machines(group)[:1]:
+            self.removed.add(name)
+            CceMutations(self.cloud).delete(self.cloud.clusters[CLUSTER], self.node(name), keeps_size=False)
+
+    def attempt(self, operation: Operation) -> Outcome | None:
+        """Makes one call; None for an error that is retried."""
+        try:
+            return self.step(operation)
+        except (Conflict, Transient, Throttled):
+            return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(EVENTS)
 def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(events: list[str]) -> None:
-    api = FakeCceApi(two(3, 2, autoscaling=WIDE))
-    asked, verb = growth(3, 5), "scale_up"
-    bought, waiting = 0, list(events)
+    cce, waiting, bought = Disturbed(), list(events), 0
+    operation = grow(cce, 3, 5)
     for _ in range(80):
-        before = api.all[POOL].groups[0].desired
-        twice = bool(waiting) and waiting[0] == "twice"
-        outcome = None
-        for _again in range(1 + twice):
-            try:
-                outcome = getattr(provider(api), verb)(asked)
-            except (Conflict, Transient, Throttled):
-                outcome = None
-        bought += api.all[POOL].groups[0].desired - before
+        size = cce.target(A)
+        outcome = cce.attempt(operation)
+        if waiting[:1] == ["twice"]:
+            outcome = cce.attempt(operation)
+        bought += cce.target(A) - size
         assert bought <= 2
         if isinstance(outcome, Succeeded | Failed):
             break
         if isinstance(outcome, InProgress):
-            verb = "scale_up" if outcome.step == "announce" else "poll"
-            asked = continued(asked, outcome)
-        disturb(api, waiting.pop(0) if waiting else "step")
+            operation = carried(operation, outcome)
+        cce.disturb(waiting.pop(0) if waiting else "step")
     else:
         raise AssertionError("not over after 80 calls")
-    assert not api.chosen
+    assert cce.chosen <= cce.removed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(EVENTS, st.integers(0, 5), st.booleans())
-def test_CCE_19_decrease_target_with_random_changes_costs_no_node(events: list[str], goal: int, discard: bool) -> None:
-    api = FakeCceApi(two(3, 2, autoscaling=WIDE))
-    api.all[POOL].groups[0].stock = 0
-    api.scale(POOL, 7, "default")
-    asked = shrinkage(5, goal)
-    verb = "decrease_target"
-    if discard:
-        asked, verb = (
-            removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=OperationKind.DELETE_INSTANCES),
-            "delete_nodes",
-        )
+def test_CCE_19_decrease_target_with_random_changes_costs_no_node(
+    events: list[str], goal: int, placeholders: bool
+) -> None:
+    cce = Disturbed()
+    cce.lack(2)
+    operation = shrink(cce, 5, goal)
+    if placeholders:
+        operation = discard(cce, 5, f"{A}/placeholder-0", f"{A}/placeholder-1")
     for event in [*events, *["step"] * 20]:
-        try:
-            outcome = getattr(provider(api), verb)(asked)
-        except ProviderError:
-            outcome = None
+        outcome = cce.attempt(operation)
         if isinstance(outcome, Succeeded | Failed):
             break
         if isinstance(outcome, InProgress):
-            verb, asked = "poll", continued(asked, outcome)
-        disturb(api, event)
-    assert not api.chosen
+            operation = carried(operation, outcome)
+        cce.disturb(event)
+    assert cce.chosen <= cce.removed

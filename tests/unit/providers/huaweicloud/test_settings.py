@@ -12,14 +12,11 @@ from chalicelib.model.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.vendors.huaweicloud import Agency, CceBounds, CceSettings, read_settings
 from chalicelib.policy.vendors.settings import keys_of
 from chalicelib.providers.huaweicloud.models import Service, url_of
+from infra.emulators.huaweicloud.account import PROJECT
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
+from tests.unit.providers.huaweicloud.emulated import CLUSTER, POOL, entry
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
-
-
-def entry(name: str, least: int | None = None, most: int | None = None, priority: int = 0) -> GroupPolicy:
-    return GroupPolicy("huaweicloud", name, least, most, priority)
 
 
 def test_huawei_settings_minimal_ones_suffice() -> None:

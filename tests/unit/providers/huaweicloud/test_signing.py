@@ -21,11 +21,14 @@ from chalicelib.providers.huaweicloud.credentials import (
     signed,
     timestamp,
 )
+from infra.emulators.huaweicloud.account import PROJECT
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
+from tests.unit.providers.huaweicloud.test_credentials import ACCESS_KEY, SECRET_KEY
+from tests.unit.providers.huaweicloud.test_decoding import POOL
 
 NOW = 1767323045.0  # 2026-01-02T03:04:05Z
-ROOT = f"https://cce.cn-north-4.myhuaweicloud.com{BASE}"
+CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
+ROOT = f"https://cce.cn-north-4.myhuaweicloud.com/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
 HEADERS = {"Content-Type": "application/json", "X-Project-Id": PROJECT}
 LONG = CceCredential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
 SHORT = msgspec.structs.replace(LONG, token=Secret("TOKENabc"))
