@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.policy.vendors.huaweicloud import read_settings
@@ -11,11 +11,18 @@ from chalicelib.providers.base import Connection
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.provider import open_api
-from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
+from chalicelib.providers.services import (
+    Cache,
+    NullCache,
+    ProviderServices,
+    RateLimit,
+    RateLimiter,
+    UnlimitedRateLimiter,
+)
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from tests.unit.providers.alicloud.scripted_api import Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
+NOW = 1768465800.0
 ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 KEY = json.dumps({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})
 PROJECT = "0123456789abcdef0123456789abcdef"
@@ -110,6 +117,70 @@ C7 = {
         "cond:operation:az": "cn-north-4a(normal), cn-north-4b(sellout)",
     },
 }
+
+
+class ScriptedApiClock:
+    """Epoch seconds; sleeping advances it."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now, self.slept = now, 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += seconds
+
+
+class ScriptedApiSecrets:
+    """Secrets by name; a written value is seen only by readers that bypass the cache, as in a Lambda function."""
+
+    def __init__(self, **texts: str) -> None:
+        self.now, self.cached = dict(texts), dict(texts)
+        self.looks = 0
+
+    def __call__(self, name: str) -> str:
+        return self.cached[name]
+
+    def fresh(self, name: str) -> str:
+        self.looks += 1
+        self.cached[name] = self.now[name]
+        return self.cached[name]
+
+
+class Books(UnlimitedRateLimiter):
+    """A rate limiter that grants everything, or states how long to wait, and records the requests."""
+
+    def __init__(self, waits: Sequence[float] = ()) -> None:
+        self.waits = list(waits)
+        self.taken: list[tuple[str, int]] = []
+        self.held: list[tuple[str, float]] = []
+        self.paces: set[RateLimit] = set()
+
+    def take(self, pace: RateLimit, calls: int) -> float:
+        self.paces.add(pace)
+        wait = self.waits.pop(0) if self.waits else 0.0
+        if not wait:
+            self.taken.append((pace.key, calls))
+        return wait
+
+    def hold(self, pace: RateLimit, seconds: float) -> None:
+        self.held.append((pace.key, seconds))
+
+
+class Board(NullCache):
+    """A cache that keeps entries for the duration of a test."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.rows.get(key)
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        assert seconds > 0
+        self.rows[key] = value
 
 
 def many(*items: object, **more: object) -> dict[str, object]:
