@@ -6,7 +6,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.providers.alicloud.delete_nodes import TURN
 from chalicelib.providers.errors import Conflict, Transient
 from infra.emulators.alicloud.models import AlicloudProvisioningFate
 from infra.emulators.vendor_common.fault_injection import VendorFault
@@ -243,6 +245,135 @@ def test_alicloud_remove_respects_a_suspended_scale_in() -> None:
     outcome = ess.build().delete_nodes(remove(ess, 3, ess.machines("asg-1")[0]))
     assert isinstance(outcome, Failed)
     assert "ScaleIn" in outcome.message
+
+
+# -- several removals in one request
+
+
+def ready(ess: EmulatedEss, *handles: str) -> list[Operation]:
+    """Returns a removal of each instance, as planned together."""
+    size = ess.target("asg-1")
+    return [remove(ess, size, handle, op=f"remove-{handle}") for handle in handles]
+
+
+def lots(ess: EmulatedEss) -> list[int]:
+    """Returns the number of instances of each request that ESS has accepted since the last look."""
+    accepted = [call.parameters for call in ess.look() if call.action == "RemoveInstances" and not call.code]
+    return [sum(key.startswith("InstanceIds.") for key in parameters) for parameters in accepted]
+
+
+def test_alicloud_shared_request_has_twenty_instances_at_most() -> None:
+    ess = EmulatedEss(30, most=100)
+    first, *others = ready(ess, *ess.machines("asg-1"))
+    _, joined = ess.build("0:100:asg-1").delete_together(first, others)
+    assert list(joined) == [other.spec.id for other in others[:19]]
+    assert lots(ess) == [20]
+    assert ess.target("asg-1") == 10
+
+
+def test_alicloud_shared_request_takes_no_more_than_the_surplus() -> None:
+    ess = EmulatedEss(5)
+    first, *others = ready(ess, *ess.machines("asg-1")[:4])
+    ess.group.desired = 3
+    _, joined = ess.build().delete_together(first, others)
+    assert len(joined) == 1
+    assert lots(ess) == [2]
+    assert ess.chosen_by_ess() == []
+    assert (ess.target("asg-1"), len(ess.machines("asg-1"))) == (3, 3)
+
+
+def test_alicloud_removal_whose_turn_has_not_come_waits_for_it_and_reads_no_other() -> None:
+    ess = EmulatedEss(3)
+    first, second, third = ready(ess, *ess.machines("asg-1"))
+    ess.build().delete_nodes(first)
+    others = iter([third])
+    with pytest.raises(Conflict) as raised:
+        ess.build().delete_together(second, others)
+    assert (raised.value.code, raised.value.retry_after) == ("busy", TURN)
+    assert list(others) == [third]
+    assert len(ess.changes()) == 1
+
+
+def test_alicloud_removal_that_takes_the_last_room_reads_no_other() -> None:
+    ess = EmulatedEss(3, least=2)
+    first, second, _ = ready(ess, *ess.machines("asg-1"))
+    others = iter([second])
+    assert isinstance(ess.build().delete_together(first, others)[0], InProgress)
+    assert list(others) == [second]
+
+
+def test_alicloud_shared_request_is_answered_for_each_removal() -> None:
+    ess = EmulatedEss(5)
+    names = ess.machines("asg-1")
+    first, locked, third = ready(ess, *names[:3])
+    ess.cloud.machine(names[1]).health = "Locked"
+    outcome, joined = ess.build().delete_together(first, [locked, third])
+    refused = joined[locked.spec.id]
+    assert isinstance(refused, Failed)
+    assert (refused.code, names[1] in refused.message) == ("OperationDenied.Locked", True)
+    for operation, begun in ((first, outcome), (third, joined[third.spec.id])):
+        assert isinstance(drive(ess, continued(operation, begun)), Succeeded)
+    ess.settle(60.0)
+    assert ess.machines("asg-1") == [names[1], *names[3:]]
+    assert ess.target("asg-1") == 3
+
+
+@each_row("destroyed", [True, False])
+def test_alicloud_partly_failed_activity_fails_only_the_removals_that_it_has_not_carried_out(destroyed: bool) -> None:
+    """The list may still have an instance that the activity has destroyed."""
+    ess = EmulatedEss(4)
+    first, second, *_ = ready(ess, *ess.machines("asg-1"))
+    outcome, _ = ess.build().delete_together(first, [second])
+    operation = continued(first, outcome)
+    _ended(ess, "Warning", AlicloudProvisioningFate("IncorrectInstanceStatus", "not now"))
+    if not destroyed:
+        ess.group.activities[-1].machines.remove("i-0001")
+    polled = ess.build().poll(operation)
+    if destroyed:
+        assert isinstance(polled, InProgress)
+        ess.cloud.vanish("i-0001")
+        assert isinstance(ess.build().poll(continued(operation, polled)), Succeeded)
+    else:
+        assert isinstance(polled, Failed)
+        assert (polled.code, "i-0001" in polled.message) == ("IncorrectInstanceStatus", True)
+
+
+def test_alicloud_shared_request_made_again_with_late_lists_is_the_same_to_ess() -> None:
+    """The function has died after the request; the others come in another order."""
+    ess = EmulatedEss(5)
+    first, *others = ready(ess, *ess.machines("asg-1")[:3])
+    ess.cloud.lag = 300.0
+    ess.cloud.step()
+    ess.build().delete_together(first, others)
+    ess.settle(60.0)
+    ess.build().delete_together(first, others[::-1])
+    assert lots(ess) == [3, 3]
+    assert len(ess.group.activities) == 1
+    assert (ess.target("asg-1"), len(ess.machines("asg-1"))) == (2, 2)
+
+
+def test_alicloud_node_that_has_changed_ends_its_own_removal_only() -> None:
+    ess = EmulatedEss(4)
+    changed, first, *_ = ready(ess, *ess.machines("asg-1"))
+    targets = tuple(msgspec.structs.replace(target, uid="of-another-node") for target in changed.spec.targets)
+    changed = changed.with_spec(targets=targets)
+    outcome, joined = ess.build().delete_together(changed, [first])
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_class, joined) == ("Conflict", {})
+    assert ess.changes() == []
+    _, joined = ess.build().delete_together(first, [changed])
+    assert joined == {}
+    assert lots(ess) == [1]
+
+
+def test_alicloud_shared_request_reads_the_nodes_and_the_other_instances_once() -> None:
+    ess = EmulatedEss(12)
+    first, *others = ready(ess, *ess.machines("asg-1")[:10])
+    provider = ess.build()
+    ess.look()
+    provider.delete_together(first, others)
+    read = ["DescribeScalingGroups", "DescribeScalingInstances"]
+    assert ess.actions() == [*read, "DescribeScalingActivities", *read, "DescribeScalingInstances", "RemoveInstances"]
 
 
 # -- deletion of unregistered instances
