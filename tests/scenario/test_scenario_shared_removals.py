@@ -1,26 +1,32 @@
-"""Nodes of one pool leave in one request where the vendor takes one change of a pool at a time: emulated Exoscale with
-operations of two minutes. Each drain is judged by itself, and no crash loses or repeats a removal."""
+"""Nodes of one group leave in one request where the vendor takes one change of a group at a time: emulated Exoscale and
+Alibaba Cloud with changes of two minutes. Each drain is judged by itself, and no crash loses or repeats a removal."""
 
 from __future__ import annotations
 
+from chalicelib.model.node import TO_BE_DELETED
+from collections.abc import Callable
 from collections.abc import Iterator
 from contextlib import contextmanager
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.models import AlicloudDurations
+from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions
+from infra.emulators.exoscale.models import ExoscaleDurations
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.http_messages import Answer
+from infra.emulators.vendor_common.http_messages import Incoming
+from tests.scenario.policies import document
+from tests.scenario.scenario_world import ScenarioWorld
 from typing import Any
-
 import msgspec
 import pytest
 
-from chalicelib.model.node import TO_BE_DELETED
-from infra.emulators.controllers import objects
-from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
-from infra.emulators.exoscale.models import ExoscaleDurations, ExoscalePool
-from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.scenario.policies import document
-from tests.scenario.scenario_world import ScenarioWorld
 
 OPERATION = 120.0
 MINUTE = 60.0
-ACT = "act_exoscale"
+VENDORS = pytest.mark.parametrize("vendor", ["exoscale", "alicloud"])
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
 
@@ -35,33 +41,68 @@ class _Evictions(msgspec.Struct):
 
 
 class SharedRemovals:
-    """A world with one SKS pool of nodes, whose evictions are checked when the vendor accepts them."""
+    """A world with one group of nodes, whose evictions are checked when the vendor accepts them.
 
-    def __init__(self, world: ScenarioWorld, account: ExoscaleAccount, size: int) -> None:
+    group: its id in the policy; names: the node of each machine; left: the vendor's number of machines, and the size.
+    """
+
+    names: dict[str, str]
+    group: str
+    left: Callable[[], tuple[int, int | None]]
+
+    def __init__(self, world: ScenarioWorld, account: ExoscaleAccount | AlicloudAccount, size: int) -> None:
         self.world, self.account, self.evictions = world, account, _Evictions()
-        cluster = account.zone.add_cluster("prod")
-        self.pool: ExoscalePool = account.zone.add_nodepool(cluster.id, "web", type="standard.large", size=size).pool
-        self.names = {vm.id: vm.name for vm in self.pool.members.values()}
-        account.server.front.watches.append(self._watch)
+        self.vendor = "exoscale" if isinstance(account, ExoscaleAccount) else "alicloud"
+        if isinstance(account, ExoscaleAccount):
+            self._make_pool(account, size)
+        else:
+            self._make_scaling_group(account, size)
         world.seed(objects.node("system", cpu="1"))
         world.step(MINUTE)
+
+    def _make_pool(self, account: ExoscaleAccount, size: int) -> None:
+        cluster = account.zone.add_cluster("prod")
+        pool = account.zone.add_nodepool(cluster.id, "web", type="standard.large", size=size).pool
+        self.group, self.names = "prod/web", {vm.id: vm.name for vm in pool.members.values()}
+        self.left = lambda: (len(pool.members), pool.size)
+
+        def watch(request: Any, answer: Any, *_: object) -> None:
+            if request.path.endswith(":evict") and answer.status == 200:
+                self._record(msgspec.json.decode(request.body)["instances"])
+
+        account.server.front.watches.append(watch)
+
+    def _make_scaling_group(self, account: AlicloudAccount, size: int) -> None:
+        group = account.cloud.add_group("web", size=size, most=500)
+        self.group, self.names = group.id, {name: name for name in group.machines}
+        self.left = lambda: (len(group.machines), group.desired)
+        handle = account.server.front.handle
+
+        def watched(incoming: Incoming) -> Answer:
+            before = len(group.activities)
+            answer = handle(incoming)
+            for activity in group.activities[before:]:
+                self._record(activity.machines)
+            return answer
+
+        account.server.front.handle = watched  # type: ignore[method-assign]
 
     def start(self, *, least: int = 0, **options: object) -> None:
         """Activates the policy. Options in addition to OPTIONS."""
         self.world.apply_policy(
             document(
-                providers={"exoscale": self.account.settings()},
-                nodeGroups=[{"provider": "exoscale", "id": "prod/web", "min": least, "max": 500}],
+                providers={self.vendor: self.account.settings()},
+                nodeGroups=[{"provider": self.vendor, "id": self.group, "min": least, "max": 500}],
                 options={**OPTIONS, **options},
             )
         )
 
     def nodes(self) -> list[str]:
-        """The pool's Nodes."""
+        """The group's Nodes."""
         return [name for name in self.world.nodes() if name in self.names.values()]
 
     def until_gone(self, left: int, minutes: float) -> float:
-        """Steps until so many nodes of the pool are left; returns the minutes since the first removal was planned."""
+        """Steps until so many nodes of the group are left; returns the minutes since the first removal was planned."""
         self.world.step_until(lambda: bool(self.world.operations()), limit=10 * MINUTE)
         return self.world.step_until(lambda: len(self.nodes()) <= left, limit=minutes * MINUTE) / MINUTE
 
@@ -71,50 +112,55 @@ class SharedRemovals:
         evicted = self.evictions.machines()
         assert self.evictions.not_drained == []
         assert len(evicted) == len(set(evicted)) == len(self.names) - left
-        assert len(self.nodes()) == len(self.pool.members) == self.pool.size == left
+        assert (len(self.nodes()), *self.left()) == (left, left, left)
         assert self.world.operations() == ()
         assert not any(self.world.is_marked(name) for name in self.nodes())
 
-    def _watch(self, request: Any, answer: Any, *_: object) -> None:
+    def _record(self, machines: list[str]) -> None:
         """Records an accepted eviction. A drained node is tainted for deletion, and its pods are gone."""
-        if not request.path.endswith(":evict") or answer.status != 200:
-            return
-        batch: list[str] = msgspec.json.decode(request.body)["instances"]
-        for machine in batch:
+        for machine in machines:
             name = self.names[machine]
             taints = {taint["key"] for taint in self.world.node(name)["spec"].get("taints") or ()}
             if TO_BE_DELETED not in taints or self.world.pods_on(name):
                 self.evictions.not_drained.append(name)
-        self.evictions.batches.append(batch)
+        self.evictions.batches.append(list(machines))
 
 
 @contextmanager
-def shared(size: int) -> Iterator[SharedRemovals]:
-    """A world with a pool of so many nodes."""
-    account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=OPERATION))
+def shared(size: int, vendor: str = "exoscale") -> Iterator[SharedRemovals]:
+    """A world with a group of so many nodes."""
+    account = (
+        ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=OPERATION))
+        if vendor == "exoscale"
+        else AlicloudAccount(ways=AlicloudRegistrationOptions(boot=20.0), times=AlicloudDurations(remove=OPERATION))
+    )
     with ScenarioWorld(None, quick=True, clouds=(account,), grain=10.0) as world:
         yield SharedRemovals(world, account, size)
 
 
-def test_idle_nodes_of_a_pool_leave_as_many_at_once_as_the_policy_allows() -> None:
-    with shared(20) as site:
+# A Node goes when its machine stops at Exoscale, and when the scaling activity ends at Alibaba Cloud.
+@pytest.mark.parametrize(("vendor", "minutes"), [("exoscale", 6.0), ("alicloud", 7.0)])
+def test_idle_nodes_of_a_group_leave_as_many_at_once_as_the_policy_allows(vendor: str, minutes: float) -> None:
+    with shared(20, vendor) as site:
         site.start()
-        assert site.until_gone(0, 6.0) < 6.0
+        assert site.until_gone(0, minutes) < minutes
         assert [len(batch) for batch in site.evictions.batches] == [10, 10], "maxScaleDownParallelism"
         site.check_end(0)
 
 
 @pytest.mark.slow
-def test_hundred_idle_nodes_of_a_pool_are_gone_within_twenty_minutes() -> None:
-    with shared(100) as site:
+@VENDORS
+def test_hundred_idle_nodes_of_a_group_are_gone_within_twenty_minutes(vendor: str) -> None:
+    with shared(100, vendor) as site:
         site.start(maxScaleDownParallelism=20)
         assert site.until_gone(0, 20.0) < 20.0
         assert len(site.evictions.batches) <= 7
         site.check_end(0)
 
 
-def test_minimum_of_the_group_is_kept_by_a_shared_request() -> None:
-    with shared(5) as site:
+@VENDORS
+def test_minimum_of_the_group_is_kept_by_a_shared_request(vendor: str) -> None:
+    with shared(5, vendor) as site:
         site.start(least=3)
         site.until_gone(3, 6.0)
         site.check_end(3)
@@ -143,8 +189,9 @@ def test_drain_that_a_budget_refuses_holds_no_other_node_back() -> None:
         assert (world.pods_ready("web"), world.pods_ready("db")) == (7, 1)
 
 
-def test_node_that_gets_a_pod_while_it_waits_for_its_turn_is_left_out() -> None:
-    with shared(4) as site:
+@VENDORS
+def test_node_that_gets_a_pod_while_it_waits_for_its_turn_is_left_out(vendor: str) -> None:
+    with shared(4, vendor) as site:
         world = site.world
         world.seed(objects.deployment("web", replicas=1, cpu="100m", nodeName="system"))
         victim = site.nodes()[-1]
@@ -162,27 +209,34 @@ def test_node_that_gets_a_pod_while_it_waits_for_its_turn_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "occurrence"),
+    ("vendor", "place", "occurrence"),
     [
-        ("act:joined", 1),
-        ("act:joined", 3),
-        ("delete:called", 1),
-        ("act:stepped", 1),
-        ("act:sent", 1),
-        ("act:sent", 3),
-        ("act:recorded", 1),
-        ("act:recorded", 3),
-        ("act:recorded", 4),
-        ("delete:polled", 1),
+        ("exoscale", "act:joined", 1),
+        ("exoscale", "act:joined", 3),
+        ("exoscale", "delete:called", 1),
+        ("exoscale", "act:stepped", 1),
+        ("exoscale", "act:sent", 1),
+        ("exoscale", "act:sent", 3),
+        ("exoscale", "act:recorded", 1),
+        ("exoscale", "act:recorded", 3),
+        ("exoscale", "act:recorded", 4),
+        ("exoscale", "delete:polled", 1),
+        ("alicloud", "act:joined", 3),
+        ("alicloud", "delete:called", 1),
+        ("alicloud", "act:sent", 1),
+        ("alicloud", "act:recorded", 3),
+        ("alicloud", "delete:polled", 1),
     ],
 )
-def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(place: str, occurrence: int) -> None:
-    with shared(4) as site:
+def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(
+    vendor: str, place: str, occurrence: int
+) -> None:
+    with shared(4, vendor) as site:
         world = site.world
         site.start()
 
         def kill() -> None:
-            world.at(place, *[lambda: None] * (occurrence - 1), lambda: world.kill_at(place, function=ACT))
+            world.at(place, *[lambda: None] * (occurrence - 1), lambda: world.kill_at(place, function=f"act_{vendor}"))
 
         world.at("act:joined" if place != "act:joined" else "reconcile:saved", kill)
         site.until_gone(0, 15.0)
@@ -192,9 +246,9 @@ def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(place
         assert [end["state"] for end in world.ended("remove")] == ["succeeded"] * 4
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_lost_answer_to_a_shared_request_loses_and_repeats_nothing(times: int) -> None:
-    with shared(4) as site:
+@pytest.mark.parametrize(("vendor", "times"), [("exoscale", 1), ("exoscale", 2), ("alicloud", 1), ("alicloud", 4)])
+def test_lost_answer_to_a_shared_request_loses_and_repeats_nothing(vendor: str, times: int) -> None:
+    with shared(4, vendor) as site:
         site.account.server.faults.next(VendorFault.LOST_ANSWER, on="write", times=times)
         site.start()
         site.until_gone(0, 15.0)

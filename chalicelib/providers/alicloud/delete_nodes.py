@@ -15,16 +15,21 @@ that (docs/reference/node-groups.md "Unregistered instances"). A user may have l
 number of instances, and ESS will then remove the surplus. The instances removed here are part of that surplus. The
 capacity is not lowered for them again, because ESS would then remove instances that were not selected.
 
-ESS accepts one request at a time per group, so the second twenty wait for the first. Its response names instances that
-it does not remove (IgnoredInstances); an instance that is already gone is not a failure.
+ESS accepts a request only while no activity of the group is in progress, so the second twenty wait for the first, and
+other removals of the group that are ready join a request (`delete_together`). Each of them is checked as if it were
+alone, and continues by the same table with the activity of the shared request. The response names instances that are
+not removed (IgnoredInstances); an instance that is already gone is not a failure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.api import IDS
@@ -44,7 +49,8 @@ from chalicelib.providers.alicloud.node_groups import (
 )
 from chalicelib.providers.alicloud.provider_ids import handle_of, identify, placeholder_group
 from chalicelib.providers.alicloud.scale_up import ACTIVITY, FOLLOWING, AlicloudContext, client_token, lower
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.node_identity import PermanentConflict
 from chalicelib.providers.sized_group import (
     Targets,
     changed_size,
@@ -59,6 +65,9 @@ STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
 _FOLLOWING = msgspec.structs.replace(FOLLOWING, step=STEP)
+# Seconds until a removal tries again whose group is busy, unless the end of the activity wakes it before; and the code
+# with which a drained node waits for its turn until its deadline (operations/waiting.py).
+TURN, _QUEUED = 60.0, "busy"
 _LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
 
 
@@ -107,6 +116,36 @@ def _check_nodes(context: AlicloudContext, operation: Operation, instances: Sequ
 
 def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
+    removal = _read_removal(context, operation)
+    return removal.run()[0] if isinstance(removal, _Removal) else removal
+
+
+def delete_together(
+    context: AlicloudContext, operation: Operation, others: Iterable[Operation]
+) -> tuple[Outcome, dict[str, Outcome]]:
+    """See OneChangeAtATime; raises ProviderError."""
+    try:
+        removal, joined = _read_removal(context, operation), list[_Removal]()
+        if isinstance(removal, _Removal) and removal.unrequested:
+            removal.check_permitted()
+            context.check_idle(operation.spec.group)
+            if ready := tuple(islice(others, IDS)) if removal.room else ():
+                removal = _read_removal(context, operation)  # seconds have passed
+                if context.joined is not None:
+                    nodes = context.joined()
+                    context = msgspec.structs.replace(context, joined=lambda: nodes)
+                if isinstance(removal, _Removal):
+                    joined = _joining(context, removal, ready)
+        return removal.run(joined) if isinstance(removal, _Removal) else (removal, {})
+    except Conflict as error:
+        if not is_busy(error):
+            raise
+        raise Conflict(error.message, code=_QUEUED, request_id=error.request_id, retry_after=TURN) from None
+
+
+def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | Failed:
+    """Return what is left to remove, after lowering the capacity by the placeholders; Failed if the size has increased.
+    Raises ProviderError."""
     targets = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     group = context.group(operation.spec.group)
     # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
@@ -118,7 +157,34 @@ def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
         _check_nodes(context, operation, removal.unrequested)
     if targets.placeholders and (conflict := _lower_by_placeholders(context, operation, group, listed, targets)):
         return conflict
-    return removal.run()
+    return removal
+
+
+def _joining(context: AlicloudContext, first: _Removal, ready: Sequence[Operation]) -> list[_Removal]:
+    """Return which of the other removals share the request of the first. One that would be refused, or of whose
+    instances one is not in the group any more, finds that out by itself."""
+    targets: dict[str, Targets] = {}
+    for operation in ready:
+        with suppress(BadInput, InvalidRequest):
+            targets[operation.spec.id] = read_targets(operation, handle_of, placeholder_group, "ECS instance")
+    names = [name for each in targets.values() for name in each.machines]
+    listed = _listed_in(context, first.group.scaling_group_id, names) if names else {}
+    joined, requested, room = list[_Removal](), set(first.lot), first.room
+    for operation in ready:
+        if (its_targets := targets.get(operation.spec.id)) is None or its_targets.placeholders:
+            continue
+        removal = _Removal(context, operation, first.group, listed, its_targets)
+        lot = removal.lot
+        if set(lot) != set(its_targets.machines) or len(lot) > room or not requested.isdisjoint(lot):
+            continue
+        try:
+            _check_nodes(context, operation, lot)
+        except PermanentConflict:
+            continue
+        joined.append(removal)
+        requested.update(lot)
+        room -= len(lot)
+    return joined
 
 
 def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
@@ -147,8 +213,8 @@ class _Removal:
         listed: Mapping[str, ScalingInstance],
         targets: Targets,
     ) -> None:
-        self._context, self._operation, self._group = context, operation, group
-        self._targets, self._name = targets, operation.spec.group
+        self.group = group
+        self._context, self._operation, self._targets, self._name = context, operation, targets, operation.spec.group
         alive = [name for name in targets.machines if _is_alive(name, listed)]
         try:
             refused = msgspec.json.decode(operation.status.data.get(REFUSED) or "{}", type=dict[str, str])
@@ -164,33 +230,53 @@ class _Removal:
         """Return the instances whose removal this call will request, except those already requested."""
         return [] if self._requested else self._alive
 
-    def run(self) -> Outcome:
-        """Pending until no target is alive."""
+    @property
+    def lot(self) -> list[str]:
+        """Return the instances of the next request. While there is a surplus, only as many as it has."""
+        return self.unrequested[: surplus(self.group) or IDS][:IDS]
+
+    @property
+    def room(self) -> int:
+        """Return how many instances of other removals fit in the next request."""
+        if spare := surplus(self.group):
+            return min(IDS, spare) - len(self.lot)
+        return max(0, min(IDS - len(self.lot), self._size_after(len(self._alive)) - self._least))
+
+    def run(self, others: Sequence[_Removal] = ()) -> tuple[Outcome, dict[str, Outcome]]:
+        """Return the outcome, Pending until no target is alive; and by operation id the outcomes of the others, which
+        share the request."""
         if not self._alive:
-            return self._end()
+            return self._end(), {}
         if self._requested:
-            return self._follow()
-        self._check_permitted()
-        spare = surplus(self._group)
+            return self._follow(), {}
+        self.check_permitted()
+        spare = surplus(self.group)
         if spare:  # our own request may have lowered the capacity already
             self._context.check_idle(self._name)
-        lot = self._alive[: min(IDS, spare) if spare else IDS]
+        lot = self.lot
         if self._operation.spec.kind is OperationKind.DELETE_NODES:
             _check_nodes(self._context, self._operation, lot)
-        token = client_token(self._operation, SPARE if spare else STEP, *sorted(lot))
+        names = [*lot, *sorted(name for other in others for name in other.lot)]
+        token = client_token(self._operation, SPARE if spare else STEP, *sorted(names))
         try:
-            accepted = self._context.api.remove(self._name, lot, token=token, decrease=not spare)
+            accepted = self._context.api.remove(self._name, names, token=token, decrease=not spare)
         except ProviderError as error:
+            if others and not isinstance(error, Conflict | Throttled | Transient):
+                return self.run()  # refused as a whole, and nothing is removed: each is judged by itself
             data = self._operation.status.data
             if is_busy(error) and data:
-                return InProgress(2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way")
+                return InProgress(2 * _LOOK_AGAIN, STEP, dict(data), "another activity is under way"), {}
             if is_gone(error):
                 # An instance has disappeared since it was listed; the removal of the others is requested without it.
                 fresh = _listed_in(self._context, self._name, lot)
                 if not all(_is_alive(name, fresh) for name in lot):
-                    return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
+                    return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message), {}
             raise
-        return self._answered(lot, accepted)
+        outcomes: dict[str, Outcome] = {}
+        for other in others:
+            with suppress(Conflict):
+                outcomes[other._operation.spec.id] = other._answered(other.lot, accepted)
+        return self._answered(lot, accepted), outcomes
 
     def _end(self, code: str = "") -> Outcome:
         removed = len(self._targets.machines) - len(self._refused) + len(self._targets.placeholders)
@@ -205,7 +291,8 @@ class _Removal:
         activity = self._operation.status.data.get(ACTIVITY, "")
         activities = self._context.api.activities(self._name, ids=[activity]) if activity else []
         requested = ", ".join(self._requested)
-        if activities and failed(activities[0]):
+        destroyed = activities[0].destroyed_instances or () if activities else ()
+        if activities and failed(activities[0]) and not set(self._requested) <= set(destroyed):
             why = failure(activities[0])
             text = f"{self._name}: {requested} could not be removed: {why.message}"
             return Failed(why.cls, text, why.code, facts={ACTIVITY: activity})
@@ -217,19 +304,26 @@ class _Removal:
             return Failed("Unknown", text, facts={ACTIVITY: activity})
         return _FOLLOWING.later(self._operation, f"ESS has not begun to remove {requested}", data={LATE: late})
 
-    def _check_permitted(self) -> None:
+    def check_permitted(self) -> None:
         """Raise InvalidRequest if the group must not be changed or would fall below its minimum. While an activity is
         running, the numbers may already include our own request. The removal is then retried (Conflict) instead of
         failed."""
-        if reason := no_removal(self._group):
+        if reason := no_removal(self.group):
             raise InvalidRequest(reason)
         if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:
             return
-        bounds = size_range(self._context.bounds(self._name), self._group)
-        size = target_of(self._group) - max(0, len(self._alive) - surplus(self._group))
-        if size < bounds.min:
+        size = self._size_after(len(self._alive))
+        if size < self._least:
             self._context.check_idle(self._name)
-            raise InvalidRequest(f"{self._name}: {size} would be below the minimum {bounds.min}")
+            raise InvalidRequest(f"{self._name}: {size} would be below the minimum {self._least}")
+
+    @property
+    def _least(self) -> int:
+        return size_range(self._context.bounds(self._name), self.group).min
+
+    def _size_after(self, count: int) -> int:
+        """Return the size without so many instances, of which the surplus is not part of the size."""
+        return target_of(self.group) - max(0, count - surplus(self.group))
 
     def _answered(self, lot: list[str], accepted: Accepted) -> Outcome:
         ignored = {item.instance_id: item for item in accepted.ignored_instances or () if item.instance_id in lot}

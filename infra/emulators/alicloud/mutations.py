@@ -194,4 +194,6 @@ def _problem(group: AlicloudGroup, id_: str) -> Json | None:
             "Code": "IncorrectInstanceStatus",
             "Message": f"the instance {id_} is {machine.state}",
         }
+    if machine.health == "Locked":
+        return {"InstanceId": id_, "Code": "OperationDenied.Locked", "Message": f"the instance {id_} is locked"}
     return None

@@ -295,7 +295,7 @@ def test_provider_shared_request_with_a_lost_answer_removes_each_machine_once(ya
     group = yard.bench.add_group("g", size=5)
     before, found, provider = yard.bench.machines(group), yard.instances(group), _shares(yard)
     first, other = (yard.removal(group, found[at], op=f"remove-{at}") for at in (1, 3))
-    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=1)
+    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=3)  # every attempt of a client that repeats it
     with pytest.raises(Transient):
         provider.delete_together(first, [other])
     yard.bench.calm()

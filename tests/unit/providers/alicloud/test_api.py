@@ -21,69 +21,72 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import VendorResponse
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from tests.cases import each_row
-from tests.unit.providers.alicloud.scripted_api import (
+from tests.unit.providers.alicloud.emulated import (
     GROUP,
-    Board,
-    HttpScript,
-    Reply,
-    ScriptedApiClock,
-    Seen,
     action,
-    api_for,
+    answering,
     groups_page,
+    ids_in,
     instances_page,
     refusal,
 )
+from tests.unit.providers.emulated import KeptCache
 
 
 def test_alicloud_api_call_is_a_signed_post_with_all_parameters_in_the_query() -> None:
-    with HttpScript([groups_page(GROUP)]) as server:
-        assert list(api_for(server.url).groups([GROUP])) == [GROUP]
-    [seen] = server.requests
-    assert (seen.method, seen.path, seen.body) == ("POST", "/", b"")
-    assert seen.query == {"RegionId": "cn-hangzhou", "PageNumber": "1", "PageSize": "50", "ScalingGroupIds.1": GROUP}
-    assert action(seen) == "DescribeScalingGroups"
-    assert seen.headers["x-acs-version"] == "2022-02-22"
-    assert seen.headers["x-acs-date"] == "2026-01-15T08:30:00Z"
-    assert re.fullmatch("[0-9a-f]{32}", seen.headers["x-acs-signature-nonce"])
-    assert seen.credential
-    assert "x-acs-security-token" not in seen.headers
+    ess = answering(groups_page(GROUP))
+    assert list(ess.api().groups([GROUP])) == [GROUP]
+    [request] = ess.server.requests
+    assert (request.method, request.path, request.body) == ("POST", "/", b"")
+    assert request.parameters() == {
+        "RegionId": "cn-hangzhou",
+        "PageNumber": "1",
+        "PageSize": "50",
+        "ScalingGroupIds.1": GROUP,
+    }
+    assert action(request) == "DescribeScalingGroups"
+    assert request.headers["x-acs-version"] == "2022-02-22"
+    assert request.headers["x-acs-date"] == "2027-01-15T08:00:00Z"
+    assert re.fullmatch("[0-9a-f]{32}", request.headers["x-acs-signature-nonce"])
+    assert request.headers["authorization"]
+    assert "x-acs-security-token" not in request.headers
 
 
 def test_alicloud_api_reads_twenty_groups_per_call_and_repeats_none() -> None:
     ids = [f"asg-{number:03d}" for number in range(45)]
 
-    def answer(seen: Seen) -> Reply:
-        return groups_page(*(value for name, value in seen.query.items() if name.startswith("ScalingGroupIds.")))
+    def answer(request: Incoming) -> Answer:
+        return groups_page(*ids_in(request, "ScalingGroupIds"))
 
-    with HttpScript(answer) as server:
-        found = api_for(server.url).groups([*ids, ids[0]])
+    ess = answering(answer)
+    found = ess.api().groups([*ids, ids[0]])
     assert sorted(found) == ids
-    assert len(server.requests) == 3
+    assert len(ess.server.requests) == 3
 
 
 def test_alicloud_api_ignores_a_group_that_was_not_requested() -> None:
-    with HttpScript([groups_page(GROUP, "asg-of-somebody-else")]) as server:
-        assert list(api_for(server.url).groups([GROUP])) == [GROUP]
+    ess = answering(groups_page(GROUP, "asg-of-somebody-else"))
+    assert list(ess.api().groups([GROUP])) == [GROUP]
 
 
 def test_alicloud_api_group_counted_but_not_listed_blocks_no_other() -> None:
     """The vendor may omit inactive groups from a query by id."""
-    shown = Reply(200, {"TotalCount": 2, "ScalingGroups": [{"ScalingGroupId": GROUP}]})
-    with HttpScript([shown]) as server:
-        assert list(api_for(server.url).groups([GROUP, "asg-inactive"])) == [GROUP]
-    assert len(server.requests) == 1
+    shown = scripted(200, {"TotalCount": 2, "ScalingGroups": [{"ScalingGroupId": GROUP}]})
+    ess = answering(shown)
+    assert list(ess.api().groups([GROUP, "asg-inactive"])) == [GROUP]
+    assert len(ess.server.requests) == 1
 
 
 def test_alicloud_api_unknown_groups_are_absent() -> None:
-    with HttpScript([groups_page()]) as server:
-        assert api_for(server.url).groups([GROUP]) == {}
+    ess = answering(groups_page())
+    assert ess.api().groups([GROUP]) == {}
 
 
-def paged(total: int) -> Callable[[Seen], Reply]:
-    def answer(seen: Seen) -> Reply:
-        first = (int(seen.query["PageNumber"]) - 1) * int(seen.query["PageSize"])
+def paged(total: int) -> Callable[[Incoming], Answer]:
+    def answer(request: Incoming) -> Answer:
+        first = (int(request.parameters()["PageNumber"]) - 1) * int(request.parameters()["PageSize"])
         return instances_page(range(first, min(total, first + 50)), total)
 
     return answer
@@ -91,28 +94,29 @@ def paged(total: int) -> Callable[[Seen], Reply]:
 
 @each_row(("total", "calls"), [(0, 1), (1, 1), (50, 1), (51, 2), (137, 3)])
 def test_alicloud_api_reads_pages_of_fifty_to_the_end(total: int, calls: int) -> None:
-    with HttpScript(paged(total)) as server:
-        found = api_for(server.url).instances(GROUP)
+    ess = answering(paged(total))
+    found = ess.api().instances(GROUP)
     assert [each.instance_id for each in found] == [f"i-{number:04d}" for number in range(total)]
-    assert len(server.requests) == calls
+    assert len(ess.server.requests) == calls
 
 
 @each_row(
     ("bad", "cls"),
     [
         (refusal("Forbidden.RAM", 403), Unauthorized),
-        (Reply(200, b'{"TotalCount": 137, "ScalingInst'), Transient),
-        (Reply(200, "<html>", {"Content-Type": "text/html"}), Transient),
-        (Reply(200, {"RequestId": "r"}), Unknown),
-        (Reply(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
+        (scripted(200, b'{"TotalCount": 137, "ScalingInst'), Transient),
+        (scripted(200, "<html>", {"Content-Type": "text/html"}), Transient),
+        (scripted(200, {"RequestId": "r"}), Unknown),
+        (scripted(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
     ],
 )
-def test_alicloud_api_failed_page_fails_the_read(bad: Reply, cls: type[ProviderError]) -> None:
-    def answer(seen: Seen) -> Reply:
-        return bad if seen.query["PageNumber"] == "2" else paged(137)(seen)
+def test_alicloud_api_failed_page_fails_the_read(bad: Answer, cls: type[ProviderError]) -> None:
+    def answer(request: Incoming) -> Answer:
+        return bad if request.parameters()["PageNumber"] == "2" else paged(137)(request)
 
-    with HttpScript(answer) as server, pytest.raises(cls, match="DescribeScalingInstances"):
-        api_for(server.url).instances(GROUP)
+    ess = answering(answer)
+    with pytest.raises(cls, match="DescribeScalingInstances"):
+        ess.api().instances(GROUP)
 
 
 def test_alicloud_api_list_that_changed_during_the_read_is_read_once_more() -> None:
@@ -123,8 +127,8 @@ def test_alicloud_api_list_that_changed_during_the_read_is_read_once_more() -> N
         instances_page(range(50), 59),
         instances_page(range(51, 60), 59),
     ]
-    with HttpScript(replies) as server:
-        assert len(api_for(server.url).instances(GROUP)) == 59
+    ess = answering(*replies)
+    assert len(ess.api().instances(GROUP)) == 59
 
 
 def test_alicloud_api_list_with_a_changing_total_is_read_once_more() -> None:
@@ -136,17 +140,17 @@ def test_alicloud_api_list_with_a_changing_total_is_read_once_more() -> None:
         instances_page(range(1, 51), 99),
         instances_page(range(51, 100), 99),
     ]
-    with HttpScript(replies) as server:
-        found = {each.instance_id for each in api_for(server.url).instances(GROUP)}
+    ess = answering(*replies)
+    found = {each.instance_id for each in ess.api().instances(GROUP)}
     assert {"i-0050", "i-0099"} <= found
     assert "i-0000" not in found
 
 
 def test_alicloud_api_reads_instances_by_twenty_ids_and_unknown_ones_are_absent() -> None:
-    def answer(seen: Seen) -> Reply:
-        asked = [value for name, value in seen.query.items() if name.startswith("InstanceIds.")]
+    def answer(request: Incoming) -> Answer:
+        asked = ids_in(request, "InstanceIds")
         assert 1 <= len(asked) <= 20
-        return Reply(
+        return scripted(
             200,
             {
                 "TotalCount": 2,
@@ -158,11 +162,16 @@ def test_alicloud_api_reads_instances_by_twenty_ids_and_unknown_ones_are_absent(
         )
 
     names = [f"i-{number:04d}" for number in range(45)]
-    with HttpScript(answer) as server:
-        api = api_for(server.url)
-        assert [each.instance_id for each in api.instances(GROUP, names)] == ["i-0000", "i-0020", "i-0040"]
-        assert [each.scaling_group_id for each in api.instances("", names[:1])] == ["asg-2"]
-    assert [seen.query.get("ScalingGroupId") for seen in server.requests] == [GROUP, GROUP, GROUP, None]
+    ess = answering(answer)
+    api = ess.api()
+    assert [each.instance_id for each in api.instances(GROUP, names)] == ["i-0000", "i-0020", "i-0040"]
+    assert [each.scaling_group_id for each in api.instances("", names[:1])] == ["asg-2"]
+    assert [query.get("ScalingGroupId") for query in ess.queries()] == [
+        GROUP,
+        GROUP,
+        GROUP,
+        None,
+    ]
 
 
 def test_alicloud_api_malformed_group_hides_no_other_group() -> None:
@@ -172,17 +181,18 @@ def test_alicloud_api_malformed_group_hides_no_other_group() -> None:
         {"ScalingGroupId": "asg-3", "ActiveCapacity": -1},
         {"ScalingGroupName": "without an id"},
     ]
-    with HttpScript([Reply(200, {"TotalCount": 4, "ScalingGroups": groups})]) as server:
-        found = api_for(server.url).groups(["asg-1", "asg-2", "asg-3"])
+    ess = answering(scripted(200, {"TotalCount": 4, "ScalingGroups": groups}))
+    found = ess.api().groups(["asg-1", "asg-2", "asg-3"])
     assert (found["asg-1"].max_size, found["asg-1"].problem) == (5, "")
     assert "MinSize" in found["asg-2"].problem
     assert "ActiveCapacity" in found["asg-3"].problem
 
 
 def test_alicloud_api_list_that_never_matches_its_total_is_an_error() -> None:
-    with HttpScript(lambda _: instances_page(range(3), 5)) as server, pytest.raises(Transient, match="3 of 5"):
-        api_for(server.url).instances(GROUP)
-    assert len(server.requests) == 2
+    ess = answering(lambda _: instances_page(range(3), 5))
+    with pytest.raises(Transient, match="3 of 5"):
+        ess.api().instances(GROUP)
+    assert len(ess.server.requests) == 2
 
 
 NEW = {
@@ -223,9 +233,9 @@ OLD = {
 
 
 def test_alicloud_api_both_answer_forms_decode_to_the_same_group() -> None:
-    with HttpScript([Reply(200, NEW), Reply(200, OLD)]) as server:
-        api = api_for(server.url)
-        new, old = api.groups([GROUP])[GROUP], api.groups([GROUP])[GROUP]
+    ess = answering(scripted(200, NEW), scripted(200, OLD))
+    api = ess.api()
+    new, old = api.groups([GROUP])[GROUP], api.groups([GROUP])[GROUP]
     assert new == old
     assert (new.enable_desired_capacity, new.desired_capacity, new.max_size) == (True, 3, 20)
     assert new.suspended_processes == ["ScaleIn"]
@@ -235,9 +245,9 @@ def test_alicloud_api_both_answer_forms_decode_to_the_same_group() -> None:
 def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
     names = [f"ecs.g7.{number}" for number in range(12)]
 
-    def answer(seen: Seen) -> Reply:
-        asked = [value for name, value in seen.query.items() if name.startswith("InstanceTypes.")]
-        return Reply(
+    def answer(request: Incoming) -> Answer:
+        asked = ids_in(request, "InstanceTypes")
+        return scripted(
             200,
             {
                 "InstanceTypes": {
@@ -250,41 +260,43 @@ def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
             },
         )
 
-    board, clock = Board(), ScriptedApiClock()
-    with HttpScript(answer) as server:
-        found = api_for(server.url, clock=clock, cache=board).instance_types(names)
-        assert [len(seen.query) for seen in server.requests] == [11, 3]
-        assert {seen.headers["x-acs-version"] for seen in server.requests} == {"2014-05-26"}
-        assert sorted(found) == sorted(names[:11])
-        assert (found[names[0]].cpu_core_count, found[names[0]].memory_size, found[names[0]].gpu_amount) == (4, 16.0, 1)
+    cache = KeptCache()
+    ess = answering(answer)
+    found = ess.api(cache=cache).instance_types(names)
+    assert [len(request.parameters()) for request in ess.server.requests] == [11, 3]
+    assert {request.headers["x-acs-version"] for request in ess.server.requests} == {"2014-05-26"}
+    assert sorted(found) == sorted(names[:11])
+    assert (found[names[0]].cpu_core_count, found[names[0]].memory_size, found[names[0]].gpu_amount) == (4, 16.0, 1)
 
-        again = api_for(server.url, clock=clock, cache=board)
-        assert again.instance_types(names) == found
-        assert len(server.requests) == 2
-        clock.now += 3601  # a type that was absent may exist now
-        assert api_for(server.url, clock=clock, cache=board).instance_types(names) == found
-        assert len(server.requests) == 3
-        clock.now += 86400
-        assert api_for(server.url, clock=clock, cache=board).instance_types(names) == found
-        assert len(server.requests) == 5
+    again = ess.api(cache=cache)
+    assert again.instance_types(names) == found
+    assert len(ess.server.requests) == 2
+    ess.clock.advance(3601)  # a type that was absent may exist now
+    assert ess.api(cache=cache).instance_types(names) == found
+    assert len(ess.server.requests) == 3
+    ess.clock.advance(86400)
+    assert ess.api(cache=cache).instance_types(names) == found
+    assert len(ess.server.requests) == 5
 
 
 def test_alicloud_api_invalid_cache_entry_or_clock_causes_only_a_new_request() -> None:
-    types = Reply(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
-    board, clock = Board(), ScriptedApiClock()
-    with HttpScript(lambda _: types) as server:
-        api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])
-        clock.now -= 7200
-        api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])
-        assert len(server.requests) == 2
-        for key in board.rows:
-            board.rows[key] = b'{"ecs.g7.large": [0, 9e99, 7]}'
-        assert list(api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])) == ["ecs.g7.large"]
-    assert len(server.requests) == 3
+    types = scripted(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
+    cache = KeptCache()
+    ess = answering(lambda _: types)
+    ess.api(cache=cache).instance_types(["ecs.g7.large"])
+    ess.skew = -7200.0
+    ess.api(cache=cache).instance_types(["ecs.g7.large"])
+    assert len(ess.server.requests) == 2
+    for key in cache.rows:
+        cache.rows[key] = b'{"ecs.g7.large": [0, 9e99, 7]}'
+    assert list(ess.api(cache=cache).instance_types(["ecs.g7.large"])) == ["ecs.g7.large"]
+    assert len(ess.server.requests) == 3
 
 
-def versions(*sets: dict[str, object]) -> Reply:
-    return Reply(200, {"TotalCount": len(sets), "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": list(sets)}})
+def versions(*sets: dict[str, object]) -> Answer:
+    return scripted(
+        200, {"TotalCount": len(sets), "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": list(sets)}}
+    )
 
 
 def template(number: int, kind: str, *, default: bool = False) -> dict[str, object]:
@@ -311,17 +323,18 @@ def template(number: int, kind: str, *, default: bool = False) -> dict[str, obje
 )
 def test_alicloud_api_reads_a_launch_template_version(version: str, asked: dict[str, str], kind: str) -> None:
     sets = [template(2, "ecs.two"), template(1, "ecs.one", default=True), template(10, "ecs.ten")]
-    with HttpScript([versions(*sets)]) as server:
-        data = api_for(server.url).launch_template("lt-1", version)
+    ess = answering(versions(*sets))
+    data = ess.api().launch_template("lt-1", version)
     assert (data.instance_type, data.system_disk_size) == (kind, 80)
     assert [tag.pair for tag in data.tags or ()] == [("a", "b")]
-    query = server.requests[0].query
+    query = ess.server.requests[0].parameters()
     assert {name: value for name, value in query.items() if "Version" in name} == asked
 
 
 def test_alicloud_api_missing_launch_template_version_is_not_found() -> None:
-    with HttpScript([versions()]) as server, pytest.raises(NotFound, match="lt-1"):
-        api_for(server.url).launch_template("lt-1", "7")
+    ess = answering(versions())
+    with pytest.raises(NotFound, match="lt-1"):
+        ess.api().launch_template("lt-1", "7")
 
 
 def test_alicloud_api_activities_are_newest_first() -> None:
@@ -338,12 +351,12 @@ def test_alicloud_api_activities_are_newest_first() -> None:
             {"ScalingActivityId": "asa-2", "StartTime": "2026-01-15T08:31Z", "StatusCode": "InProgress"},
         ],
     }
-    with HttpScript([Reply(200, body), Reply(200, body)]) as server:
-        found = api_for(server.url).activities(GROUP, limit=5)
-        api_for(server.url).activities(GROUP, ids=["asa-1"])
+    ess = answering(scripted(200, body), scripted(200, body))
+    found = ess.api().activities(GROUP, limit=5)
+    ess.api().activities(GROUP, ids=["asa-1"])
     assert [each.scaling_activity_id for each in found] == ["asa-2", "asa-1"]
     assert [each.over for each in found] == [False, True]
-    by_group, by_id = (seen.query for seen in server.requests)
+    by_group, by_id = (request.parameters() for request in ess.server.requests)
     assert (by_group["ScalingGroupId"], by_group["PageSize"]) == (GROUP, "5")
     assert by_id["ScalingActivityIds.1"] == "asa-1"
     assert "ScalingGroupId" not in by_id

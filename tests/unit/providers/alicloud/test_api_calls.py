@@ -11,23 +11,22 @@ from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized
+from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
 from tests.cases import each_row
-from tests.unit.providers.alicloud.scripted_api import (
+from tests.unit.providers.alicloud.emulated import (
     GROUP,
     KEY_ID,
     KEY_SECRET,
-    Books,
-    HttpScript,
-    Reply,
-    ScriptedApiClock,
-    Seen,
+    EmulatedEss,
     action,
-    api_for,
+    answering,
     groups_page,
+    ids_in,
     instances_page,
     refusal,
 )
+from tests.unit.providers.emulated import RecordedLimits
 
 
 def grow(api: AlicloudApi) -> str:
@@ -37,62 +36,65 @@ def grow(api: AlicloudApi) -> str:
 
 
 def test_alicloud_rpc_busy_group_is_reported_at_once_and_not_retried() -> None:
-    with HttpScript([refusal("ScalingActivityInProgress")]) as server, pytest.raises(Conflict) as raised:
-        grow(api_for(server.url))
+    ess = answering(refusal("ScalingActivityInProgress"))
+    with pytest.raises(Conflict) as raised:
+        grow(ess.api())
     assert raised.value.code == "ScalingActivityInProgress"
     assert raised.value.request_id == "r-1"
-    assert len(server.requests) == 1
+    assert len(ess.server.requests) == 1
 
 
 def test_alicloud_rpc_throttling_pauses_all_callers_for_the_vendors_time() -> None:
-    clock, books = ScriptedApiClock(), Books()
-    with HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP)]) as server:
-        assert api_for(server.url, clock=clock, pacer=books).groups([GROUP])
-    assert clock.slept == 1.5
-    [(key, seconds)] = books.held
+    limits = RecordedLimits()
+    ess = answering(refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP))
+    assert ess.api(limits=limits).groups([GROUP])
+    assert ess.slept() == 1.5
+    [(key, seconds)] = limits.pauses
     assert seconds == 1.5
     assert key.endswith("/cn-hangzhou/ess")
 
 
 def test_alicloud_rpc_long_pause_is_raised_to_the_caller() -> None:
-    clock, books = ScriptedApiClock(), Books()
-    with (
-        HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "7000"})]) as server,
-        pytest.raises(Throttled) as raised,
-    ):
-        api_for(server.url, clock=clock, pacer=books).groups([GROUP])
+    limits = RecordedLimits()
+    ess = answering(refusal("Throttling.User", headers={"x-acs-retry-after": "7000"}))
+    with pytest.raises(Throttled) as raised:
+        ess.api(limits=limits).groups([GROUP])
     assert raised.value.retry_after == 7.0
-    assert clock.slept == 0.0
-    assert books.held[0][1] == 7.0
+    assert ess.slept() == 0.0
+    assert limits.pauses[0][1] == 7.0
 
 
 @each_row("code", ["Throttling", "InternalError", "ServiceUnavailable"])
 def test_alicloud_rpc_temporary_error_is_tried_three_times(code: str) -> None:
-    with HttpScript(lambda _: refusal(code)) as server, pytest.raises((Throttled, Transient)):
-        api_for(server.url).groups([GROUP])
-    assert len(server.requests) == 3
+    ess = answering(lambda _: refusal(code))
+    with pytest.raises((Throttled, Transient)):
+        ess.api().groups([GROUP])
+    assert len(ess.server.requests) == 3
 
 
 @each_row("code", ["InvalidTimeStamp.Expired", "SignatureNonceUsed"])
 def test_alicloud_rpc_refused_time_or_nonce_is_signed_again_once(code: str) -> None:
-    with HttpScript([refusal(code), groups_page(GROUP)]) as server:
-        assert api_for(server.url).groups([GROUP])
-    first, second = server.requests
+    ess = answering(refusal(code), groups_page(GROUP))
+    assert ess.api().groups([GROUP])
+    first, second = ess.server.requests
     assert first.headers["x-acs-signature-nonce"] != second.headers["x-acs-signature-nonce"]
-    with HttpScript(lambda _: refusal(code)) as server, pytest.raises(Unauthorized):
-        api_for(server.url).groups([GROUP])
-    assert len(server.requests) == 2
+    ess = answering(lambda _: refusal(code))
+    with pytest.raises(Unauthorized):
+        ess.api().groups([GROUP])
+    assert len(ess.server.requests) == 2
 
 
 def test_alicloud_rpc_error_body_with_a_success_status_is_an_error() -> None:
-    with HttpScript([refusal("InvalidScalingGroupId.NotFound", 200)]) as server, pytest.raises(NotFound):
-        grow(api_for(server.url))
+    ess = answering(refusal("InvalidScalingGroupId.NotFound", 200))
+    with pytest.raises(NotFound):
+        grow(ess.api())
 
 
 def test_alicloud_rpc_error_hides_the_key_even_if_the_vendor_shows_it() -> None:
     echo = f"key {KEY_ID} with {KEY_SECRET} is wrong"
-    with HttpScript([refusal("Forbidden.RAM", 403, echo)]) as server, pytest.raises(Unauthorized) as raised:
-        api_for(server.url).groups([GROUP])
+    ess = answering(refusal("Forbidden.RAM", 403, echo))
+    with pytest.raises(Unauthorized) as raised:
+        ess.api().groups([GROUP])
     shown = json.dumps([str(raised.value), repr(raised.value), raised.value.message])
     assert KEY_ID not in shown
     assert KEY_SECRET not in shown
@@ -102,7 +104,7 @@ def test_alicloud_rpc_error_hides_the_key_even_if_the_vendor_shows_it() -> None:
 
 def test_alicloud_rpc_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="DescribeScalingGroups"):
-        api_for("http://127.0.0.1:9").groups([GROUP])
+        EmulatedEss(0).api(credentialsSecret="key", essEndpoint="http://127.0.0.1:9").groups([GROUP])
 
 
 # -- our own rate limit
@@ -111,95 +113,152 @@ def test_alicloud_rpc_unreachable_host_is_temporary_and_names_the_call() -> None
 def test_alicloud_rpc_quiet_pass_books_its_calls_once() -> None:
     ids = [f"asg-{number}" for number in range(14)]
 
-    def answer(seen: Seen) -> Reply:
-        if action(seen) == "DescribeScalingInstances":
+    def answer(request: Incoming) -> Answer:
+        if action(request) == "DescribeScalingInstances":
             return instances_page(range(1), 1)
-        return groups_page(*(value for name, value in seen.query.items() if name.startswith("ScalingGroupIds.")))
+        return groups_page(*ids_in(request, "ScalingGroupIds"))
 
-    books = Books()
-    with HttpScript(answer) as server:
-        api = api_for(server.url, pacer=books)
-        observe(
-            api,
-            read_settings(
-                {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "\n".join(f"0:5:{each}" for each in ids)}
-            ),
-            (),
-        )
-    assert len(server.requests) == 15
-    assert [calls for _, calls in books.taken] == [15]
-    [pace] = books.paces
+    limits = RecordedLimits()
+    ess = answering(answer)
+    api = ess.api(limits=limits)
+    observe(
+        api,
+        read_settings(
+            {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "\n".join(f"0:5:{each}" for each in ids)}
+        ),
+        (),
+    )
+    assert len(ess.server.requests) == 15
+    assert [calls for _, calls in limits.granted] == [15]
+    [pace] = limits.limits
     assert (pace.rate, pace.burst) == (10.0, 200)
     assert KEY_ID not in pace.key
     assert re.fullmatch(r"alicloud/[0-9a-f]{12}/cn-hangzhou/ess", pace.key)
 
 
 def test_alicloud_rpc_short_wait_is_slept_and_long_wait_is_raised() -> None:
-    clock = ScriptedApiClock()
-    with HttpScript(lambda _: groups_page(GROUP)) as server:
-        api = api_for(server.url, clock=clock, pacer=Books([3.0, 0.5]))
-        assert api.groups([GROUP])
-        assert clock.slept == 0.5
-    with HttpScript() as server, pytest.raises(Throttled) as raised:
-        api_for(server.url, pacer=Books([3.0, 2.5])).groups([GROUP])
+    ess = answering(lambda _: groups_page(GROUP))
+    api = ess.api(limits=RecordedLimits([3.0, 0.5]))
+    assert api.groups([GROUP])
+    assert ess.slept() == 0.5
+    ess = EmulatedEss(0)
+    with pytest.raises(Throttled) as raised:
+        ess.api(limits=RecordedLimits([3.0, 2.5])).groups([GROUP])
     assert raised.value.retry_after == 2.5
-    assert server.requests == []
+    assert ess.server.requests == []
 
 
 def test_alicloud_rpc_waiting_is_bounded_over_the_whole_pass() -> None:
-    clock = ScriptedApiClock()
-    with HttpScript() as server, pytest.raises(Throttled):
-        api_for(server.url, clock=clock, pacer=Books([1.5] * 5)).groups([GROUP])
-    assert server.requests == []
-    assert clock.slept == 1.5
+    ess = EmulatedEss(0)
+    with pytest.raises(Throttled):
+        ess.api(limits=RecordedLimits([1.5] * 5)).groups([GROUP])
+    assert ess.server.requests == []
+    assert ess.slept() == 1.5
 
 
 def test_alicloud_rpc_booking_is_void_after_throttling() -> None:
-    books = Books()
+    limits = RecordedLimits()
     named = refusal("Throttling", headers={"x-acs-retry-after": "500"})
-    with HttpScript([named, groups_page(GROUP), groups_page(GROUP)]) as server:
-        api = api_for(server.url, pacer=books)
-        api.groups([GROUP])
-        api.groups([GROUP])
-    assert [calls for _, calls in books.taken] == [10, 10]
+    ess = answering(named, groups_page(GROUP), groups_page(GROUP))
+    api = ess.api(limits=limits)
+    api.groups([GROUP])
+    api.groups([GROUP])
+    assert [calls for _, calls in limits.granted] == [10, 10]
 
 
 def test_alicloud_rpc_throttling_without_a_time_pauses_all_callers() -> None:
-    books = Books()
-    with HttpScript([refusal("Throttling"), groups_page(GROUP)]) as server:
-        api_for(server.url, pacer=books).groups([GROUP])
-    assert books.held == []
-    for reply in (refusal("Throttling"), Reply(429, "slow down", {"Content-Type": "text/plain"})):
-        books = Books()
-        with HttpScript([reply] * 3) as server, pytest.raises(Throttled):
-            api_for(server.url, pacer=books).groups([GROUP])
-        assert [seconds for _, seconds in books.held] == [5.0]
+    limits = RecordedLimits()
+    ess = answering(refusal("Throttling"), groups_page(GROUP))
+    ess.api(limits=limits).groups([GROUP])
+    assert limits.pauses == []
+    for reply in (refusal("Throttling"), scripted(429, "slow down", {"Content-Type": "text/plain"})):
+        limits = RecordedLimits()
+        ess = answering(*[reply] * 3)
+        with pytest.raises(Throttled):
+            ess.api(limits=limits).groups([GROUP])
+        assert [seconds for _, seconds in limits.pauses] == [5.0]
 
 
 def test_alicloud_rpc_standard_retry_after_is_honoured() -> None:
-    books = Books()
-    with (
-        HttpScript([Reply(429, "slow down", {"Content-Type": "text/plain", "Retry-After": "7"})]) as server,
-        pytest.raises(Throttled) as raised,
-    ):
-        api_for(server.url, pacer=books).groups([GROUP])
+    limits = RecordedLimits()
+    ess = answering(scripted(429, "slow down", {"Content-Type": "text/plain", "Retry-After": "7"}))
+    with pytest.raises(Throttled) as raised:
+        ess.api(limits=limits).groups([GROUP])
     assert raised.value.retry_after == 7.0
-    assert [seconds for _, seconds in books.held] == [7.0]
+    assert [seconds for _, seconds in limits.pauses] == [7.0]
 
 
 def test_alicloud_rpc_calls_of_a_large_group_are_booked_at_once() -> None:
     """The number of the cluster's nodes gives the number of pages in advance."""
 
-    def answer(seen: Seen) -> Reply:
-        if action(seen) == "DescribeScalingInstances":
-            first = 50 * (int(seen.query["PageNumber"]) - 1)
+    def answer(request: Incoming) -> Answer:
+        if action(request) == "DescribeScalingInstances":
+            first = 50 * (int(request.parameters()["PageNumber"]) - 1)
             return instances_page(range(first, first + 50), 1000)
-        return Reply(200, {"TotalCount": 1, "ScalingGroups": [{"ScalingGroupId": GROUP, "TotalCapacity": 1000}]})
+        return scripted(200, {"TotalCount": 1, "ScalingGroups": [{"ScalingGroupId": GROUP, "TotalCapacity": 1000}]})
 
-    books = Books()
+    limits = RecordedLimits()
     nodes = [Node(f"n-{number}", {}, {}, provider_id=f"cn-hangzhou.i-{number:04d}") for number in range(1000)]
-    with HttpScript(answer) as server:
-        settings = read_settings({"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": f"0:5:{GROUP}"})
-        observe(api_for(server.url, pacer=books), settings, nodes)
-    assert len(server.requests) == 1 + 20
-    assert [calls for _, calls in books.taken] == [1 + 1 + 20]
+    ess = answering(answer)
+    settings = read_settings({"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": f"0:5:{GROUP}"})
+    observe(ess.api(limits=limits), settings, nodes)
+    assert len(ess.server.requests) == 1 + 20
+    assert [calls for _, calls in limits.granted] == [1 + 1 + 20]
+
+
+# -- writes
+
+
+def test_alicloud_api_resize_sends_a_token_and_metadata() -> None:
+    ess = answering(scripted(200, {"ScalingActivityId": "asa-1"}))
+    assert grow(ess.api()) == "asa-1"
+    query = ess.server.requests[0].parameters()
+    assert query == {
+        "RegionId": "cn-hangzhou",
+        "ScalingGroupId": GROUP,
+        "AdjustmentType": "TotalCapacity",
+        "AdjustmentValue": "5",
+        "SyncActivity": "true",
+        "ClientToken": "ca-1",
+        "ActivityMetadata": '{"a":"2","b":"1"}',
+    }
+
+
+def test_alicloud_api_removes_instances_by_id_and_reports_ignored_ones() -> None:
+    body = {
+        "RequestId": "r",
+        "ScalingActivityId": "asa-1",
+        "IgnoredInstances": [{"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}],
+    }
+    ess = answering(scripted(200, body))
+    accepted = ess.api().remove(GROUP, ["i-1", "i-2"], token="ca-1")
+    query = ess.server.requests[0].parameters()
+    assert (query["InstanceIds.1"], query["InstanceIds.2"], query["IgnoreInvalidInstance"]) == ("i-1", "i-2", "true")
+    assert query["DecreaseDesiredCapacity"] == "true"
+    assert [each.instance_id for each in accepted.ignored_instances or ()] == ["i-2"]
+
+
+@each_row("lost", [NO_ANSWER, scripted(200, {"ScalingActivityId": "asa-1"}, cut=4), scripted(500)])
+def test_alicloud_api_lost_answer_is_retried_with_the_same_token(lost: Answer) -> None:
+    ess = answering(lost, scripted(200, {"ScalingActivityId": "asa-1"}))
+    assert grow(ess.api()) == "asa-1"
+    first, second = ess.server.requests
+    assert first.parameters() == second.parameters()
+    assert first.headers["x-acs-signature-nonce"] != second.headers["x-acs-signature-nonce"]
+    assert first.headers["authorization"] != second.headers["authorization"]
+
+
+@each_row("token", ["", "x" * 65, "é", "a\n"])
+def test_alicloud_api_token_that_the_vendor_would_truncate_is_never_sent(token: str) -> None:
+    ess = EmulatedEss(0)
+    with pytest.raises(InvalidRequest):
+        ess.api().remove(GROUP, ["i-1"], token=token)
+    assert ess.server.requests == []
+
+
+@each_row("count", [0, 21])
+def test_alicloud_api_more_instances_than_one_call_allows_are_not_sent(count: int) -> None:
+    ess = EmulatedEss(0)
+    with pytest.raises(InvalidRequest):
+        ess.api().remove(GROUP, [f"i-{number}" for number in range(count)], token="t")
+    assert ess.server.requests == []

@@ -3,102 +3,81 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.providers.alicloud.decoding import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
 from chalicelib.providers.alicloud.node_template import is_label_key, is_label_value, label_value, read_tags
-from chalicelib.providers.errors import Unauthorized
+from infra.emulators.alicloud.models import MachineType
 from tests.cases import each_row
 from tests.contract.suite.golden import assert_golden
-from tests.unit.providers.alicloud.fake_api import FakeAlicloudApi, FakeApiGroup, overrides, provider, refusal, tags
+from tests.unit.providers.alicloud.emulated import EmulatedEss
 
 GOLDEN = Path(__file__).parents[3] / "contract" / "alicloud" / "golden"
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
-KINDS = {
-    each.instance_type_id: each
-    for each in (
-        InstanceType("ecs.g7.xlarge", "ecs.g7", 4, 16.0),
-        InstanceType("ecs.g6.xlarge", "ecs.g6", 4, 15.5),
-        InstanceType("ecs.c7.large", "ecs.c7", 2, 4.0),
-        InstanceType("ecs.g8y.xlarge", "ecs.g8y", 4, 16.0, "ARM"),
-        InstanceType("ecs.gn5i-c4g1.xlarge", "ecs.gn5i", 4, 16.0, "X86", 1, "NVIDIA P4"),
-        InstanceType("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i", 16, 60.0, "X86", 1, "NVIDIA A10"),
-        InstanceType("ecs.gn7i-c32g1.16xlarge", "ecs.gn7i", 64, 250.0, "X86", 2, "NVIDIA A10"),
-        InstanceType("ecs.broken", "ecs.broken", 0, 0.0),
-    )
-}
-ASKED = {"reservedCpu": "100m", "reservedMemory": "1Gi", "reservedEphemeralStorage": "5Gi"}
+TYPES = (
+    MachineType("ecs.g6.xlarge", 4, 15.5),
+    MachineType("ecs.c7.large", 2, 4.0),
+    MachineType("ecs.gn5i-c4g1.xlarge", 4, 16.0, gpus=1, gpu="NVIDIA P4"),
+    MachineType("ecs.gn7i-c16g1.4xlarge", 16, 60.0, gpus=1, gpu="NVIDIA A10"),
+    MachineType("ecs.gn7i-c32g1.16xlarge", 64, 250.0, gpus=2, gpu="NVIDIA A10"),
+    MachineType("ecs.broken", 0, 0.0),
+)
+RESERVED = {"reservedCpu": "100m", "reservedMemory": "1Gi", "reservedEphemeralStorage": "5Gi"}
 
 
-def configuration(
-    *types: str,
-    disk: int = 120,
-    spot: str = "NoSpot",
-    said: dict[str, str] | None = None,
-) -> ScalingConfiguration:
-    return ScalingConfiguration(
-        "asc-1",
-        instance_type=types[0] if types else "",
-        instance_types=list(types),
-        system_disk_size=disk,
-        spot_strategy=spot,
-        tags=[Tag(key=key, value=value) for key, value in (said or {}).items()],
-    )
+def ess_with(*types: str, size: int = 0, disk: int = 120, **more: Any) -> EmulatedEss:
+    """Returns an account with a group of these instance types."""
+    ess = EmulatedEss()
+    ess.cloud.types |= {each.id: each for each in TYPES}
+    ess.cloud.add_group("asg-1", size=size, types=types, disk=disk, **more)
+    return ess
 
 
-def group_of(
-    plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeAlicloudApi | None = None, **more: object
-) -> NodeGroup:
-    api = api or FakeAlicloudApi(FakeApiGroup("asg-1", more=more))
-    api.kinds = KINDS
-    api.plans = {"asc-1": plan} if plan else {}
-    api.fill("asg-1", size)
-    return provider(api, kube=None, **ASKED).observe(()).groups[0]
+def observed(ess: EmulatedEss) -> NodeGroup:
+    return ess.build(**RESERVED).observe(()).groups[0]
+
+
+def group_of(*types: str, **more: Any) -> NodeGroup:
+    return observed(ess_with(*types, **more))
 
 
 def test_alicloud_template_x86_in_one_zone() -> None:
-    assert_golden(group_of(configuration("ecs.g7.xlarge"), size=1).template, GOLDEN / "x86.json")
+    assert_golden(group_of("ecs.g7.xlarge", size=1).template, GOLDEN / "x86.json")
 
 
 def test_alicloud_template_arm_from_zero() -> None:
-    assert_golden(group_of(configuration("ecs.g8y.xlarge")).template, GOLDEN / "arm.json")
+    assert_golden(group_of("ecs.g8y.xlarge").template, GOLDEN / "arm.json")
 
 
 def test_alicloud_template_gpu_and_spot() -> None:
-    plan = configuration("ecs.gn5i-c4g1.xlarge", spot="SpotAsPriceGo", disk=200)
-    assert_golden(group_of(plan).template, GOLDEN / "gpu.json")
+    template = group_of("ecs.gn5i-c4g1.xlarge", spot="SpotAsPriceGo", disk=200).template
+    assert_golden(template, GOLDEN / "gpu.json")
 
 
 def test_alicloud_template_of_several_types_has_the_least_capacity() -> None:
-    plan = configuration("ecs.g7.xlarge", "ecs.g6.xlarge", "ecs.c7.large")
-    assert_golden(group_of(plan).template, GOLDEN / "several-types.json")
+    template = group_of("ecs.g7.xlarge", "ecs.g6.xlarge", "ecs.c7.large").template
+    assert_golden(template, GOLDEN / "several-types.json")
 
 
 def test_alicloud_template_of_several_gpu_types_has_the_fewest_gpus() -> None:
-    template = group_of(configuration("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i-c32g1.16xlarge")).template
+    template = group_of("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i-c32g1.16xlarge").template
     assert template is not None
     assert template.capacity["nvidia.com/gpu"] == 1
     assert template.labels["aliyun.accelerator/nvidia_name"] == "NVIDIA-A10"
-    template = group_of(configuration("ecs.gn7i-c16g1.4xlarge", "ecs.g7.xlarge")).template
+    template = group_of("ecs.gn7i-c16g1.4xlarge", "ecs.g7.xlarge").template
     assert template is not None
     assert "nvidia.com/gpu" not in template.capacity
     assert "aliyun.accelerator/nvidia_name" not in template.labels
 
 
 def launched(*own: str) -> NodeGroup:
-    api = FakeAlicloudApi(
-        FakeApiGroup(
-            "asg-1",
-            configuration="",
-            more={
-                "launch_template_id": "lt-1",
-                "launch_template_version": "3",
-                "launch_template_overrides": overrides(*own),
-            },
-        )
-    )
-    api.launch["lt-1", "3"] = LaunchTemplateData("ecs.g7.xlarge", 80, "NoSpot", [Tag(key="team", value="web")])
-    return group_of(api=api)
+    """Returns a group with a launch template, version 3, and these types of its own."""
+    ess = ess_with("ecs.g7.xlarge", template=True, disk=80, machine_tags={"team": "web"})
+    (made,) = ess.cloud.templates.values()
+    made.version = 3
+    ess.cloud.templates = {(made.id, 3): made}
+    ess.group.template_version, ess.group.overrides = "3", own
+    return observed(ess)
 
 
 def test_alicloud_template_from_a_launch_template_alone() -> None:
@@ -113,9 +92,9 @@ def test_alicloud_template_groups_own_types_override_the_launch_template() -> No
 
 
 def test_alicloud_template_tags_become_labels_taints_and_resources() -> None:
-    plan = configuration(
+    group = group_of(
         "ecs.g7.xlarge",
-        said={
+        machine_tags={
             "workload": "web",
             "cost centre": "12",
             "note": "not a label!",
@@ -123,23 +102,18 @@ def test_alicloud_template_tags_become_labels_taints_and_resources() -> None:
             "kubernetes.io/arch": "arm64",
             f"{PREFIX}label/tier": "back",
         },
-    )
-    group = group_of(
-        plan,
-        tags=tags(
-            {
-                "env": "prod",
-                f"{PREFIX}label/tier": "front",
-                f"{PREFIX}label/bad key": "x",
-                f"{PREFIX}label/topology.kubernetes.io/zone": "z",
-                f"{PREFIX}taint/dedicated": "web:NoSchedule",
-                f"{PREFIX}taint/gone": ":NoExecute",
-                f"{PREFIX}taint/odd": "web:Sometimes",
-                f"{PREFIX}resources/example.com/card": "2",
-                f"{PREFIX}resources/ephemeral-storage": "50Gi",
-                f"{PREFIX}resources/hugepages-2Mi": "many",
-            }
-        ),
+        tags={
+            "env": "prod",
+            f"{PREFIX}label/tier": "front",
+            f"{PREFIX}label/bad key": "x",
+            f"{PREFIX}label/topology.kubernetes.io/zone": "z",
+            f"{PREFIX}taint/dedicated": "web:NoSchedule",
+            f"{PREFIX}taint/gone": ":NoExecute",
+            f"{PREFIX}taint/odd": "web:Sometimes",
+            f"{PREFIX}resources/example.com/card": "2",
+            f"{PREFIX}resources/ephemeral-storage": "50Gi",
+            f"{PREFIX}resources/hugepages-2Mi": "many",
+        },
     )
     assert_golden(group.template, GOLDEN / "tags.json")
 
@@ -186,56 +160,57 @@ def test_alicloud_template_label_values() -> None:
 
 
 def test_alicloud_template_states_a_zone_only_if_there_is_one() -> None:
-    one = group_of(configuration("ecs.g7.xlarge"), size=1, v_switch_ids=["vsw-1", "vsw-2"])
-    none = group_of(configuration("ecs.g7.xlarge"), size=0)
+    one = group_of("ecs.g7.xlarge", size=1, zones=("cn-hangzhou-i", "cn-hangzhou-j"))
+    none = group_of("ecs.g7.xlarge")
     for group in (one, none):
         assert group.template is not None
         assert "topology.kubernetes.io/zone" not in group.template.labels
 
 
 def test_alicloud_template_of_mixed_spot_and_regular_instances_states_neither() -> None:
-    plan = configuration("ecs.g7.xlarge", spot="SpotAsPriceGo")
-    template = group_of(plan, multi_az_policy="COST_OPTIMIZED").template
+    ess = ess_with("ecs.g7.xlarge", spot="SpotAsPriceGo")
+    ess.group.multi_zone = "COST_OPTIMIZED"
+    template = observed(ess).template
     assert template is not None
     assert "node.alibabacloud.com/spot-strategy" not in template.labels
 
 
 @each_row(
-    ("plan", "word"),
+    ("types", "word"),
     [
-        (None, "scaling configuration does not exist"),
-        (configuration(), "names no instance type"),
-        (configuration("ecs.unheard"), "ECS knows none of ecs.unheard"),
-        (configuration("ecs.broken"), "ECS knows none of ecs.broken"),
+        ((), "scaling configuration does not exist"),
+        (("",), "names no instance type"),
+        (("ecs.unheard",), "ECS knows none of ecs.unheard"),
+        (("ecs.broken",), "ECS knows none of ecs.broken"),
     ],
 )
-def test_alicloud_group_without_a_template_says_why(plan: ScalingConfiguration | None, word: str) -> None:
-    group = group_of(plan)
+def test_alicloud_group_without_a_template_says_why(types: tuple[str, ...], word: str) -> None:
+    ess = ess_with(*(types or ("ecs.g7.xlarge",)))
+    if not types:
+        ess.cloud.configurations.clear()
+    group = observed(ess)
     assert group.template is None
     assert word in group.template_error
     assert group.error == ""
 
 
 def test_alicloud_group_without_a_scaling_configuration_says_so() -> None:
-    group = group_of(api=FakeAlicloudApi(FakeApiGroup("asg-1", configuration="")))
-    assert "neither a scaling configuration nor a launch template" in group.template_error
+    ess = EmulatedEss(0)
+    ess.group.configuration = ""
+    assert "neither a scaling configuration nor a launch template" in observed(ess).template_error
 
 
 def test_alicloud_template_omits_and_reports_one_unknown_type_of_several() -> None:
-    api = FakeAlicloudApi(FakeApiGroup("asg-1"))
-    api.kinds, api.plans = KINDS, {"asc-1": configuration("ecs.unheard", "ecs.g7.xlarge")}
-    observed = provider(api).observe(())
-    assert observed.groups[0].template is not None
-    assert any("ecs.unheard" in gap.detail for gap in observed.gaps)
+    ess = ess_with("ecs.unheard", "ecs.g7.xlarge")
+    assert observed(ess).template is not None
+    assert "ecs.unheard" in ess.warnings()
 
 
 def test_alicloud_template_reports_a_missing_launch_template_and_refusal_once() -> None:
-    group = group_of(
-        api=FakeAlicloudApi(FakeApiGroup("asg-1", configuration="", more={"launch_template_id": "lt-gone"}))
-    )
-    assert "lt-gone (Default)" in group.template_error
-    api = FakeAlicloudApi(
-        *(FakeApiGroup(f"asg-{n}", configuration="", more={"launch_template_id": f"lt-{n}"}) for n in range(3))
-    )
-    api.trouble["launch_template"] = [refusal(Unauthorized, "Forbidden.RAM")]
-    assert all("Forbidden.RAM" in each.template_error for each in provider(api).observe(()).groups)
+    ess = EmulatedEss(0, template=True)
+    ess.group.template, ess.group.template_version = "lt-gone", ""
+    assert "lt-gone (Default)" in observed(ess).template_error
+    ess = EmulatedEss(0, 0, 0, template=True)
+    ess.fail("DescribeLaunchTemplateVersions", "Forbidden.RAM", status=403)
+    assert all("Forbidden.RAM" in each.template_error for each in ess.groups())
+    assert ess.actions().count("DescribeLaunchTemplateVersions") == 0, "the others were not requested"

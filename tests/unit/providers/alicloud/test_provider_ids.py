@@ -10,7 +10,7 @@ from chalicelib.providers.alicloud.provider_ids import (
     placeholder_group,
 )
 from tests.cases import each_row
-from tests.unit.providers.alicloud.fake_api import REGION, node
+from tests.unit.providers.alicloud.emulated import REGION, node
 
 PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
 

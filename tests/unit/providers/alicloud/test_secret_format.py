@@ -11,15 +11,8 @@ from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.alicloud.credentials import parse_secret
 from chalicelib.providers.errors import Transient, Unauthorized
 from tests.cases import each_row
-from tests.unit.providers.alicloud.scripted_api import (
-    GROUP,
-    KEY,
-    KEY_ID,
-    KEY_SECRET,
-    HttpScript,
-    ScriptedApiSecrets,
-    api_for,
-)
+from tests.unit.providers.alicloud.emulated import GROUP, KEY, KEY_ID, KEY_SECRET, EmulatedEss
+from tests.unit.providers.emulated import RotatedSecrets
 
 ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
@@ -83,18 +76,18 @@ def test_alicloud_unusable_secret_is_refused_by_its_field(text: str, problem: st
 def test_alicloud_incomplete_secret_names_the_missing_field_without_a_call(
     secret: dict[str, str], missing: str
 ) -> None:
-    with HttpScript() as server:
-        api = api_for(server.url, read_secret=ScriptedApiSecrets(key=json.dumps(secret)))
-        with pytest.raises(Unauthorized, match=missing):
-            api.groups([GROUP])
-    assert server.requests == []
+    ess = EmulatedEss(0)
+    api = ess.api(read_secret=RotatedSecrets(key=json.dumps(secret)))
+    with pytest.raises(Unauthorized, match=missing):
+        api.groups([GROUP])
+    assert ess.server.requests == []
 
 
 def test_alicloud_secret_is_read_at_the_first_call_only() -> None:
     def unavailable(name: str) -> str:
         raise SecretUnavailable(f"secret {name}: no answer from AWS")
 
-    api = api_for("http://127.0.0.1:9", read_secret=unavailable)
+    api = EmulatedEss(0).api(read_secret=unavailable)
     with pytest.raises(Transient, match="no answer from AWS"):
         api.groups([GROUP])
 
@@ -104,4 +97,4 @@ def test_alicloud_missing_secret_needs_an_operator() -> None:
         raise BadInput(f"secret {name}", "does not exist", "create it")
 
     with pytest.raises(Unauthorized, match="does not exist"):
-        api_for("http://127.0.0.1:9", read_secret=absent).groups([GROUP])
+        EmulatedEss(0).api(read_secret=absent).groups([GROUP])

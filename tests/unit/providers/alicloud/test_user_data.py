@@ -7,9 +7,10 @@ import logging
 import pytest
 
 from chalicelib.providers.errors import ProviderError
-from infra.emulators.scripted_http_server import HttpScript, Reply
+from infra.emulators.vendor_common.http_messages import Answer, scripted
 from tests.cases import each_row
-from tests.unit.providers.alicloud.scripted_api import Board, api_for
+from tests.unit.providers.alicloud.emulated import answering
+from tests.unit.providers.emulated import KeptCache
 
 HIDDEN = "aGlkZGVuLXdvcmQtaW4tdXNlci1kYXRh"
 TEMPLATE = {
@@ -25,22 +26,23 @@ TEMPLATE = {
 CONFIGURATION = {"ScalingConfigurationId": "asc-1", "InstanceType": "ecs.two", "UserData": HIDDEN}
 
 
-def versions(found: object) -> Reply:
-    return Reply(200, {"TotalCount": 1, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": [found]}})
+def versions(found: object) -> Answer:
+    return scripted(200, {"TotalCount": 1, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": [found]}})
 
 
-def configurations(found: object) -> Reply:
-    return Reply(200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]})
+def configurations(found: object) -> Answer:
+    return scripted(200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]})
 
 
 def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board()
-    with caplog.at_level(logging.DEBUG), HttpScript([versions(TEMPLATE), configurations(CONFIGURATION)]) as server:
-        api = api_for(server.url, cache=board)
+    cache = KeptCache()
+    ess = answering(versions(TEMPLATE), configurations(CONFIGURATION))
+    with caplog.at_level(logging.DEBUG):
+        api = ess.api(cache=cache)
         found = (api.launch_template("lt-1", "2"), api.configurations(["asc-1"]))
     assert "ecs.two" in repr(found)
-    assert board.rows
-    assert HIDDEN not in repr(found) + repr(board.rows) + caplog.text
+    assert cache.rows
+    assert HIDDEN not in repr(found) + repr(cache.rows) + caplog.text
 
 
 @each_row(
@@ -49,12 +51,13 @@ def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(capl
         versions({**TEMPLATE, "VersionNumber": HIDDEN}),
         versions(HIDDEN),
         versions({**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}),
-        Reply(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'),
-        Reply(200, HIDDEN, {"Content-Type": "text/plain"}),
-        Reply(403, HIDDEN, {"Content-Type": "text/plain"}),
+        scripted(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'),
+        scripted(200, HIDDEN, {"Content-Type": "text/plain"}),
+        scripted(403, HIDDEN, {"Content-Type": "text/plain"}),
     ],
 )
-def test_alicloud_template_user_data_of_a_malformed_answer_are_in_no_error(reply: Reply) -> None:
-    with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError) as caught:
-        api_for(server.url).launch_template("lt-1", "2")
+def test_alicloud_template_user_data_of_a_malformed_answer_are_in_no_error(reply: Answer) -> None:
+    ess = answering(lambda _: reply)
+    with pytest.raises(ProviderError) as caught:
+        ess.api().launch_template("lt-1", "2")
     assert HIDDEN not in f"{caught.value} {caught.value!r} {vars(caught.value)}"
