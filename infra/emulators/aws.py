@@ -89,6 +89,7 @@ class LocalAws:
         from infra.emulators.aws_server import AwsServer
 
         self._server: AwsServer = AwsServer(port=port)
+        self._clients: dict[tuple[str, str], Any] = {}
         self.endpoint = ""
 
     def start(self) -> str:
@@ -113,8 +114,11 @@ class LocalAws:
         return environment(self.endpoint)
 
     def client(self, service: str) -> Any:
-        """Return a botocore client for the account."""
-        return client(service, self.endpoint)
+        """Return a botocore client for the account. A service has one, because making one takes longer than most
+        requests."""
+        if (service, self.endpoint) not in self._clients:
+            self._clients[service, self.endpoint] = client(service, self.endpoint)
+        return self._clients[service, self.endpoint]
 
     def reset(self) -> None:
         """Delete all state."""
