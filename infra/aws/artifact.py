@@ -1,4 +1,5 @@
-"""Rewrites the zip that Chalice makes, so that the deployed one is smaller, starts faster and is reproducible.
+"""Rewrites the zip that Chalice makes of the sources: adds the dependencies, so that the deployed one is small, starts
+fast and is reproducible.
 
 - Files that no function needs are removed (unneeded_files.py).
 - botocore stays, pinned to the version that the tests ran with. Lambda's own copy may be older or newer, and the store
@@ -15,7 +16,6 @@ import os
 import py_compile
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -24,28 +24,33 @@ from infra.aws.unneeded_files import is_left_out, twins
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
+_LEVEL = 7
+"""Of compression: 9 takes 5 s of CPU more, a third of a build, for 0.4 % of the size."""
 _TASK = "/var/task"
 
 
-def rewrite(archive: Path) -> None:
-    """Replace the zip by its trimmed, compiled, reproducible form."""
-    with tempfile.TemporaryDirectory() as scratch:
-        tree = Path(scratch)
-        with zipfile.ZipFile(archive) as original:
-            names = sorted({name for name in original.namelist() if not is_left_out(name)})
-            original.extractall(tree, names)
-        for twin in twins(tree):
-            twin.unlink()
-        cut(tree / "botocore" / "data")
-        _compile_apart(tree)
-        finished = archive.with_suffix(".new.zip")
-        with zipfile.ZipFile(finished, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
-            for path in sorted(tree.rglob("*")):
-                if path.is_file():
-                    info = zipfile.ZipInfo(path.relative_to(tree).as_posix(), _DATE)
-                    info.external_attr, info.compress_type = _MODE, zipfile.ZIP_DEFLATED
-                    target.writestr(info, path.read_bytes(), compresslevel=9)
-        finished.replace(archive)
+def rewrite(archive: Path, tree: Path) -> None:
+    """Replace the zip by its complete, trimmed, compiled, reproducible form.
+
+    tree: the folder with the installed dependencies; afterwards it has the contents of the zip.
+    """
+    for path in [path for path in tree.rglob("*") if path.is_file()]:
+        if is_left_out(path.relative_to(tree).as_posix()):
+            path.unlink()
+    with zipfile.ZipFile(archive) as original:
+        original.extractall(tree, sorted({name for name in original.namelist() if not is_left_out(name)}))
+    for twin in twins(tree):
+        twin.unlink()
+    cut(tree / "botocore" / "data")
+    _compile_apart(tree)
+    finished = archive.with_suffix(".new.zip")
+    with zipfile.ZipFile(finished, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as target:
+        for path in sorted(tree.rglob("*")):
+            if path.is_file():
+                info = zipfile.ZipInfo(path.relative_to(tree).as_posix(), _DATE)
+                info.external_attr, info.compress_type = _MODE, zipfile.ZIP_DEFLATED
+                target.writestr(info, path.read_bytes(), compresslevel=_LEVEL)
+    finished.replace(archive)
 
 
 def compile_tree(tree: Path) -> None:

@@ -4,10 +4,9 @@
 - Only what the functions need is copied to where Chalice looks, so the artifact does not depend on other files in the
   tree.
 - The merge template is JSON, because Chalice's YAML contains anchors that CloudFormation rejects.
-- The dependencies are wheels for the functions' processor, which may differ from this machine's (wheels.py), and
-  Chalice gets them as vendored files.
-- The zip is rewritten (artifact.py), and rejected if a binary in it is for another processor or Python version
-  (binaries.py).
+- The dependencies are wheels for the functions' processor, which may differ from this machine's (wheels.py). Chalice
+  does not get them: it would compress and copy them, and they are added when the zip is rewritten (artifact.py).
+- The zip is rejected if a binary in it is for another processor or Python version (binaries.py).
 
 The Python version that runs this module is the version of the functions.
 """
@@ -20,6 +19,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,13 @@ def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
     """
     project, architecture = out / "project", architecture or configured_architecture(stage)
     copy_sources(project)
-    _vendor(project, out, architecture)
+    _without_dependencies(project, architecture)
     made = template(stage, out, project)
     archive = out / "deployment.zip"
-    rewrite(archive)
+    with tempfile.TemporaryDirectory() as tree:
+        wheels = install(ROOT / "requirements.txt", Path(tree), architecture)
+        (out / "wheels.json").write_text(json.dumps(msgspec.to_builtins(wheels), indent=2) + "\n")
+        rewrite(archive, Path(tree))
     if misfits := list(foreign(archive, architecture, runtime())):
         archive.unlink()
         raise PackagingFailed(
@@ -79,12 +82,8 @@ def _config(stage: str) -> dict[str, Any]:
     return config
 
 
-def _vendor(project: Path, out: Path, architecture: str) -> None:
-    """Install the dependencies as files that Chalice packs unchanged, and leave Chalice nothing to install."""
-    vendored = project / "vendor"
-    shutil.rmtree(vendored, ignore_errors=True)
-    wheels = install(ROOT / "requirements.txt", vendored, architecture)
-    (out / "wheels.json").write_text(json.dumps(msgspec.to_builtins(wheels), indent=2) + "\n")
+def _without_dependencies(project: Path, architecture: str) -> None:
+    """Leave Chalice nothing to install, and set the processor of every function."""
     (project / "requirements.txt").write_text("")
     settings = project / ".chalice" / "config.json"
     config = json.loads(settings.read_text()) | {"lambda_architecture": architecture}

@@ -6,6 +6,7 @@ a lock makes the other workers wait for the first.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import hashlib
 import json
@@ -15,13 +16,15 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import chalice
 
 from infra.aws.package import ROOT, package, template
+from infra.aws.publish import published
+from infra.aws.template_check import translate
 from infra.aws.wheels import host_architecture
 
 CACHE = ROOT / "build" / ".cache"
@@ -38,6 +41,24 @@ class Artifact:
         """The SAM template of a stage."""
         made: dict[str, Any] = json.loads((self.folder / f"{stage}.json").read_text())
         return made
+
+    def translated(self, stage: str) -> dict[str, Any]:
+        """The CloudFormation template that SAM makes of a stage's template; a copy that the caller may change."""
+        return copy.deepcopy(_translated(self, stage))
+
+    def published(self, stage: str) -> dict[str, Any]:
+        """The published template of a stage; a copy that the caller may change."""
+        return copy.deepcopy(_published(self, stage))
+
+
+@cache
+def _translated(built: Artifact, stage: str) -> dict[str, Any]:
+    return translate(built.sam(stage))
+
+
+@cache
+def _published(built: Artifact, stage: str) -> dict[str, Any]:
+    return published(built.sam(stage))
 
 
 @lru_cache(maxsize=2)

@@ -78,28 +78,6 @@ def account(client: Mapping[str, Any]) -> Json:
     }
 
 
-def restored(client: Mapping[str, Any], mappings: Mapping[str, Json]) -> None:
-    """Undoes what a test did to a deployed account: limits, messages, rows, and settings of mappings.
-
-    mappings: the mappings by UUID, as `list_event_source_mappings` showed them after the deployment.
-    """
-    for function in client["lambda"].list_functions()["Functions"]:
-        client["lambda"].delete_function_concurrency(FunctionName=function["FunctionName"])
-    for url in client["sqs"].list_queues().get("QueueUrls", []):
-        counted = client["sqs"].get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
-        if counted["Attributes"]["ApproximateNumberOfMessages"] != "0":  # a second purge within a minute is rejected
-            client["sqs"].purge_queue(QueueUrl=url)
-    for name in client["dynamodb"].list_tables()["TableNames"]:
-        keys = [one["AttributeName"] for one in client["dynamodb"].describe_table(TableName=name)["Table"]["KeySchema"]]
-        for row in client["dynamodb"].scan(TableName=name)["Items"]:
-            client["dynamodb"].delete_item(TableName=name, Key={key: row[key] for key in keys})
-    for one in client["lambda"].list_event_source_mappings()["EventSourceMappings"]:
-        before = mappings.get(one["UUID"])
-        if before is not None and before["State"] != one["State"]:
-            enabled = before["State"] == "Enabled"
-            client["lambda"].update_event_source_mapping(UUID=one["UUID"], Enabled=enabled)
-
-
 SERVICES = ("sqs", "dynamodb", "lambda", "events", "iam", "apigateway", "logs", "cloudformation")
 
 

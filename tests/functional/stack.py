@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.dispatch.messages import PROVIDERS
-from infra.aws.template_check import translate
 from infra.emulators.aws import LocalAws, environment
 from tests.functional.artifact import Artifact
 
@@ -37,7 +36,7 @@ class Stack:
     def __init__(self, aws: LocalAws, artifact: Artifact, scratch: Path) -> None:
         self._aws, self._artifact, self._scratch = aws, artifact, scratch
         name = f"outscaler-{uuid.uuid4().hex[:6]}"
-        template = translate(artifact.sam("prod"))
+        template = artifact.translated("prod")
         self._resources: Json = template["Resources"]
         aws.client("s3").create_bucket(Bucket="outscaler-artifacts")
         aws.client("s3").put_object(Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at")

@@ -14,7 +14,6 @@ from infra.aws.alarm_resources import filters
 from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, FUNCTIONS, PERMANENT, metrics_charged
 from infra.aws.deploy import foundation, project
 from infra.aws.deploy.stage import Options, Stage, load
-from infra.aws.template_check import translate
 from infra.emulators.cloudwatch_alarms import evaluate
 from tests.cases import each_row
 from tests.functional.artifact import artifact
@@ -30,7 +29,7 @@ def _stage() -> Stage:
 
 
 def _resources(**given: str) -> dict[str, Any]:
-    template: Template = resolve(translate(artifact().sam("prod")), AlarmTopicArn=TOPIC, **given)
+    template: Template = resolve(artifact().translated("prod"), AlarmTopicArn=TOPIC, **given)
     return dict(template["Resources"])
 
 
@@ -97,7 +96,7 @@ def test_both_deployments_have_the_same_alarms_under_the_same_names() -> None:
 
 
 def test_no_alarm_and_no_filter_exists_without_a_topic() -> None:
-    template = resolve(translate(artifact().sam("dev")))
+    template = resolve(artifact().translated("dev"))
     assert not [one for one in template["Resources"].values() if one["Type"].startswith("AWS::CloudWatch")]
     assert not [one for one in template["Resources"].values() if one["Type"] == "AWS::Logs::MetricFilter"]
     assert not _alarms(foundation.template(load("dev"), "rule")["Resources"])

@@ -15,7 +15,6 @@ from infra.aws.buckets import BUCKET, LISTS_BUCKET, LISTS_DAYS
 from infra.aws.deploy import foundation
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import Options, Stage, load
-from infra.aws.template_check import translate
 from infra.aws.template_overlay import PASS_FUNCTIONS, function_id
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import resolve
@@ -66,7 +65,7 @@ def _stage(**options: Any) -> Stage:
 
 
 def _stack(**given: str) -> dict[str, Any]:
-    return resolve(translate(artifact().sam("dev")), **given)
+    return resolve(artifact().translated("dev"), **given)
 
 
 @each_bucket

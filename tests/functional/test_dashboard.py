@@ -12,7 +12,6 @@ from chalicelib.record.metrics import METRICS, PAGE_ONLY, PREFIX
 from infra.aws.dashboard import CLUSTER, ROWS
 from infra.aws.deploy import foundation
 from infra.aws.deploy.stage import Options, load
-from infra.aws.template_check import translate
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import resolve
 
@@ -27,7 +26,7 @@ def _stage_body() -> dict[str, Any]:
 
 
 def _stack_body() -> dict[str, Any]:
-    made = translate(artifact().sam("dev"))
+    made = artifact().translated("dev")
     body = made["Resources"]["ClusterDashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
     for name in set(re.findall(r"\$\{(\w+)", body)) - {"AWS"}:
         assert name in made["Resources"], name
@@ -36,8 +35,8 @@ def _stack_body() -> dict[str, Any]:
 
 def test_dashboard_exists_only_on_request() -> None:
     assert "ClusterDashboard" not in foundation.template(load("dev"), "rule")["Resources"]
-    assert "ClusterDashboard" not in resolve(translate(artifact().sam("dev")))["Resources"]
-    assert "ClusterDashboard" in resolve(translate(artifact().sam("dev")), Dashboard="on")["Resources"]
+    assert "ClusterDashboard" not in resolve(artifact().translated("dev"))["Resources"]
+    assert "ClusterDashboard" in resolve(artifact().translated("dev"), Dashboard="on")["Resources"]
 
 
 def test_dashboards_of_both_deployments_have_the_same_panels() -> None:

@@ -11,12 +11,16 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import boto3
+import click
 import msgspec
 import pytest
+from chalice.cli import cli
 
 from chalicelib.command.main import main as outscaler
 from chalicelib.model.errors import BadInput
@@ -25,15 +29,15 @@ from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.deploy import __main__ as command
 from infra.aws.deploy import account_settings
+from infra.aws.deploy.chalice_command import run_in_place
 from infra.aws.deploy.chalice_resources import graph_of
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import ROOT, load, locate
-from infra.aws.deploy.steps import Deployment as DeploymentSteps
 from infra.aws.deploy.steps import graph_only
 from infra.aws.package import configured_architecture
 from infra.emulators.aws import LocalAws
 from tests.functional.artifact import artifact
-from tests.functional.deployments import SERVICES, STAGE, account, deploy, restored, small_package
+from tests.functional.deployments import STAGE, deploy, small_package
 
 TABLE = "outscaler-dev-state"
 POLICY = """\
@@ -56,176 +60,184 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalAws]:
         yield made
 
 
-@pytest.fixture
-def built(tmp_path: Path) -> Path:
-    return small_package(tmp_path)
-
-
-class Baseline:
-    """The state of the account after a first deployment. Tests that only need a deployed stage share it."""
-
-    def __init__(self) -> None:
-        self.account: Any = None
-        self.mappings: dict[str, Any] = {}
-
-
-@pytest.fixture(scope="module")
-def baseline() -> Baseline:
-    return Baseline()
-
-
-@pytest.fixture
-def deployed(baseline: Baseline, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalAws]:
-    """An account with the stage as its first deployment left it.
-
-    The previous test's changes are undone. If the account is then not exactly the baseline, for example because
-    another test has emptied it, the stage is deployed again into an empty account.
-    """
-    with LocalAws() as made:
-        for name, value in made.env.items():
-            monkeypatch.setenv(name, value)
-        clients = {service: made.client(service) for service in SERVICES}
-        if baseline.account is not None:
-            restored(clients, baseline.mappings)
-        if baseline.account is None or _state(clients) != baseline.account:
-            made.reset()
-            assert deploy(built, tmp_path / "first") == []
-            found = clients["lambda"].list_event_source_mappings()["EventSourceMappings"]
-            baseline.account, baseline.mappings = _state(clients), {one["UUID"]: one for one in found}
-        yield made
-
-
-def _state(clients: dict[str, Any]) -> Any:
-    """The account with its rows and function limits."""
-    tables = clients["dynamodb"].list_tables()["TableNames"]
-    functions = [one["FunctionName"] for one in clients["lambda"].list_functions()["Functions"]]
-    return (
-        account(clients),
-        {name: clients["dynamodb"].scan(TableName=name)["Items"] for name in tables},
-        {
-            name: clients["lambda"].get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
-            for name in functions
-        },
-    )
-
-
-def _polled(aws: LocalAws) -> set[str]:
-    found = aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]
-    return {one["EventSourceArn"].rpartition("-")[2] for one in found if one["State"] == "Enabled"}
-
-
 def _store(aws: LocalAws) -> Store:
     return Store(TABLE, clock=lambda: 0.0, client=aws.client("dynamodb"))
 
 
-def test_stage_publishes_what_its_functions_permit(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    name = "outscaler-dev-reconcile"
-    made = deployed.client("lambda").get_function_configuration(FunctionName=name)
-    functions = deployment_of(made["Environment"]["Variables"] | {"AWS_LAMBDA_FUNCTION_NAME": name})
-    settings = _store(deployed).deployment_settings()
-    assert settings.read() == functions
-    assert functions.secret_prefix == "outscaler/dev/"
-    settings.publish(Deployment(secret_prefix="outscaler/"))  # another stage's, restored from a copy
-    (wrong,) = _checked()
-    assert wrong.place == f"table {TABLE}-policies: what policies may name"
-    assert deploy(built, tmp_path / "again") == []
-    assert settings.read() == functions
+class Observed(msgspec.Struct, frozen=True):
+    """The stage after one step. code: of one function. limits: concurrency of two functions."""
+
+    code: str
+    apis: list[str]
+    mappings: list[str]
+    policies: tuple[str, ...]
+    polled: set[str]
+    limits: list[int | None]
+    permitted: Deployment
+
+    @classmethod
+    def of(cls, aws: LocalAws) -> Observed:
+        """Read the account."""
+        functions = aws.client("lambda")
+        mappings = functions.list_event_source_mappings()["EventSourceMappings"]
+        limits = [
+            functions.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
+            for name in ("act_exoscale", "tick")
+        ]
+        return cls(
+            functions.get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"],
+            [one["id"] for one in aws.client("apigateway").get_rest_apis()["items"]],
+            sorted(one["UUID"] for one in mappings),
+            _store(aws).policies.names(),
+            {one["EventSourceArn"].rpartition("-")[2] for one in mappings if one["State"] == "Enabled"},
+            limits,
+            _store(aws).deployment_settings().read(),
+        )
 
 
-def _checked() -> list[account_settings.Setting]:
-    made = DeploymentSteps(locate(load(STAGE), boto3.Session()), boto3.Session(), lambda line: None)
-    return list(made.check(made.graph()))
+class Life(msgspec.Struct):
+    """A stage from its first deployment to its last. wrong: what each deployment reports as wrong. checks: exit code
+    and output of `check`, before and after the upgrade. left: functions, APIs and tables after `undeploy`.
+    variables: of a function after the first deployment."""
+
+    wrong: list[int]
+    checks: list[tuple[int, list[str]]]
+    first: Observed
+    variables: dict[str, str]
+    applied: set[str]
+    upgraded: Observed
+    rolled_back: Observed
+    undeployed: str
+    left: tuple[list[Any], list[Any], list[str]]
+    again: Observed
 
 
-def test_only_queues_of_providers_named_in_policies_are_polled(
-    deployed: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _polled(deployed) == {"reconcile"}
-    monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    assert outscaler(["apply", str(tmp_path / "policy.yaml")]) == 0
-    assert _polled(deployed) == {"reconcile", "act_exoscale"}
-    assert deploy(built, tmp_path / "built") == []
-    assert _polled(deployed) == {"reconcile", "act_exoscale"}
+def _ran(*arguments: str) -> tuple[int, str]:
+    with redirect_stdout(StringIO()) as output:
+        return command.main(list(arguments)), output.getvalue()
 
 
-def test_queue_with_messages_is_polled_until_empty(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    client, sqs = deployed.client("lambda"), deployed.client("sqs")
+def _changed(aws: LocalAws) -> None:
+    """Change what the next deployment must keep, and what it must correct."""
+    client, events = aws.client("lambda"), aws.client("events")
+    client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
     for one in client.list_event_source_mappings()["EventSourceMappings"]:
         client.update_event_source_mapping(UUID=one["UUID"], Enabled=True)
-    url = sqs.get_queue_url(QueueName="outscaler-dev-act_alicloud")["QueueUrl"]
-    sqs.send_message(QueueUrl=url, MessageBody="{}")
-    deploy(built, tmp_path / "built")
-    assert _polled(deployed) == {"reconcile", "act_alicloud"}
-
-
-def test_unreadable_policy_leaves_every_queue_polled(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    _store(deployed).policies.put("shop", "[", digest("["), None)
-    deploy(built, tmp_path / "built")
-    assert len(_polled(deployed)) == 6
-
-
-def test_upgrade_and_rollback_keep_the_address_and_every_row(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    _store(deployed).policies.put("shop", POLICY, digest(POLICY), None)
-    newer = tmp_path / "newer.zip"
-    with zipfile.ZipFile(newer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("app.py"), "app = 'newer'\n")
-    seen = []
-    for package in (built, newer, built):
-        assert deploy(package, tmp_path / "built") == []
-        code = deployed.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
-        apis = [one["id"] for one in deployed.client("apigateway").get_rest_apis()["items"]]
-        mappings = [
-            one["UUID"] for one in deployed.client("lambda").list_event_source_mappings()["EventSourceMappings"]
-        ]
-        seen.append((code, apis, sorted(mappings), _store(deployed).policies.names()))
-    assert seen[0] == seen[2]
-    assert seen[0][0] != seen[1][0]
-    assert seen[0][1:] == seen[1][1:]
-
-
-def test_function_stopped_by_a_user_stays_stopped(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    client = deployed.client("lambda")
-    client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
-    deploy(built, tmp_path / "built")
-    limits = [
-        client.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
-        for name in ("act_exoscale", "tick")
-    ]
-    assert limits == [0, None]
-
-
-def test_manual_changes_of_a_deployment_are_detected_and_reverted(
-    deployed: LocalAws, built: Path, tmp_path: Path
-) -> None:
-    client, events = deployed.client("lambda"), deployed.client("events")
     [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
     client.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
+    url = aws.client("sqs").get_queue_url(QueueName="outscaler-dev-act_alicloud")["QueueUrl"]
+    aws.client("sqs").send_message(QueueUrl=url, MessageBody="{}")
     [target] = events.list_targets_by_rule(Rule="outscaler-dev-tick-event")["Targets"]
     events.put_targets(Rule="outscaler-dev-tick-event", Targets=[{"Id": target["Id"], "Arn": target["Arn"]}])
-    assert command.main(["check"]) == 1
-    assert deploy(built, tmp_path / "built") == []
-    assert command.main(["check"]) == 0
+    _store(aws).deployment_settings().publish(Deployment(secret_prefix="outscaler/"))  # of a copy of another stage
 
 
-def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
-    deployed: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _store(deployed).policies.put("shop", POLICY, digest(POLICY), None)
-    assert command.main(["undeploy"]) == 0
-    assert f"kept table {TABLE}" in capsys.readouterr().out
-    assert deployed.client("lambda").list_functions()["Functions"] == []
-    assert deployed.client("apigateway").get_rest_apis()["items"] == []
-    assert deployed.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
-    assert deploy(built, tmp_path / "built") == []
-    assert _store(deployed).policies.names() == ("shop",)
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """Four deployments for all tests: every change that a deployment keeps or corrects is made before the second."""
+    folder = tmp_path_factory.mktemp("life")
+    older, newer = small_package(folder), folder / "newer.zip"
+    with zipfile.ZipFile(newer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("app.py"), "app = 'newer'\n")
+    (folder / "policy.yaml").write_text(POLICY)
+    with LocalAws() as aws, pytest.MonkeyPatch.context() as patch:
+        aws.reset()
+        for name, value in {**aws.env, "OUTSCALER_PREFIX": "outscaler-dev"}.items():
+            patch.setenv(name, value)
+        wrong = [len(deploy(older, folder / "built"))]
+        first = Observed.of(aws)
+        reconcile = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-reconcile")
+        assert outscaler(["apply", str(folder / "policy.yaml")]) == 0
+        applied = Observed.of(aws).polled
+        _changed(aws)
+        checks = [_ran("check")]
+        wrong.append(len(deploy(newer, folder / "built")))
+        checks.append(_ran("check"))
+        upgraded = Observed.of(aws)
+        _store(aws).policies.put("shop", "[", digest("["), 1)
+        wrong.append(len(deploy(older, folder / "built")))
+        rolled_back = Observed.of(aws)
+        code, undeployed = _ran("undeploy")
+        assert code == 0
+        left = (
+            aws.client("lambda").list_functions()["Functions"],
+            aws.client("apigateway").get_rest_apis()["items"],
+            aws.client("dynamodb").list_tables()["TableNames"],
+        )
+        wrong.append(len(deploy(older, folder / "built")))
+        return Life(
+            wrong,
+            [(code, output.splitlines()) for code, output in checks],
+            first,
+            reconcile["Environment"]["Variables"],
+            applied,
+            upgraded,
+            rolled_back,
+            undeployed,
+            left,
+            Observed.of(aws),
+        )
+
+
+def test_no_deployment_of_a_stage_leaves_a_wrong_setting(life: Life) -> None:
+    assert life.wrong == [0, 0, 0, 0]
+
+
+def test_stage_publishes_what_its_functions_permit(life: Life) -> None:
+    functions = deployment_of(life.variables | {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-dev-reconcile"})
+    assert functions.secret_prefix == "outscaler/dev/"
+    assert [one.permitted for one in (life.first, life.upgraded, life.rolled_back, life.again)] == [functions] * 4
+
+
+def test_only_queues_of_providers_named_in_policies_are_polled(life: Life) -> None:
+    assert life.first.polled == {"reconcile"}
+    assert life.applied == {"reconcile", "act_exoscale"}
+
+
+def test_deployment_polls_queues_of_policies_and_those_with_messages_until_they_are_empty(life: Life) -> None:
+    assert life.upgraded.polled == {"reconcile", "act_exoscale", "act_alicloud"}
+
+
+def test_unreadable_policy_leaves_every_queue_polled(life: Life) -> None:
+    assert len(life.rolled_back.polled) == 6
+
+
+def test_upgrade_and_rollback_keep_the_address_and_every_row(life: Life) -> None:
+    seen = (life.first, life.upgraded, life.rolled_back)
+    assert seen[0].code == seen[2].code != seen[1].code
+    assert [(one.apis, one.mappings) for one in seen] == [(seen[0].apis, seen[0].mappings)] * 3
+    assert (len(seen[0].apis), len(seen[0].mappings)) == (1, 6)
+    assert [one.policies for one in seen] == [(), ("shop",), ("shop",)]
+
+
+def test_function_stopped_by_a_user_stays_stopped(life: Life) -> None:
+    assert life.first.limits == [None, None]
+    assert [life.upgraded.limits, life.rolled_back.limits] == [[0, None]] * 2
+
+
+def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: Life) -> None:
+    (before, lines), (after, said) = life.checks
+    assert (before, after, said) == (1, 0, ["stage dev is as it should be"])
+    places = sorted(line.partition(" is ")[0] for line in lines)
+    assert places == [
+        *(f"mapping of outscaler-dev-act_{name}: polled" for name in ("cherryservers", "clusterapi", "huaweicloud")),
+        "mapping of outscaler-dev-reconcile: failures",
+        "rule outscaler-dev-tick-event: target",
+        f"table {TABLE}-policies: what policies may name",
+    ]
+
+
+def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(life: Life) -> None:
+    assert f"kept table {TABLE}" in life.undeployed
+    assert life.left == ([], [], [TABLE, f"{TABLE}-policies"])
+    assert life.again.policies == ("shop",)
 
 
 @pytest.mark.parametrize(
     ("answers", "left"), [([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)]
 )
 def test_tables_are_deleted_only_after_two_confirmations(
-    aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], left: int
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch, answers: list[str], left: int
 ) -> None:
     from infra.aws.deploy import foundation
 
@@ -287,6 +299,7 @@ def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: Local
     assert package.stat().st_size <= 27 * 10**6
 
 
+@pytest.mark.slow
 def test_chalice_package_writes_the_template_and_zip_of_make_package(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = _chalice("package", "--stage", "prod", str(out))
@@ -296,21 +309,54 @@ def test_chalice_package_writes_the_template_and_zip_of_make_package(tmp_path: P
     assert (out / "deployment.zip").read_bytes() == built.zip.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("deploy", "--stage", "pord"), "stage pord: is not in .chalice/config.json; did you mean prod?"),
-        (("package", "--stage", "pord", "out"), "--stage pord: not in .chalice/config.json; use one of dev, prod"),
-        (("deploy", "--api-gateway-stage", "v1"), "Error: --api-gateway-stage has no effect; the stage's settings"),
-        (("package", "--pkg-format", "terraform", "out"), "Error: --pkg-format has no effect; the stage's settings"),
-        (("delete", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
-        (("deploy", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
-    ],
+def test_chalice_package_is_make_package(tmp_path: Path) -> None:
+    """The whole package is built by `chalice deploy` above, and is compared in the slow test."""
+    clone = _checkout(tmp_path)
+    module = clone / "infra" / "aws" / "package.py"
+    calls = "def package(*arguments):\n    sys.stderr.write(repr(arguments))\n    raise PackagingFailed('.')\n"
+    source = module.read_text("utf-8")
+    start = 'if __name__ == "__main__":'
+    assert source.count(start) == 1
+    module.write_text(source.replace(start, f"{calls}\n\n{start}"), "utf-8")
+    done = _chalice("package", "--stage", "prod", "out", folder=clone)
+    assert (done.returncode, done.stderr) == (2, "('prod', PosixPath('out'), '').\n")
+
+
+_REFUSED = (
+    (("deploy", "--stage", "pord"), "stage pord: is not in .chalice/config.json; did you mean prod?"),
+    (("package", "--stage", "pord", "out"), "--stage pord: not in .chalice/config.json; use one of dev, prod"),
+    (("deploy", "--api-gateway-stage", "v1"), "Error: --api-gateway-stage has no effect; the stage's settings"),
+    (("package", "--pkg-format", "terraform", "out"), "Error: --pkg-format has no effect; the stage's settings"),
+    (("delete", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
+    (("deploy", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
 )
+
+
+@pytest.mark.parametrize(("arguments", "said"), [_REFUSED[0], _REFUSED[2]])
 def test_refused_chalice_command_names_the_remedy_without_a_traceback(arguments: tuple[str, ...], said: str) -> None:
     done = _chalice(*arguments, AWS_REGION="", AWS_DEFAULT_REGION="", AWS_CONFIG_FILE=os.devnull)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert done.stderr.splitlines()[-1].startswith(said)
+
+
+@pytest.mark.parametrize(("arguments", "said"), _REFUSED)
+def test_refused_command_of_chalice_ends_with_code_2(
+    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What app.py calls while Chalice loads it, with the context that Chalice's own command line gives."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    parent = click.Context(cli, info_name="chalice")
+    context = cli.commands[arguments[0]].make_context(arguments[0], list(arguments[1:]), parent)
+    with pytest.raises((SystemExit, click.UsageError)) as refused:
+        run_in_place(context)
+    if isinstance(refused.value, click.UsageError):
+        refused.value.show()
+        assert refused.value.exit_code == 2
+    else:
+        assert refused.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith(said)
 
 
 def test_other_chalice_commands_are_left_to_chalice() -> None:

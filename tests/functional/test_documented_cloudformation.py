@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from infra.aws.package import ROOT
-from infra.aws.publish import published
 from infra.emulators.aws import LocalAws
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import VPC, resolve
@@ -60,7 +59,7 @@ def test_page_lists_every_parameter_with_its_default() -> None:
 
 
 def test_page_lists_additional_parameters_of_the_published_template() -> None:
-    more = published(artifact().sam("dev"))["Parameters"]
+    more = artifact().published("dev")["Parameters"]
     of_both = artifact().sam("dev")["Parameters"]
     assert dict(_rows("Published template")) == {
         f"`{name}`": _default(name, False, one) for name, one in more.items() if name not in of_both
@@ -117,7 +116,7 @@ def test_every_command_that_sends_the_template_names_a_bucket() -> None:
     for command in sent:
         assert " --s3-bucket BUCKET " in command
         assert "deploy" not in command.split()[2] or " --capabilities CAPABILITY_IAM" in command
-    parameters = published(artifact().sam("dev"))["Parameters"]
+    parameters = artifact().published("dev")["Parameters"]
     given = {word.partition("=")[0] for command in sent for word in command.split() if re.match(r"[A-Z]\w+=", word)}
     assert given <= set(parameters)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra.aws.template_check import translate
 from tests.functional.artifact import artifact
 from tests.functional.stack import HANDLERS, QUEUED
 
@@ -22,7 +21,7 @@ def _of_type(template: Template, kind: str) -> list[Template]:
 @STAGES
 def test_api_has_exactly_one_public_stage(stage: str) -> None:
     """SAM adds a stage called Stage, without a throttle, unless the version of OpenAPI is given."""
-    template = translate(artifact().sam(stage))
+    template = artifact().translated(stage)
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     assert found["StageName"] == "api"
     deployments = _of_type(template, "AWS::ApiGateway::Deployment")
@@ -32,7 +31,7 @@ def test_api_has_exactly_one_public_stage(stage: str) -> None:
 
 @STAGES
 def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> None:
-    template = translate(artifact().sam(stage))
+    template = artifact().translated(stage)
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     numbers = {name: given["Default"] for name, given in template["Parameters"].items() if given["Type"] == "Number"}
 
@@ -65,7 +64,7 @@ def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> 
 
 @STAGES
 def test_access_log_contains_no_query_no_header_and_no_body(stage: str) -> None:
-    template = translate(artifact().sam(stage))
+    template = artifact().translated(stage)
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     condition, setting, nothing = found["AccessLogSetting"]["Fn::If"]
     assert (condition, nothing) == ("WithAccessLog", {"Ref": "AWS::NoValue"})
@@ -86,7 +85,7 @@ def test_access_log_contains_no_query_no_header_and_no_body(stage: str) -> None:
 
 @pytest.mark.parametrize("function", HANDLERS)
 def test_only_event_sources_that_report_batch_failures_enable_it(function: str) -> None:
-    template = translate(artifact().sam("prod"))
+    template = artifact().translated("prod")
     reporting = {
         one["FunctionName"]["Ref"]
         for one in _of_type(template, "AWS::Lambda::EventSourceMapping")

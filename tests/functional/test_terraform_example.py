@@ -13,7 +13,6 @@ import hcl2
 import pytest
 
 from infra.aws.package import ROOT
-from infra.aws.publish import published
 from tests.functional.artifact import artifact
 
 MODULE = ROOT / "infra" / "aws" / "terraform"
@@ -55,7 +54,7 @@ def _stack() -> Json:
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_terraform_passes_existing_parameters_and_the_rest_are_listed(stage: str) -> None:
-    parameters = published(artifact().sam(stage))["Parameters"]
+    parameters = artifact().published(stage)["Parameters"]
     passed = set(_stack()["parameters"])
     assert passed <= set(parameters)
     assert set(parameters) - passed == NOT_PASSED
@@ -70,7 +69,7 @@ def test_terraform_variables_are_exactly_those_used() -> None:
 
 
 def test_terraform_defaults_are_accepted_by_the_template() -> None:
-    parameters = published(artifact().sam("prod"))["Parameters"]
+    parameters = artifact().published("prod")["Parameters"]
     variables = _blocks("variables.tf", "variable")
     plain = {
         name: found[1]
@@ -97,7 +96,7 @@ def test_terraform_outputs_exist_in_the_template() -> None:
     outputs = _blocks("outputs.tf", "output")
     named = {name: re.findall(r'"([A-Z]\w+)"', str(one["value"])) for name, one in outputs.items()}
     assert all(len(found) == 1 for found in named.values())
-    always, dev = (set(published(artifact().sam(stage))["Outputs"]) for stage in ("prod", "dev"))
+    always, dev = (set(artifact().published(stage)["Outputs"]) for stage in ("prod", "dev"))
     for name, [output] in named.items():
         assert output in (dev if "lookup(" in str(outputs[name]["value"]) else always), name
 
