@@ -10,27 +10,20 @@ botocore, and therefore PynamoDB, follows AWS_ENDPOINT_URL without code changes.
 
 from __future__ import annotations
 
-from botocore.session import Session
-from botocore.session import get_session
-from chalicelib.model.secret import PARAMETER
-from chalicelib.model.secret import parameter_name
-from chalicelib.store.tables import definition
-from chalicelib.store.tables import policy_table_of
-from chalicelib.store.tables import time_to_live
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cache
-from infra.emulators.lambda_events import REGION
-from infra.tools.interruptible import run
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-from urllib.request import Request
-from urllib.request import urlopen
 import argparse
 import sys
 import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.request import Request, urlopen
 
+from botocore.session import Session, get_session
+
+from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
+from infra.emulators.lambda_events import REGION
+from infra.tools.interruptible import run
 
 if TYPE_CHECKING:
     from infra.emulators.aws_server import AwsServer
@@ -117,18 +110,11 @@ class LocalAws:
         return environment(self.endpoint)
 
     def client(self, service: str) -> Any:
-<<<<<<< /tmp/tmpm3r9kvno/o
-        return client(service, self.endpoint)
-||||||| /tmp/tmpm3r9kvno/b
-        """Return a botocore client for the account."""
-        return client(service, self.endpoint)
-=======
         """Return a botocore client for the account. A service has one, because making one takes longer than most
         requests."""
         if (service, self.endpoint) not in self._clients:
             self._clients[service, self.endpoint] = client(service, self.endpoint)
         return self._clients[service, self.endpoint]
->>>>>>> /tmp/tmpm3r9kvno/t
 
     def reset(self) -> None:
         with urlopen(Request(f"{self.endpoint}/moto-api/reset", method="POST"), timeout=10) as answer:

@@ -3,26 +3,24 @@ Alibaba Cloud with changes of two minutes. Each drain is judged by itself, and n
 
 from __future__ import annotations
 
-from chalicelib.model.node import TO_BE_DELETED
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.node import TO_BE_DELETED
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
 from infra.emulators.controllers import objects
-from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.attached_account import ExoscaleRegistrationOptions
+from infra.emulators.exoscale.attached_account import ExoscaleAccount, ExoscaleRegistrationOptions
 from infra.emulators.exoscale.models import ExoscaleDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from infra.emulators.vendor_common.http_messages import Answer
-from infra.emulators.vendor_common.http_messages import Incoming
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.scenario.policies import document
 from tests.scenario.scenario_world import ScenarioWorld
-from typing import Any
-import msgspec
-import pytest
-
 
 OPERATION = 120.0
 MINUTE = 60.0

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from chalicelib.model.errors import OutscalerError
-from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import AlicloudCredential
-from chalicelib.providers.alicloud.credentials import Sessions
-from chalicelib.providers.alicloud.credentials import due
-from chalicelib.providers.alicloud.credentials import of_this_process
-from chalicelib.providers.alicloud.credentials import parse_secret
-from chalicelib.providers.errors import Throttled
-from chalicelib.providers.errors import Transient
-from chalicelib.providers.errors import Unauthorized
-from infra.emulators.cloud_account import FILES
-from infra.emulators.vendor_common.http_messages import Answer
-from infra.emulators.vendor_common.http_messages import Incoming
-from infra.emulators.vendor_common.http_messages import NO_ANSWER
-from infra.emulators.vendor_common.http_messages import scripted
+import json
+import traceback
 from pathlib import Path
-from tests.cases import each_row
-from tests.unit.providers.alicloud.emulated import EmulatedEss
-from tests.unit.providers.alicloud.emulated import GROUP
-from tests.unit.providers.alicloud.emulated import KEY
-from tests.unit.providers.alicloud.emulated import KEY_ID
-from tests.unit.providers.alicloud.emulated import KEY_SECRET
-from tests.unit.providers.alicloud.emulated import action
-from tests.unit.providers.alicloud.emulated import answering
-from tests.unit.providers.alicloud.emulated import groups_page
-from tests.unit.providers.alicloud.emulated import refusal
-from tests.unit.providers.emulated import RecordedLimits
-from tests.unit.providers.emulated import RotatedSecrets
 from typing import Any
 from urllib.parse import parse_qs
-import json
-import pytest
-import traceback
 
+import pytest
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.secret import Secret
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process, parse_secret
+from chalicelib.providers.errors import Throttled, Transient, Unauthorized
+from infra.emulators.cloud_account import FILES
+from infra.emulators.vendor_common.http_messages import NO_ANSWER, Answer, Incoming, scripted
+from tests.cases import each_row
+from tests.unit.providers.alicloud.emulated import (
+    GROUP,
+    KEY,
+    KEY_ID,
+    KEY_SECRET,
+    EmulatedEss,
+    action,
+    answering,
+    groups_page,
+    refusal,
+)
+from tests.unit.providers.emulated import RecordedLimits, RotatedSecrets
 
 ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
