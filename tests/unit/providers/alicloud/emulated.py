@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from infra.emulators.policy_permissions import LOOPBACK
 
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.group import NodeGroup
@@ -24,6 +23,7 @@ from chalicelib.providers.base import Connection
 from chalicelib.providers.services import Cache, NullCache, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.models import GONE_SOON, AlicloudDurations, AlicloudGroup
+from infra.emulators.cloud_account import LOOPBACK
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, scripted
 from infra.emulators.vendor_common.server import Scripted
 from tests.contract.alicloud.fixtures import order

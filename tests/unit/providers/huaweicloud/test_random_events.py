@@ -7,13 +7,12 @@ from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from infra.emulators.vendor_common.errors import VendorRefusedError
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from infra.emulators.huaweicloud.mutations import CceMutations
-from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorRefusedError
 from tests.contract.huaweicloud.fixtures import carried
 from tests.unit.providers.huaweicloud.emulated import CLUSTER, FLAVOR, A, B, EmulatedCce, discard, grow, shrink
 
