@@ -79,9 +79,9 @@ class EmulatedCce(HuaweiBench):
         )
 
     def node(self, name: str) -> models.Node:
-        found = self.cloud.node(name)
-        assert found is not None
-        return found
+        machine = self.cloud.node(name)
+        assert machine is not None
+        return machine
 
     def nodes(self) -> tuple[Node, ...]:
         return super().nodes() if self.joined is None else self.joined
@@ -105,7 +105,7 @@ class EmulatedCce(HuaweiBench):
 
     def build(self, *entries: GroupPolicy, **settings: str) -> HuaweiCloud:
         """Returns a new provider; without an entry, all pools are discovered."""
-        self.settings, self._bounds = settings, {each.id: each for each in entries}
+        self.settings, self._bounds = settings, {bounds.id: bounds for bounds in entries}
         return build(self.connection(self.server.url))
 
     def api(self, read_secret: Callable[[str], str] | None = None, **settings: str) -> CceApi:
@@ -134,13 +134,13 @@ class EmulatedCce(HuaweiBench):
         self, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: str
     ) -> dict[str, NodeGroup]:
         """Returns the groups of one pass by id. nodes: as `joined` by default."""
-        found = self.build(*entries, **settings).observe(self.nodes() if nodes is None else nodes)
-        return {group.id: group for group in found.groups}
+        observation = self.build(*entries, **settings).observe(self.nodes() if nodes is None else nodes)
+        return {group.id: group for group in observation.groups}
 
     def warnings(self, *entries: GroupPolicy, **settings: str) -> str:
         """Returns the warnings of one pass."""
-        found = self.build(*entries, **settings).observe(self.nodes())
-        return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
+        gaps = self.build(*entries, **settings).observe(self.nodes()).gaps
+        return "\n".join(f"{gap.name}: {gap.detail}" for gap in gaps)
 
     # -- what the vendor got
 
@@ -201,8 +201,8 @@ NOT_SCALABLE = {"type": "Scalable", "status": "False"}
 def node(machine: models.Node, provider_id: str | None = None, name: str = "", **labels: str) -> Node:
     """Returns a machine as the cluster's node."""
     name = name or machine.ip
-    said = machine.uid if provider_id is None else provider_id
-    return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=said)
+    provider_id = machine.uid if provider_id is None else provider_id
+    return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=provider_id)
 
 
 def entry(name: str, least: int | None = None, most: int | None = None, priority: int = 0) -> GroupPolicy:
