@@ -130,10 +130,10 @@ def delete_together(
             removal.check_permitted()
             context.check_idle(operation.spec.group)
             if ready := tuple(islice(others, IDS)) if removal.room else ():
-                removal = _read_removal(context, operation)  # seconds have passed
                 if context.joined is not None:
                     nodes = context.joined()
-                    context = msgspec.structs.replace(context, joined=lambda: nodes)
+                    context = msgspec.structs.replace(context, joined=lambda: nodes)  # of all, read once
+                removal = _read_removal(context, operation)  # seconds have passed
                 if isinstance(removal, _Removal):
                     joined = _joining(context, removal, ready)
         return removal.run(joined) if isinstance(removal, _Removal) else (removal, {})
@@ -160,30 +160,28 @@ def _read_removal(context: AlicloudContext, operation: Operation) -> _Removal | 
     return removal
 
 
-def _joining(context: AlicloudContext, first: _Removal, ready: Sequence[Operation]) -> list[_Removal]:
-    """Return which of the other removals share the request of the first. One that would be refused, or of whose
+def _joining(context: AlicloudContext, removal: _Removal, ready: Sequence[Operation]) -> list[_Removal]:
+    """Return which of the other removals share the request of this one. One that would be refused, or of whose
     instances one is not in the group any more, finds that out by itself."""
     targets: dict[str, Targets] = {}
     for operation in ready:
         with suppress(BadInput, InvalidRequest):
             targets[operation.spec.id] = read_targets(operation, handle_of, placeholder_group, "ECS instance")
     names = [name for each in targets.values() for name in each.machines]
-    listed = _listed_in(context, first.group.scaling_group_id, names) if names else {}
-    joined, requested, room = list[_Removal](), set(first.lot), first.room
+    listed = _listed_in(context, removal.group.scaling_group_id, names) if names else {}
+    joined, requested, room = list[_Removal](), set(removal.lot), removal.room
     for operation in ready:
         if (its_targets := targets.get(operation.spec.id)) is None or its_targets.placeholders:
             continue
-        removal = _Removal(context, operation, first.group, listed, its_targets)
-        lot = removal.lot
-        if set(lot) != set(its_targets.machines) or len(lot) > room or not requested.isdisjoint(lot):
+        other = _Removal(context, operation, removal.group, listed, its_targets)
+        lot = other.lot
+        if not lot or set(lot) != set(its_targets.machines) or len(lot) > room or not requested.isdisjoint(lot):
             continue
-        try:
+        with suppress(PermanentConflict):
             _check_nodes(context, operation, lot)
-        except PermanentConflict:
-            continue
-        joined.append(removal)
-        requested.update(lot)
-        room -= len(lot)
+            joined.append(other)
+            requested.update(lot)
+            room -= len(lot)
     return joined
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.alicloud.delete_nodes import TURN
@@ -369,9 +370,17 @@ def test_alicloud_node_that_has_changed_ends_its_own_removal_only() -> None:
 def test_alicloud_shared_request_reads_the_nodes_and_the_other_instances_once() -> None:
     ess = EmulatedEss(12)
     first, *others = ready(ess, *ess.machines("asg-1")[:10])
+    nodes, reads = ess.nodes(), list[str]()
+
+    def listed() -> tuple[Node, ...]:
+        reads.append("nodes")
+        return nodes
+
+    ess.nodes = listed  # type: ignore[method-assign]
     provider = ess.build()
     ess.look()
     provider.delete_together(first, others)
+    assert reads == ["nodes"]
     read = ["DescribeScalingGroups", "DescribeScalingInstances"]
     assert ess.actions() == [*read, "DescribeScalingActivities", *read, "DescribeScalingInstances", "RemoveInstances"]
 
