@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.timestamps import format_time
-from infra.emulators.controllers.object_writes import Changes, condition, is_true, listed, with_conditions, write
+from infra.emulators.controllers.object_writes import (
+    Changes,
+    changed,
+    condition,
+    is_true,
+    listed,
+    with_conditions,
+    write,
+)
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
@@ -226,33 +234,11 @@ class SchedulerLoop:
                 continue
             meta = claim["metadata"]
             notes = {**(meta.get("annotations") or {}), "pv.kubernetes.io/bind-completed": "yes"}
-            write(
-                self._store,
-                "persistentvolumes",
-                {
-                    **volume,
-                    "status": {**(volume.get("status") or {}), "phase": "Bound"},
-                    "spec": {
-                        **volume["spec"],
-                        "claimRef": {
-                            "kind": "PersistentVolumeClaim",
-                            "name": name,
-                            "namespace": decision.pod.namespace,
-                            "uid": meta["uid"],
-                        },
-                    },
-                },
-            )
-            write(
-                self._store,
-                "persistentvolumeclaims",
-                {
-                    **claim,
-                    "metadata": {**meta, "annotations": notes},
-                    "spec": {**claim["spec"], "volumeName": chosen},
-                    "status": {**(claim.get("status") or {}), "phase": "Bound"},
-                },
-            )
+            ref = {"name": name, "namespace": decision.pod.namespace, "uid": meta["uid"]}
+            volume = changed(volume, "spec", claimRef={"kind": "PersistentVolumeClaim", **ref})
+            write(self._store, "persistentvolumes", changed(volume, "status", phase="Bound"))
+            claim = changed(changed(claim, "metadata", annotations=notes), "spec", volumeName=chosen)
+            write(self._store, "persistentvolumeclaims", changed(claim, "status", phase="Bound"))
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
         """Set PodScheduled=False with this reason and message. Returns False if the pod has this condition already."""
@@ -263,8 +249,8 @@ class SchedulerLoop:
         if said.get("reason") == reason and str(said.get("message", "")).startswith(message):
             return False  # the real message continues with preemption
         wanted = condition("PodScheduled", value=False, reason=reason, message=message)
-        status = {**(raw.get("status") or {}), "conditions": with_conditions(raw, self._clock(), wanted)}
-        return write(self._store, "pods", {**raw, "status": status})
+        conditions = with_conditions(raw, self._clock(), wanted)
+        return write(self._store, "pods", changed(raw, "status", conditions=conditions))
 
     def _emit(self, pod: PodView, type_: str, reason: str, message: str) -> None:
         """Create an event, or increment the count of the event with the same pod and message."""
