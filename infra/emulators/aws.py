@@ -37,12 +37,12 @@ class Queue(NamedTuple):
     max_receives: int = 5
 
 
-def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+def environment(endpoint: str) -> dict[str, str]:
     """Return environment variables that make every AWS client of a process use only that endpoint."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_DEFAULT_REGION": region,
-        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -86,7 +86,7 @@ class LocalAws:
         # not need it.
         from infra.emulators.aws_server import AwsServer
 
-        self._server: AwsServer = AwsServer(port=port)
+        self._server: AwsServer = AwsServer(port)
         self.endpoint = ""
 
     def start(self) -> str:

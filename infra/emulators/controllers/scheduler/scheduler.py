@@ -33,6 +33,7 @@ from infra.emulators.kube.store import ObjectStore
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _STORAGE = "storage.k8s.io"
+_NAME = "default-scheduler"
 # A change to any of these triggers another attempt at unschedulable pods.
 _WATCHED = (
     ("nodes", ""),
@@ -129,8 +130,8 @@ def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_us
     return decisions
 
 
-def waits(pod: PodView, scheduler: str = "default-scheduler") -> bool:
-    return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == scheduler
+def waits(pod: PodView) -> bool:
+    return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == _NAME
 
 
 def schedule_once(
@@ -143,7 +144,7 @@ def schedule_once(
 
 
 class SchedulerLoop:
-    """Binds pods of scheduler `name` in a store; step() does all that can be done now.
+    """Binds pods of the default scheduler in a store; step() does all that can be done now.
 
     retry_seconds: an unschedulable pod is retried at least this often, which increments its event's count (5 min in the
     real scheduler).
@@ -155,11 +156,10 @@ class SchedulerLoop:
         clock: Callable[[], float],
         *,
         pick: Pick = least_used,
-        name: str = "default-scheduler",
         retry_seconds: float = 300.0,
     ) -> None:
         self._store, self._clock, self._pick = store, clock, pick
-        self._name, self._retry = name, retry_seconds
+        self._retry = retry_seconds
         self._pods, self._nodes = InfoReader(read_pod), InfoReader(read_node)
         self._changes = Changes(store, _WATCHED)
         self._tried = -retry_seconds
@@ -177,7 +177,7 @@ class SchedulerLoop:
         for pod in pods:
             if pod.gated and not pod.node:
                 self._mark(pod, "SchedulingGated", GATED)
-        waiting = [pod for pod in pods if waits(pod, self._name)]
+        waiting = [pod for pod in pods if waits(pod)]
         if not waiting:
             return
         world = ClusterView(self._nodes.views(self._store.list("nodes")), pods, self._around())
@@ -278,7 +278,7 @@ class SchedulerLoop:
                 "count": 1,
                 "firstTimestamp": now,
                 "lastTimestamp": now,
-                "source": {"component": self._name},
-                "reportingComponent": self._name,
+                "source": {"component": _NAME},
+                "reportingComponent": _NAME,
             },
         )
