@@ -1,4 +1,7 @@
-"""TODO"""
+"""Controllers of workloads: Deployments with their ReplicaSets, DaemonSets, Jobs, and the garbage collector.
+
+The arithmetic of rollouts is shared with MachineDeployments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Exoscale zone on a loopback port.
+"""The API of an emulated Exoscale zone: routes, authentication, throttling, operations, errors; on a loopback port.
 
 with ExoscaleServer(Zone(clock)) as server:
     server.ring.add("EXO-EXAMPLE-1", "secret")
@@ -203,7 +203,7 @@ _OPEN = frozenset({"list-zones"})
 
 
 class ExoscaleDispatcher(OperationDispatcher):
-    """The API of a zone. form: of the bodies of errors (errors.py)."""
+    """The API of a zone. form: of the bodies of errors."""
 
     def __init__(self, zone: Zone) -> None:
         super().__init__(

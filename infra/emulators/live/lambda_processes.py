@@ -52,7 +52,7 @@ class Worker(threading.Thread):
 
 class Result(msgspec.Struct, frozen=True):
     """The result of an invocation. began, ended: virtual epoch seconds. killed: the process ended before a response.
-    counts: see usage_counters.py. cold: the process was started for it."""
+    counts: see lambda_worker.py. cold: the process was started for it."""
 
     function: str
     began: float

@@ -1,7 +1,8 @@
 """All predicates in the scheduler's order, and the check whether a pod fits a node.
 
-As in the real scheduler, the first predicate that rejects a node gives the reasons. Therefore a tainted node is never
-reported as short of cpu.
+A predicate takes the pod and the cluster view. It returns a check that is called for every node, None if the pod has no
+such requirement, or Nowhere. A check returns the scheduler's own text of the reason, or nothing. The first predicate
+that rejects a node gives the reasons, so a tainted node is never reported as short of cpu.
 """
 
 from __future__ import annotations
