@@ -1,4 +1,4 @@
-"""The emulated Cherry Servers API: tokens, the rate limit, calls and their checks; on a loopback port, over HTTP or TLS.
+"""The emulated Cherry Servers API: tokens, the rate limit, calls and checks; on a loopback port, over HTTP or TLS.
 
 with CherryHttpServer(Cloud(clock)) as server:
     server.add_token("CHERRY-EXAMPLE-TOKEN")

@@ -1,4 +1,4 @@
-"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), the strategic merge of built-in types, and server-side
+"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge of built-in types, and server-side
 apply.
 
 Strategic merge knows the merge keys of the lists that are used here. Node taints have none: recorded responses show

@@ -1,4 +1,4 @@
-"""Validates objects as the API server does (422): names, node taints and providerID, changes of existing pods, replicas,
+"""Validates objects as the API server does (422): names, node taints, providerID, changes of existing pods, replicas,
 and custom resources by their structural schemas, which also prune and fill in defaults.
 
 Schemas cover what the Cluster API definitions use, without CEL rules (`x-kubernetes-validations`) and `format`.
