@@ -18,7 +18,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import unquote
 
 from rich.console import Console
@@ -26,7 +25,7 @@ from rich.console import Console
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
-from infra.demo.console import Ledger, Screen
+from infra.demo.console import Ledger, OneLineParser, Screen
 from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked, figures, verdicts
 from infra.demo.fixture import Passes, Subscriber, status_page
@@ -75,13 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-class _DemoParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _DemoParser(prog="make run", description="Plays the main job on the local emulation and prints it live.")
+    parser = OneLineParser(prog="make run", description="Plays the main job on the local emulation and prints it live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
     parser.add_argument(
         "--speed",

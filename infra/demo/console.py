@@ -5,11 +5,12 @@ Without a terminal (a pipe, a CI log) only the lines are printed.
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -58,6 +59,13 @@ def count(number: int, word: str) -> str:
 def span(seconds: float) -> str:
     """Return a duration as `04:07`."""
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Reports an invalid argument in one line, without the usage that argparse puts before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
 
 
 class Screen:

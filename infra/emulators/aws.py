@@ -10,20 +10,27 @@ botocore, and therefore PynamoDB, follows AWS_ENDPOINT_URL without code changes.
 
 from __future__ import annotations
 
+from botocore.session import Session
+from botocore.session import get_session
+from chalicelib.model.secret import PARAMETER
+from chalicelib.model.secret import parameter_name
+from chalicelib.store.tables import definition
+from chalicelib.store.tables import policy_table_of
+from chalicelib.store.tables import time_to_live
+from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import cache
+from infra.emulators.lambda_events import REGION
+from infra.tools.interruptible import run
+from typing import Any
+from typing import NamedTuple
+from typing import TYPE_CHECKING
+from urllib.request import Request
+from urllib.request import urlopen
 import argparse
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.request import Request, urlopen
 
-from botocore.session import Session, get_session
-
-from chalicelib.model.secret import PARAMETER, parameter_name
-from chalicelib.store.tables import definition, policy_table_of, time_to_live
-from infra.emulators.lambda_events import REGION
-from infra.tools.interruptible import run
 
 if TYPE_CHECKING:
     from infra.emulators.aws_server import AwsServer
@@ -37,12 +44,12 @@ class Queue(NamedTuple):
     max_receives: int = 5
 
 
-def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+def environment(endpoint: str) -> dict[str, str]:
     """Return environment variables that make every AWS client of a process use only that endpoint."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_DEFAULT_REGION": region,
-        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -86,8 +93,14 @@ class LocalAws:
         # not need it.
         from infra.emulators.aws_server import AwsServer
 
+<<<<<<< /tmp/tmp8hwe2ylx/o
         self._server: AwsServer = AwsServer(port=port)
         self._clients: dict[tuple[str, str], Any] = {}
+||||||| /tmp/tmp8hwe2ylx/b
+        self._server: AwsServer = AwsServer(port=port)
+=======
+        self._server: AwsServer = AwsServer(port)
+>>>>>>> /tmp/tmp8hwe2ylx/t
         self.endpoint = ""
 
     def start(self) -> str:

@@ -85,20 +85,20 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
 class AwsServer:
     """The emulation on its own port. Its state is moto's, which all servers of one process share."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._host, self._port = host, port
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._server: BaseWSGIServer | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
         close()
         app = only_whole_requests(one_at_a_time(Dispatcher()))
-        self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
+        self._server = make_server("127.0.0.1", self._port, app, threaded=True, request_handler=QuietHandler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(STOP_POLL,), name="local-aws", daemon=True
         )
         self._thread.start()
-        return f"http://{self._host}:{self._server.server_port}"
+        return f"http://127.0.0.1:{self._server.server_port}"
 
     def stop(self) -> None:
         """Stop serving. Does nothing if the server was not started."""

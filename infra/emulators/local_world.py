@@ -36,9 +36,8 @@ from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot import list_state
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
-from infra.emulators.aws_account import Account
 from infra.emulators.aws_faults import AwsFaults, Death, Life
-from infra.emulators.aws_services import FullServices, QuickServices
+from infra.emulators.aws_services import Account, FullServices, QuickServices
 from infra.emulators.cloud_account import LOOPBACK, CloudBeside, permitted
 from infra.emulators.controllers import objects as cluster_objects
 from infra.emulators.controllers.clock import ManualClock

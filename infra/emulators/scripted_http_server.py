@@ -85,14 +85,14 @@ class HttpScript:
     """
 
     def __init__(
-        self, script: Sequence[Reply] | Script = (), *, tls: Pair | None = None, client_ca: bytes = b"", port: int = 0
+        self, script: Sequence[Reply] | Script = (), *, tls: Pair | None = None, client_ca: bytes = b""
     ) -> None:
         self.requests: list[Seen] = []
         self._lock = threading.Lock()
         self._script = script if callable(script) else _in_order(list(script))
         handler = type("Handler", (_ScriptedHttpServerHandler,), {"owner": self})
         context = server_context(tls, client_ca) if tls is not None else None
-        self._server = LoopbackServer(handler, port=port, context=context)
+        self._server = LoopbackServer(handler, context=context)
         self.url = self._server.url
 
     def answer(self, seen: Seen) -> Reply:

@@ -1,4 +1,6 @@
-"""TODO"""
+"""Servers below HTTP for tests: a proxy that tunnels CONNECT, scripted bytes with pauses, and a link with a round-trip
+time and a bandwidth.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Unused code of what is deployed and of infra: `python -m infra.tools.unused_code`, part of `make test`.
 
 Tests are not users of chalicelib and app.py: code that only a test calls is unused. They are users of infra, whose
-emulators exist for them. Exit code 1 names each unused definition that unused_exceptions.py does not except, and each
+emulators exist for them. Exit code 1 names each unused definition that no exception here names, and each
 exception that nothing needs any more.
 """
 

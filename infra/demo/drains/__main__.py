@@ -12,9 +12,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from chalicelib.runtime.log import logger
+from infra.demo.console import OneLineParser
 from infra.demo.drains.drain_runner import tell
 from infra.tools.interruptible import run
 
@@ -47,13 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class _DrainsParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _DrainsParser(prog="python -m infra.demo.drains", description="Drains while functions die.")
+    parser = OneLineParser(prog="python -m infra.demo.drains", description="Drains while functions die.")
     parser.add_argument(
         "--nodes",
         type=_nodes,

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
-import msgspec
-
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from infra.demo.drains import drain_fixture
 from infra.demo.drains.drain_fixture import BIG, DEADLY, NEW, OLD, PARALLEL, STAY, TWICE, App, RoughWorld, apps
+from infra.demo.expectations import Expectation
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.object_writes import is_true
 from infra.emulators.invocation import Invocation
@@ -195,14 +194,6 @@ def leftovers(nodes: Sequence[KubeObject]) -> list[str]:
 
 LONGEST = 60.0
 """Maximum duration of an invocation in seconds (.chalice/config.json)."""
-
-
-class Expectation(msgspec.Struct, frozen=True):
-    """words: the expectation. seen: the observation."""
-
-    words: str
-    met: bool
-    seen: str
 
 
 def expectations(world: RoughWorld, notes: Notes, nodes: int) -> Iterator[Expectation]:

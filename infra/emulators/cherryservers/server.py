@@ -1,10 +1,12 @@
-"""The emulated Cherry Servers API on a loopback port, over HTTP or TLS.
+"""The emulated Cherry Servers API: tokens, the rate limit, calls and checks; on a loopback port, over HTTP or TLS.
 
 with CherryHttpServer(Cloud(clock)) as server:
     server.add_token("CHERRY-EXAMPLE-TOKEN")
     server.cloud.add_server("workers")
     ...                                             # a client with the root server.root
     assert [call.line for call in server.log] == ["GET /projects/10001/servers", …]
+
+The vendor documents a limit of four requests per second from one address, and status 429 above it.
 """
 
 from __future__ import annotations

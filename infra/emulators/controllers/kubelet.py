@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.timestamps import format_time, parse_time
-from infra.emulators.controllers.object_writes import condition, erase, is_true, with_conditions, write
+from infra.emulators.controllers.object_writes import changed, condition, erase, is_true, with_conditions, write
 from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
@@ -158,11 +158,7 @@ class Kubelets:
         spec = {key: value for key, value in node["spec"].items() if key != "taints"}
         if taints:
             spec["taints"] = taints
-        write(
-            self._store,
-            "nodes",
-            {**node, "spec": spec, "status": {**(node.get("status") or {}), "conditions": conditions}},
-        )
+        write(self._store, "nodes", changed({**node, "spec": spec}, "status", conditions=conditions))
 
     # -- pods
 
@@ -190,7 +186,7 @@ class Kubelets:
             erase(self._store, "pods", pod, grace=0)
 
     def _write_pod(self, pod: KubeObject, status: KubeObject) -> None:
-        write(self._store, "pods", {**pod, "status": {**(pod.get("status") or {}), **status}})
+        write(self._store, "pods", changed(pod, "status", **status))
 
 
 def _is_calm(pod: KubeObject) -> bool:

@@ -80,40 +80,33 @@ class _Budgets:
 
 
 class ClusterSimulation:
-    """The controllers of one store. workload: the store of Nodes and pods, by default the same. more: further
-    controllers, such as those of a vendor's account attached to the cluster; they run before the kubelets."""
+    """The controllers of one store. more: further controllers, such as those of a vendor's account attached to the
+    cluster; they run before the kubelets."""
 
     def __init__(
         self,
         store: ObjectStore,
         clock: Callable[[], float],
         pace: Pace | None = None,
-        workload: ObjectStore | None = None,
         more: Sequence[Controller] = (),
     ) -> None:
         pace = pace or Pace()
-        cluster = workload or store
-        self._stores = (store,) if workload is None else (store, workload)
-        self.capi = ClusterApi(store, clock, pace.machines, cluster)
-        self.kubelets = Kubelets(cluster, clock, pace.kubelets)
-        self.scheduler = SchedulerLoop(cluster, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
-        management = [Garbage(store, clock)] if workload is not None else []
+        self._store = store
+        self.capi = ClusterApi(store, clock, pace.machines)
+        self.kubelets = Kubelets(store, clock, pace.kubelets)
+        self.scheduler = SchedulerLoop(store, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
         self._controllers: tuple[Controller, ...] = (
-            *management,
-            Garbage(cluster, clock),
+            Garbage(store, clock),
             self.capi,
             *more,
             self.kubelets,
-            Moved(Deployments(cluster, clock).step, cluster, (("deployments", "apps"), ("replicasets", "apps"))),
-            Moved(ReplicaSets(cluster).step, cluster, (("replicasets", "apps"), ("pods", ""))),
-            Moved(DaemonSets(cluster).step, cluster, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
-            Moved(Jobs(cluster, clock).step, cluster, (("jobs", "batch"), ("pods", ""))),
-            _Budgets(cluster, clock),
+            Moved(Deployments(store, clock).step, store, (("deployments", "apps"), ("replicasets", "apps"))),
+            Moved(ReplicaSets(store).step, store, (("replicasets", "apps"), ("pods", ""))),
+            Moved(DaemonSets(store).step, store, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
+            Moved(Jobs(store, clock).step, store, (("jobs", "batch"), ("pods", ""))),
+            _Budgets(store, clock),
             self.scheduler,
         )
-
-    def _versions(self) -> tuple[int, ...]:
-        return tuple(store.version for store in self._stores)
 
     def step(self) -> int:
         """Run every controller until none of them changes anything. Returns the number of rounds.
@@ -121,10 +114,10 @@ class ClusterSimulation:
         Raises RuntimeError if they do not reach a steady state, because two of them undo each other's work.
         """
         for rounds in range(_ROUNDS):
-            before = self._versions()
+            before = self._store.version
             for controller in self._controllers:
                 controller.step()
-            if self._versions() == before:
+            if self._store.version == before:
                 return rounds
         raise RuntimeError(f"the controllers did not come to rest in {_ROUNDS} rounds")
 

@@ -36,12 +36,17 @@ def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> 
     return True
 
 
+def changed(obj: KubeObject, part: str, **fields: Any) -> KubeObject:
+    """Return the object with these fields of `metadata`, `spec` or `status`. The rest is shared with the argument."""
+    return {**obj, part: {**(obj.get(part) or {}), **fields}}
+
+
 def write_status(store: ObjectStore, plural: str, obj: KubeObject, status: KubeObject, group: str = "") -> bool:
     """Merge fields into an object's status. Nothing is written if they are present already (absent counts as 0)."""
     before = obj.get("status") or {}
     if all(before.get(key, 0 if value == 0 else None) == value for key, value in status.items()):
         return False
-    return write(store, plural, {**obj, "status": {**before, **status}}, group)
+    return write(store, plural, changed(obj, "status", **status), group)
 
 
 def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", grace: int | None = None) -> None:

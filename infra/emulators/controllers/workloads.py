@@ -1,4 +1,7 @@
-"""TODO"""
+"""Controllers of workloads: Deployments with their ReplicaSets, DaemonSets, Jobs, and the garbage collector.
+
+The arithmetic of rollouts is shared with MachineDeployments.
+"""
 
 from __future__ import annotations
 
@@ -411,11 +414,14 @@ _CHILDREN = (
 )
 
 
-class Garbage:
-    """The garbage collector of one store. event_seconds: retention of an event after its last occurrence."""
+_EVENT_SECONDS = 3600.0  # retention of an event after its last occurrence
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], event_seconds: float = 3600.0) -> None:
-        self._store, self._clock, self._keep = store, clock, event_seconds
+
+class Garbage:
+    """The garbage collector of one store."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
         self._cursors: dict[tuple[str, str], Subscription] = {}
         self._swept = clock()
         self._seen = -1
@@ -451,10 +457,10 @@ class Garbage:
 
     def _forget_events(self) -> None:
         now = self._clock()
-        if now - self._swept < self._keep / 10:
+        if now - self._swept < _EVENT_SECONDS / 10:
             return
         self._swept = now
         for event in self._store.list("events"):
             last = event.get("lastTimestamp")
-            if last and now - parse_time(last) > self._keep:
+            if last and now - parse_time(last) > _EVENT_SECONDS:
                 self._store.remove("events", event["metadata"]["name"], event["metadata"]["namespace"])

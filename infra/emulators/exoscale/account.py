@@ -372,26 +372,8 @@ class ExoscaleMutations:
         return work
 
     def _new(self, pool: ExoscalePool, size: int, now: float, *, grows: bool, ending: Ending | None) -> Work:
+        about = ("get-instance-pool", pool.id, f"/v2/instance-pool/{pool.id}")
         if pool.nodepool:
-            return Work(
-                self._zone.number("work"),
-                pool.id,
-                "get-sks-nodepool",
-                pool.nodepool,
-                f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}",
-                now,
-                size,
-                grows,
-                ending=ending,
-            )
-        return Work(
-            self._zone.number("work"),
-            pool.id,
-            "get-instance-pool",
-            pool.id,
-            f"/v2/instance-pool/{pool.id}",
-            now,
-            size,
-            grows,
-            ending=ending,
-        )
+            link = f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}"
+            about = ("get-sks-nodepool", pool.nodepool, link)
+        return Work(self._zone.number("work"), pool.id, *about, now, size, grows, ending=ending)

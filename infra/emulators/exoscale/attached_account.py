@@ -96,7 +96,7 @@ KEY, KEY_SECRET = "EXO-EXAMPLE-LOCAL-KEY-0001", "example-secret-of-the-emulated-
 
 
 class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
-    """One zone with one key, served on loopback. operations: those that the key's role allows, None for all.
+    """One zone with one key, served on loopback.
 
     `zone` and `server` exist once the account is attached to a clock.
     """
@@ -107,15 +107,14 @@ class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
         times: ExoscaleDurations | None = None,
         ways: ExoscaleRegistrationOptions | None = None,
         tls: Pair | None = None,
-        operations: frozenset[str] | None = None,
     ) -> None:
-        self._times, self._ways, self._tls, self._operations = times, ways, tls, operations
+        self._times, self._ways, self._tls = times, ways, tls
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Create the zone on that clock. Returns the controller that makes its instances Nodes of that cluster."""
         self._cloud = Zone(clock, times=self._times)
         self._server = ExoscaleServer(self._cloud, tls=self._tls)
-        self._server.ring.add(KEY, KEY_SECRET, self._operations)
+        self._server.ring.add(KEY, KEY_SECRET)
         return ExoscaleNodeRegistration(self._cloud, cluster, self._ways)
 
     @property

@@ -1,4 +1,8 @@
-"""Authenticates requests: key, signature, time and role."""
+"""Authenticates requests by EXO2-HMAC-SHA256: key, signature, time and role.
+
+It is written from the documentation and not shared with the client under test, because a shared error would not be
+found.
+"""
 
 from __future__ import annotations
 

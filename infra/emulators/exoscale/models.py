@@ -1,6 +1,6 @@
 """Records of an emulated zone: instance types, pools and their instances, SKS clusters, operations.
 
-They are mutable; only the simulation (simulation.py) and the setup of tests change them. serializers.py converts them
+They are mutable; only the zone (account.py) and the setup of tests change them. serializers.py converts them
 to responses. Times are epoch seconds of the given clock.
 """
 

@@ -1,4 +1,4 @@
-"""The emulated Exoscale zone on a loopback port.
+"""The API of an emulated Exoscale zone: routes, authentication, throttling, operations, errors; on a loopback port.
 
 with ExoscaleServer(Zone(clock)) as server:
     server.ring.add("EXO-EXAMPLE-1", "secret")
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -89,6 +89,7 @@ def error_body(message: str, form: str) -> bytes:
 
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class ExoscaleRequest(msgspec.Struct, frozen=True):
@@ -117,20 +118,20 @@ class ExoscaleHandlers:
         self._table: Mapping[str, Callable[[ExoscaleRequest], Json]] = {
             "list-zones": self._zones,
             "list-instances": self._instances,
-            "get-instance": self._instance,
+            "get-instance": lambda asked: serializers.instance(_found(zone.vms, asked, "Instance")),
             "list-instance-pools": self._pools,
-            "get-instance-pool": lambda asked: serializers.pool(self._pool(asked), zone),
+            "get-instance-pool": lambda asked: serializers.pool(_found(zone.pools, asked, "Instance Pool"), zone),
             "scale-instance-pool": lambda asked: self._scale(self._own(asked), asked),
             "evict-instance-pool-members": lambda asked: self._evict(self._own(asked), asked),
             "list-sks-clusters": self._clusters,
-            "get-sks-cluster": self._cluster,
+            "get-sks-cluster": lambda asked: serializers.cluster(_found(zone.clusters, asked, "SKS cluster")),
             "get-sks-nodepool": lambda asked: serializers.nodepool(self._nodepool(asked)),
             "scale-sks-nodepool": lambda asked: self._scale(self._nodepool(asked).pool, asked),
             "evict-sks-nodepool-members": lambda asked: self._evict(self._nodepool(asked).pool, asked),
             "get-quota": self._quota,
             "list-instance-types": self._types,
-            "get-instance-type": self._type,
-            "get-operation": self._work,
+            "get-instance-type": lambda asked: serializers.kind(_found(zone.kinds, asked, "Instance type"), zone),
+            "get-operation": lambda asked: serializers.work(_found(zone.works, asked, "Operation")),
         }
 
     def do(self, operation: str, asked: ExoscaleRequest) -> Json:
@@ -150,25 +151,13 @@ class ExoscaleHandlers:
         found = [vm for vm in self._zone.vms.values() if (vm.pool or kind is None) and manager in (None, vm.pool)]
         return serializers.without_empty({"instances": [serializers.listed(vm) for vm in found]})
 
-    def _instance(self, asked: ExoscaleRequest) -> Json:
-        vm = self._zone.vms.get(asked.ids["id"])
-        if vm is None:
-            raise VendorRefusedError(404, f"Instance {asked.ids['id']} not found")
-        return serializers.instance(vm)
-
     def _pools(self, _: ExoscaleRequest) -> Json:
         return serializers.without_empty(
             {"instance-pools": [serializers.pool(each, self._zone) for each in self._zone.pools.values()]}
         )
 
-    def _pool(self, asked: ExoscaleRequest) -> ExoscalePool:
-        pool = self._zone.pools.get(asked.ids["id"])
-        if pool is None:
-            raise VendorRefusedError(404, f"Instance Pool {asked.ids['id']} not found")
-        return pool
-
     def _own(self, asked: ExoscaleRequest) -> ExoscalePool:
-        pool = self._pool(asked)
+        pool = _found(self._zone.pools, asked, "Instance Pool")
         if pool.nodepool:
             raise VendorRefusedError(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
         return pool
@@ -178,18 +167,9 @@ class ExoscaleHandlers:
             {"sks-clusters": [serializers.cluster(each) for each in self._zone.clusters.values()]}
         )
 
-    def _cluster(self, asked: ExoscaleRequest) -> Json:
-        cluster = self._zone.clusters.get(asked.ids["id"])
-        if cluster is None:
-            raise VendorRefusedError(404, f"SKS cluster {asked.ids['id']} not found")
-        return serializers.cluster(cluster)
-
     def _nodepool(self, asked: ExoscaleRequest) -> Nodepool:
         cluster = self._zone.clusters.get(asked.ids["id"])
-        found = cluster.nodepools.get(asked.ids["sks-nodepool-id"]) if cluster is not None else None
-        if found is None:
-            raise VendorRefusedError(404, f"SKS Nodepool {asked.ids['sks-nodepool-id']} not found")
-        return found
+        return _found(cluster.nodepools if cluster is not None else {}, asked, "SKS Nodepool", "sks-nodepool-id")
 
     def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")
@@ -211,24 +191,19 @@ class ExoscaleHandlers:
     def _types(self, _: ExoscaleRequest) -> Json:
         return {"instance-types": [serializers.kind(each, self._zone) for each in self._zone.kinds.values()]}
 
-    def _type(self, asked: ExoscaleRequest) -> Json:
-        kind = self._zone.kinds.get(asked.ids["id"])
-        if kind is None:
-            raise VendorRefusedError(404, f"Instance type {asked.ids['id']} not found")
-        return serializers.kind(kind, self._zone)
 
-    def _work(self, asked: ExoscaleRequest) -> Json:
-        work = self._zone.works.get(asked.ids["id"])
-        if work is None:
-            raise VendorRefusedError(404, f"Operation {asked.ids['id']} not found")
-        return serializers.work(work)
+def _found(records: Mapping[str, T], asked: ExoscaleRequest, what: str, name: str = "id") -> T:
+    """Return the record with the id in the path. name: of that id. Raises VendorRefusedError 404."""
+    if asked.ids[name] not in records:
+        raise VendorRefusedError(404, f"{what} {asked.ids[name]} not found")
+    return records[asked.ids[name]]
 
 
 _OPEN = frozenset({"list-zones"})
 
 
 class ExoscaleDispatcher(OperationDispatcher):
-    """The API of a zone. form: of the bodies of errors (errors.py)."""
+    """The API of a zone. form: of the bodies of errors."""
 
     def __init__(self, zone: Zone) -> None:
         super().__init__(

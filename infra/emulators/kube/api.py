@@ -209,28 +209,14 @@ class Api:
                 },
                 request.method,
             )
-        if pods and route.subresource == "eviction":
-            return _chosen(
-                {
-                    "POST": lambda: answer(
-                        201,
-                        disruption.evict(
-                            self.store, route.namespace, route.name, request.object(), dry_run=request.dry_run
-                        ),
-                    )
-                },
-                request.method,
-            )
-        if pods and route.subresource == "binding":
-            return _chosen(
-                {
-                    "POST": lambda: answer(
-                        201, disruption.bind(self.store, route.namespace, route.name, request.object())
-                    )
-                },
-                request.method,
-            )
-        raise status.no_such_path()
+        if not pods or route.subresource not in {"eviction", "binding"}:
+            raise status.no_such_path()
+        if request.method != "POST":
+            raise _not_allowed()
+        where = (self.store, route.namespace, route.name, request.object())
+        if route.subresource == "eviction":
+            return answer(201, disruption.evict(*where, dry_run=request.dry_run))
+        return answer(201, disruption.bind(*where))
 
     def _review(self, request: Request, resource: ServedResource) -> Response:
         if request.method != "POST":

@@ -1,7 +1,9 @@
-"""Lists: pages with continue tokens, resourceVersion rules, selectors.
+"""Reads: how an object is shown in a response, lists in pages, and watches.
 
-A token contains the version of the first page and the last key, so all pages show the same state. When that state is no
-longer known, the response is 410 with a token for an inconsistent rest, as in the real server.
+A continue token contains the version of the first page and the last key, so all pages show the same state. When that
+state is no longer known, the response is 410 with a token for an inconsistent rest, as in the real server. A watch is
+the log of a resource as lines of JSON; selectors are applied before and after each write. Custom resources change
+versions as with conversion strategy None: fields that the other version's schema does not contain are lost.
 """
 
 from __future__ import annotations

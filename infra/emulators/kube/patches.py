@@ -1,7 +1,9 @@
-"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386) and the strategic merge of built-in types.
+"""The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge of built-in types, and server-side
+apply.
 
 Strategic merge knows the merge keys of the lists that are used here. Node taints have none: recorded responses show
-that they are replaced as a whole, so a careless taint patch removes taints of other programs.
+that they are replaced as a whole, so a careless taint patch removes taints of other programs. Owners of fields are
+stored apart from the objects, and only for objects written through the API; lists are owned as a whole.
 """
 
 from __future__ import annotations

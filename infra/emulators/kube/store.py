@@ -209,11 +209,9 @@ class ObjectStore:
     seed:    of uids and generated names
     """
 
-    def __init__(
-        self, clock: Callable[[], float], *, resources: Registry | None = None, history: int = 50_000, seed: int = 0
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], *, history: int = 50_000, seed: int = 0) -> None:
         self.clock = clock
-        self.resources = resources or Registry.builtin()
+        self.resources = Registry.builtin()
         self._history, self._random = history, random.Random(seed)
         self._collections: dict[tuple[str, str], Collection] = {}
         self._by_node: dict[str, set[Key]] = {}
@@ -284,9 +282,9 @@ class ObjectStore:
         held = self._collections.get((group, plural))  # without the lock, as in `version`
         return held.latest if held is not None else 0
 
-    def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:
-        """Return a cursor that starts at version `since`, or now."""
-        return Subscription(self, plural, group, self.version if since is None else since)
+    def subscribe(self, plural: str, group: str = "") -> Subscription:
+        """Return a cursor that starts now."""
+        return Subscription(self, plural, group, self.version)
 
     def wait(self, since: int, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait up to `timeout` wall seconds for a write after version `since`, or for wake() while `stopped` is true.

@@ -1,5 +1,7 @@
-"""Validates objects as the API server does (422), as far as this program or a person testing it can encounter: names,
-node taints and providerID, changes of existing pods, replicas, and the schemas of custom resources.
+"""Validates objects as the API server does (422): names, node taints, providerID, changes of existing pods, replicas,
+and custom resources by their structural schemas, which also prune and fill in defaults.
+
+Schemas cover what the Cluster API definitions use, without CEL rules (`x-kubernetes-validations`) and `format`.
 """
 
 from __future__ import annotations

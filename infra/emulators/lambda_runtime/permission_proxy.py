@@ -30,41 +30,22 @@ Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[IamRequest]]
 """(method of botocore, action, arguments, account) -> required permissions."""
 
 
-def _table(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
-    del action
-    return of_dynamodb(method, arguments, account)
-
-
-def _secret(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
-    del action
-    return of_secrets(method, arguments, account)
-
-
-def _queue(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
-    del method
-    name = arguments.get("QueueName") or arguments["QueueUrl"].rpartition("/")[2]
-    yield IamRequest(f"sqs:{action.removesuffix('Batch')}", arn("sqs", name, account))
-
-
-def _log(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
-    del method
-    stream = arguments.get("logStreamName", "")
-    yield IamRequest(
-        f"logs:{action}", arn("logs", f"log-group:{arguments['logGroupName']}:log-stream:{stream}", account)
+def _resource(service: str, name: Callable[[Mapping[str, Any]], str]) -> Needs:
+    """Return the Needs of a service whose actions need one permission each. name: of the resource, from the
+    arguments."""
+    return lambda _, action, arguments, account: iter(
+        [IamRequest(f"{service}:{action.removesuffix('Batch')}", arn(service, name(arguments), account))]
     )
 
 
-def _parameter(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
-    del method
-    yield IamRequest(f"ssm:{action}", arn("ssm", f"parameter/{arguments['Name'].removeprefix('/')}", account))
-
-
 _NEEDS: Mapping[str, Needs] = {
-    "DynamoDB_20120810": _table,
-    "secretsmanager": _secret,
-    "AmazonSQS": _queue,
-    "Logs_20140328": _log,
-    "AmazonSSM": _parameter,
+    "DynamoDB_20120810": lambda method, _, arguments, account: of_dynamodb(method, arguments, account),
+    "secretsmanager": lambda method, _, arguments, account: of_secrets(method, arguments, account),
+    "AmazonSQS": _resource("sqs", lambda given: given.get("QueueName") or given["QueueUrl"].rpartition("/")[2]),
+    "Logs_20140328": _resource(
+        "logs", lambda given: f"log-group:{given['logGroupName']}:log-stream:{given.get('logStreamName', '')}"
+    ),
+    "AmazonSSM": _resource("ssm", lambda given: f"parameter/{given['Name'].removeprefix('/')}"),
 }
 
 

@@ -29,7 +29,7 @@ def logged(name: str, error: BaseException) -> None:
 
 
 class Worker(threading.Thread):
-    """A daemon thread that reports its end. target, args, kwargs: as of threading.Thread."""
+    """A daemon thread that reports its end. target, args: as of threading.Thread."""
 
     def __init__(
         self,
@@ -37,10 +37,9 @@ class Worker(threading.Thread):
         *,
         name: str,
         args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
         ended: Ended = logged,
     ) -> None:
-        super().__init__(target=target, args=args, kwargs=dict(kwargs or {}), name=name, daemon=True)
+        super().__init__(target=target, args=args, name=name, daemon=True)
         self._reported = ended
 
     def run(self) -> None:
@@ -53,7 +52,7 @@ class Worker(threading.Thread):
 
 class Result(msgspec.Struct, frozen=True):
     """The result of an invocation. began, ended: virtual epoch seconds. killed: the process ended before a response.
-    counts: see usage_counters.py. cold: the process was started for it."""
+    counts: see lambda_worker.py. cold: the process was started for it."""
 
     function: str
     began: float

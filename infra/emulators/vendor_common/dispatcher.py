@@ -1,4 +1,6 @@
-"""The parts of a dispatcher that all vendors share: the account's lock and clock, faults, rate limits, log, crashes."""
+"""Dispatchers of the emulated vendors: lock and clock, faults, rate limits, log, crashes; and one for an API that is a
+table of operations with signed requests.
+"""
 
 from __future__ import annotations
 

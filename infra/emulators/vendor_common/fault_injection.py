@@ -1,4 +1,4 @@
-"""Faults between a client and an emulated vendor, injected one by one."""
+"""Error responses of an emulated vendor, the faults that a test injects one by one, and rate limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and responses of an emulated vendor, and connection faults of a response."""
+"""Requests and responses of an emulated vendor, connection faults of a response, and routes by method and path."""
 
 from __future__ import annotations
 

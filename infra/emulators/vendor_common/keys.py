@@ -1,4 +1,6 @@
-"""Access keys of an emulated vendor's account: long-lived ones and those of sessions."""
+"""What accounts of emulated vendors consist of: access keys, long-lived ones and those of sessions, and an agenda of
+events that are due at a time.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.horizontal_node_autoscaler import read_object
 from infra.demo import fixture
-from infra.demo.cloud_observers import CloudObserver, HuaweiReader
+from infra.demo.cloud_accounts import CloudObserver, HuaweiReader
 from infra.demo.console import Ledger
 from infra.demo.decision_narrator import Rulings, clock_time
 from infra.demo.fixture import Passes

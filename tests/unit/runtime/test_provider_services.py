@@ -16,9 +16,8 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.services import ProviderServices
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
-from infra.emulators.aws_account import Account
 from infra.emulators.aws_faults import FunctionKilled, Life
-from infra.emulators.aws_services import QuickServices
+from infra.emulators.aws_services import Account, QuickServices
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from infra.aws.cost_count import Counts
-from infra.simulation.deployment_simulation import (
+from infra.simulation.many_clusters import (
     IDLE_FOR,
     LambdaPool,
     Outcome,
     PoolProcess,
     SeenLists,
     SimulatedDeployment,
+    dollars,
     simulated,
 )
-from infra.simulation.many_clusters import dollars
 
 COUNTS = Counts(
     calls={},

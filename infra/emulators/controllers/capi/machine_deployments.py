@@ -11,6 +11,7 @@ from chalicelib.model.timestamps import parse_time
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.object_writes import (
     by_controller,
+    changed,
     erase,
     is_true,
     listed,
@@ -60,6 +61,30 @@ def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
     return sorted(machines, key=rank)
 
 
+def machine_of(owner: KubeObject, name_label: str, fault: str) -> KubeObject:
+    """Return a new Machine of a set or pool. name_label: the label with the owner's name. fault: "" for none."""
+    meta, template = owner["metadata"], clone(owner["spec"]["template"])
+    labels = {
+        **(dig(template, "metadata", "labels") or {}),
+        name_label: meta["name"],
+        fields.CLUSTER_NAME: owner["spec"]["clusterName"],
+    }
+    marks = {**(dig(template, "metadata", "annotations") or {}), **({fields.FAULT: fault} if fault else {})}
+    return {
+        "apiVersion": owner["apiVersion"],
+        "metadata": {
+            "generateName": f"{meta['name']}-",
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "annotations": marks,
+            "ownerReferences": owned_by(owner),
+            "finalizers": [fields.FINALIZER],
+        },
+        "spec": {**template["spec"], "clusterName": owner["spec"]["clusterName"]},
+        "status": {"phase": "Pending"},
+    }
+
+
 class MachineSets:
     """The MachineSet controller of one store. take_fault: called once for every new Machine, returns "" for no
     fault."""
@@ -93,29 +118,10 @@ class MachineSets:
                 erase(self._store, "machines", machine, fields.GROUP)
 
     def _new_machine(self, owner: KubeObject) -> KubeObject:
-        meta, template = owner["metadata"], clone(owner["spec"]["template"])
-        labels = {
-            **(dig(template, "metadata", "labels") or {}),
-            fields.SET_NAME: meta["name"],
-            fields.CLUSTER_NAME: owner["spec"]["clusterName"],
-        }
-        marks = dict(dig(template, "metadata", "annotations") or {})
+        labels = dig(owner, "spec", "template", "metadata", "labels") or {}
+        meta = owner["metadata"]
         fault = self._take_fault(meta["namespace"], labels.get(fields.DEPLOYMENT_NAME, meta["name"]))
-        if fault:
-            marks[fields.FAULT] = fault
-        return {
-            "apiVersion": owner["apiVersion"],
-            "metadata": {
-                "generateName": f"{meta['name']}-",
-                "namespace": meta["namespace"],
-                "labels": labels,
-                "annotations": marks,
-                "ownerReferences": owned_by(owner),
-                "finalizers": [fields.FINALIZER],
-            },
-            "spec": {**template["spec"], "clusterName": owner["spec"]["clusterName"]},
-            "status": {"phase": "Pending"},
-        }
+        return machine_of(owner, fields.SET_NAME, fault)
 
 
 def _bound(deployment: KubeObject, key: str) -> int | None:
@@ -195,19 +201,12 @@ class MachineDeployments:
         for each in sets:
             replicas = sizes.get(each["metadata"]["name"])
             if replicas is not None and each["spec"]["replicas"] != replicas:
-                write(
-                    self._store, "machinesets", {**each, "spec": {**each["spec"], "replicas": replicas}}, fields.GROUP
-                )
+                write(self._store, "machinesets", changed(each, "spec", replicas=replicas), fields.GROUP)
         if current is None:
             return
         handed = {**fields.marks(current), **fields.inherited(deployment)}
         if handed != fields.marks(current):
-            write(
-                self._store,
-                "machinesets",
-                {**current, "metadata": {**current["metadata"], "annotations": handed}},
-                fields.GROUP,
-            )
+            write(self._store, "machinesets", changed(current, "metadata", annotations=handed), fields.GROUP)
 
     def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
         size = deployment["spec"]["replicas"]
@@ -278,13 +277,8 @@ class MachineDeployments:
             deployment, total=total, ready=ready, current=(dig(current, "status", "replicas") or 0) if current else 0
         )
         conditions = with_conditions(deployment, self._clock(), fields.availability(deployment, ready, "Available"))
-        write_status(
-            self._store,
-            "machinedeployments",
-            deployment,
-            {**status, "phase": phase, "conditions": conditions},
-            fields.GROUP,
-        )
+        status |= {"phase": phase, "conditions": conditions}
+        write_status(self._store, "machinedeployments", deployment, status, fields.GROUP)
 
 
 def _is_complete(deployment: KubeObject) -> bool:

@@ -13,7 +13,12 @@ import msgspec
 
 from chalicelib.model.timestamps import format_time, parse_time
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.machine_deployments import TakeFault, default_replicas, first_to_go
+from infra.emulators.controllers.capi.machine_deployments import (
+    TakeFault,
+    default_replicas,
+    first_to_go,
+    machine_of,
+)
 from infra.emulators.controllers.capi.machines import (
     Amounts,
     MachineClass,
@@ -24,10 +29,10 @@ from infra.emulators.controllers.capi.machines import (
 )
 from infra.emulators.controllers.object_writes import (
     by_controller,
+    changed,
     erase,
     is_true,
     listed,
-    owned_by,
     with_conditions,
     write,
     write_status,
@@ -88,12 +93,8 @@ class MachinePools:
             if "deletionTimestamp" in pool["metadata"] or fields.is_paused(pool, paused):
                 continue
             if pool["spec"].get("replicas") is None:
-                write(
-                    self._store,
-                    "machinepools",
-                    {**pool, "spec": {**pool["spec"], "replicas": default_replicas(pool)}},
-                    fields.GROUP,
-                )
+                replicas = default_replicas(pool)
+                write(self._store, "machinepools", changed(pool, "spec", replicas=replicas), fields.GROUP)
             elif with_machines(pool):
                 self._of_machines(pool, machines.get(pool["metadata"]["uid"], []))
             else:
@@ -104,7 +105,8 @@ class MachinePools:
     def _of_machines(self, pool: KubeObject, mine: list[KubeObject]) -> None:
         surplus = len(mine) - pool["spec"]["replicas"]
         for _ in range(-surplus):
-            self._store.create("machines", self._new_machine(pool), fields.GROUP)
+            fault = self._take_fault(pool["metadata"]["namespace"], pool["metadata"]["name"])
+            self._store.create("machines", machine_of(pool, fields.POOL_NAME, fault), fields.GROUP)
         heedless = fields.marks(pool).get(HOW) == "heedless"
         order = sorted(mine, key=_by_deletion) if heedless else first_to_go(mine, "Random")
         for machine in order[: max(0, surplus)]:
@@ -113,29 +115,6 @@ class MachinePools:
         ids = [machine["spec"]["providerID"] for machine in mine if machine["spec"].get("providerID")]
         ready = sum(is_true(machine, "Ready") for machine in mine)
         self._tell(pool, ids, len(mine), ready)
-
-    def _new_machine(self, pool: KubeObject) -> KubeObject:
-        meta, template = pool["metadata"], clone(pool["spec"]["template"])
-        labels = {
-            **(dig(template, "metadata", "labels") or {}),
-            fields.POOL_NAME: meta["name"],
-            fields.CLUSTER_NAME: pool["spec"]["clusterName"],
-        }
-        fault = self._take_fault(meta["namespace"], meta["name"])
-        marks = {**(dig(template, "metadata", "annotations") or {}), **({fields.FAULT: fault} if fault else {})}
-        return {
-            "apiVersion": pool["apiVersion"],
-            "metadata": {
-                "generateName": f"{meta['name']}-",
-                "namespace": meta["namespace"],
-                "labels": labels,
-                "annotations": marks,
-                "ownerReferences": owned_by(pool),
-                "finalizers": [fields.FINALIZER],
-            },
-            "spec": {**template["spec"], "clusterName": pool["spec"]["clusterName"]},
-            "status": {"phase": "Pending"},
-        }
 
     # -- without Machines
 
@@ -151,12 +130,7 @@ class MachinePools:
         )
         if kept != held:
             marks = {**fields.marks(pool), INSTANCES: msgspec.json.encode(kept).decode()}
-            write(
-                self._store,
-                "machinepools",
-                {**pool, "metadata": {**pool["metadata"], "annotations": marks}},
-                fields.GROUP,
-            )
+            write(self._store, "machinepools", changed(pool, "metadata", annotations=marks), fields.GROUP)
             return  # the next round counts what is written now
         there = [each for each in kept.instances if self._exists(each, now)]
         ready = sum(is_true(node, "Ready") for each in there if (node := self._workload.peek("nodes", each.name)))
@@ -240,12 +214,7 @@ class MachinePools:
     def _tell(self, pool: KubeObject, ids: Sequence[str], total: int, ready: int) -> None:
         """Write the list of ids, which is in the spec, and the counters."""
         if list(ids) != (pool["spec"].get("providerIDList") or []):
-            write(
-                self._store,
-                "machinepools",
-                {**pool, "spec": {**pool["spec"], "providerIDList": list(ids)}},
-                fields.GROUP,
-            )
+            write(self._store, "machinepools", changed(pool, "spec", providerIDList=list(ids)), fields.GROUP)
             return
         asked = pool["spec"]["replicas"]
         phase = "ScalingUp" if total < asked else "ScalingDown" if total > asked else "Running"

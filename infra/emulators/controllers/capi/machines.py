@@ -11,6 +11,7 @@ from chalicelib.model.timestamps import parse_time
 from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import (
+    changed,
     controller_of,
     erase,
     is_true,
@@ -238,22 +239,9 @@ class Machines:
         if not done:
             self._put_status(machine, {"phase": "Provisioning", "conditions": conditions})
             return
-        meta = machine["metadata"]
-        write(
-            self._store,
-            "machines",
-            {
-                **machine,
-                "spec": {**machine["spec"], "providerID": f"local:///{meta['namespace']}/{meta['name']}"},
-                "status": {
-                    **(machine.get("status") or {}),
-                    "phase": "Provisioned",
-                    "conditions": conditions,
-                    **fields.provisioned(machine),
-                },
-            },
-            fields.GROUP,
-        )
+        meta, status = machine["metadata"], {"phase": "Provisioned", **fields.provisioned(machine)}
+        made = changed(machine, "spec", providerID=f"local:///{meta['namespace']}/{meta['name']}")
+        write(self._store, "machines", changed(made, "status", conditions=conditions, **status), fields.GROUP)
 
     def _join(self, machine: KubeObject) -> None:
         """Register the Node as the kubelet does; then Cluster API finds it by providerID and completes it."""
@@ -300,14 +288,9 @@ class Machines:
             if node is not None:
                 erase(self._workload, "nodes", node)
             kept = [f for f in machine["metadata"].get("finalizers") or () if f != fields.FINALIZER]
-            write(
-                self._store,
-                "machines",
-                {**machine, "metadata": {**machine["metadata"], "finalizers": kept}},
-                fields.GROUP,
-            )
+            write(self._store, "machines", changed(machine, "metadata", finalizers=kept), fields.GROUP)
             return
         if dig(machine, "status", "phase") != "Deleting":
             self._put_status(machine, {"phase": "Deleting"})
         if node is not None and not node["spec"].get("unschedulable"):
-            write(self._workload, "nodes", {**node, "spec": {**node["spec"], "unschedulable": True}})
+            write(self._workload, "nodes", changed(node, "spec", unschedulable=True))

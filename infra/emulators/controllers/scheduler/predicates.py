@@ -1,7 +1,8 @@
 """All predicates in the scheduler's order, and the check whether a pod fits a node.
 
-As in the real scheduler, the first predicate that rejects a node gives the reasons. Therefore a tainted node is never
-reported as short of cpu.
+A predicate takes the pod and the cluster view. It returns a check that is called for every node, None if the pod has no
+such requirement, or Nowhere. A check returns the scheduler's own text of the reason, or nothing. The first predicate
+that rejects a node gives the reasons, so a tainted node is never reported as short of cpu.
 """
 
 from __future__ import annotations
@@ -47,30 +48,18 @@ _CORDON = SelectorTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
     """Reject a cordoned node, unless the pod tolerates the corresponding taint."""
     refuses = untolerated((_CORDON,), pod.tolerations)
-
-    def check(node: NodeView) -> list[str]:
-        return ["node(s) were unschedulable"] if node.unschedulable and refuses else []
-
-    return check
+    return lambda node: ["node(s) were unschedulable"] if node.unschedulable and refuses else []
 
 
 def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     if not pod.node:
         return None
-
-    def check(node: NodeView) -> list[str]:
-        return [] if node.name == pod.node else ["node(s) didn't match the requested node name"]
-
-    return check
+    return lambda node: [] if node.name == pod.node else ["node(s) didn't match the requested node name"]
 
 
 def taint_toleration(pod: PodView, _world: ClusterView) -> NodeCheck:
     """Reject a node with a NoSchedule or NoExecute taint that no toleration matches."""
-
-    def check(node: NodeView) -> list[str]:
-        return ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
-
-    return check
+    return lambda node: ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
 
 
 def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
@@ -81,11 +70,9 @@ def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
 def node_affinity(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     if not pod.node_selector and pod.node_terms is None:
         return None
-
-    def check(node: NodeView) -> list[str]:
-        return [] if matches_node_affinity(pod, node) else ["node(s) didn't match Pod's node affinity/selector"]
-
-    return check
+    return lambda node: (
+        [] if matches_node_affinity(pod, node) else ["node(s) didn't match Pod's node affinity/selector"]
+    )
 
 
 def _clash(one: HostPort, other: HostPort) -> bool:
@@ -133,11 +120,7 @@ def dynamic_resources(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     """Reject all nodes for a pod with device claims, because these are not simulated."""
     if not pod.asks_devices:
         return None
-
-    def check(_node: NodeView) -> list[str]:
-        return ["cannot allocate all claims"]
-
-    return check
+    return lambda _node: ["cannot allocate all claims"]
 
 
 MISMATCH = "node(s) didn't match pod topology spread constraints"

@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.timestamps import format_time
-from infra.emulators.controllers.object_writes import Changes, condition, is_true, listed, with_conditions, write
+from infra.emulators.controllers.object_writes import (
+    Changes,
+    changed,
+    condition,
+    is_true,
+    listed,
+    with_conditions,
+    write,
+)
 from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import Nowhere, judge
@@ -25,6 +33,7 @@ from infra.emulators.kube.store import ObjectStore
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _STORAGE = "storage.k8s.io"
+_NAME = "default-scheduler"
 # A change to any of these triggers another attempt at unschedulable pods.
 _WATCHED = (
     ("nodes", ""),
@@ -121,8 +130,8 @@ def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_us
     return decisions
 
 
-def waits(pod: PodView, scheduler: str = "default-scheduler") -> bool:
-    return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == scheduler
+def waits(pod: PodView) -> bool:
+    return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == _NAME
 
 
 def schedule_once(
@@ -135,7 +144,7 @@ def schedule_once(
 
 
 class SchedulerLoop:
-    """Binds pods of scheduler `name` in a store; step() does all that can be done now.
+    """Binds pods of the default scheduler in a store; step() does all that can be done now.
 
     retry_seconds: an unschedulable pod is retried at least this often, which increments its event's count (5 min in the
     real scheduler).
@@ -147,11 +156,10 @@ class SchedulerLoop:
         clock: Callable[[], float],
         *,
         pick: Pick = least_used,
-        name: str = "default-scheduler",
         retry_seconds: float = 300.0,
     ) -> None:
         self._store, self._clock, self._pick = store, clock, pick
-        self._name, self._retry = name, retry_seconds
+        self._retry = retry_seconds
         self._pods, self._nodes = InfoReader(read_pod), InfoReader(read_node)
         self._changes = Changes(store, _WATCHED)
         self._tried = -retry_seconds
@@ -169,7 +177,7 @@ class SchedulerLoop:
         for pod in pods:
             if pod.gated and not pod.node:
                 self._mark(pod, "SchedulingGated", GATED)
-        waiting = [pod for pod in pods if waits(pod, self._name)]
+        waiting = [pod for pod in pods if waits(pod)]
         if not waiting:
             return
         world = ClusterView(self._nodes.views(self._store.list("nodes")), pods, self._around())
@@ -226,33 +234,11 @@ class SchedulerLoop:
                 continue
             meta = claim["metadata"]
             notes = {**(meta.get("annotations") or {}), "pv.kubernetes.io/bind-completed": "yes"}
-            write(
-                self._store,
-                "persistentvolumes",
-                {
-                    **volume,
-                    "status": {**(volume.get("status") or {}), "phase": "Bound"},
-                    "spec": {
-                        **volume["spec"],
-                        "claimRef": {
-                            "kind": "PersistentVolumeClaim",
-                            "name": name,
-                            "namespace": decision.pod.namespace,
-                            "uid": meta["uid"],
-                        },
-                    },
-                },
-            )
-            write(
-                self._store,
-                "persistentvolumeclaims",
-                {
-                    **claim,
-                    "metadata": {**meta, "annotations": notes},
-                    "spec": {**claim["spec"], "volumeName": chosen},
-                    "status": {**(claim.get("status") or {}), "phase": "Bound"},
-                },
-            )
+            ref = {"name": name, "namespace": decision.pod.namespace, "uid": meta["uid"]}
+            volume = changed(volume, "spec", claimRef={"kind": "PersistentVolumeClaim", **ref})
+            write(self._store, "persistentvolumes", changed(volume, "status", phase="Bound"))
+            claim = changed(changed(claim, "metadata", annotations=notes), "spec", volumeName=chosen)
+            write(self._store, "persistentvolumeclaims", changed(claim, "status", phase="Bound"))
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
         """Set PodScheduled=False with this reason and message. Returns False if the pod has this condition already."""
@@ -263,8 +249,8 @@ class SchedulerLoop:
         if said.get("reason") == reason and str(said.get("message", "")).startswith(message):
             return False  # the real message continues with preemption
         wanted = condition("PodScheduled", value=False, reason=reason, message=message)
-        status = {**(raw.get("status") or {}), "conditions": with_conditions(raw, self._clock(), wanted)}
-        return write(self._store, "pods", {**raw, "status": status})
+        conditions = with_conditions(raw, self._clock(), wanted)
+        return write(self._store, "pods", changed(raw, "status", conditions=conditions))
 
     def _emit(self, pod: PodView, type_: str, reason: str, message: str) -> None:
         """Create an event, or increment the count of the event with the same pod and message."""
@@ -292,7 +278,7 @@ class SchedulerLoop:
                 "count": 1,
                 "firstTimestamp": now,
                 "lastTimestamp": now,
-                "source": {"component": self._name},
-                "reportingComponent": self._name,
+                "source": {"component": _NAME},
+                "reportingComponent": _NAME,
             },
         )
