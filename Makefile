@@ -60,7 +60,7 @@ unit: $(STAMP) ## pytest, one process per core
 	$(PYTEST) -m "not slow and not strict" tests $(ARGS)
 
 test-slow: $(STAMP) ## the long runs
-	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
+	OUTSCALER_LONG=1 $(BIN)/python -m pytest -m "slow or more" tests $(ARGS)
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
@@ -96,7 +96,7 @@ undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, AR
 	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
-	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
+	OUTSCALER_LONG=1 $(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
 
 LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
 lock: ## recompile the pinned requirements with their hashes (needs uv)
