@@ -96,7 +96,7 @@ undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, AR
 	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
-	OUTSCALER_LONG=1 $(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
+	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
 
 LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
 lock: ## recompile the pinned requirements with their hashes (needs uv)

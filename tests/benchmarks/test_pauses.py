@@ -10,10 +10,9 @@ import random
 
 import pytest
 
-from tests.amounts import examples
 from tests.property.pausing_server import FollowedServer, Pauses, PausingServer, VirtualTime, healthy
 
-PASSES, PODS, CHANGES = examples(20, 200), 2_000, 20
+PASSES, PODS, CHANGES = 200, 2_000, 20
 
 
 def uniform(seed: int) -> Pauses:
@@ -26,7 +25,6 @@ def rare(seed: int) -> Pauses:
     return lambda: generator.uniform(0.2, 5.0) if generator.random() < 1 / 500 else healthy()
 
 
-@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "pause", "first", "most"),
     [
