@@ -60,7 +60,7 @@ unit: $(STAMP) ## pytest, one process per core
 	$(PYTEST) -m "not slow and not strict" tests $(ARGS)
 
 test-slow: $(STAMP) ## the long runs
-	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
+	OUTSCALER_LONG=1 $(BIN)/python -m pytest -m "slow or more" tests $(ARGS)
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)

@@ -31,6 +31,12 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a file's tree, as from ast.walk, which takes ten times as long."""
+    return tuple(ast.walk(tree))
+
+
 def module_name(path: str) -> str:
     """The dotted name of a file of the repository."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
@@ -39,7 +45,7 @@ def module_name(path: str) -> str:
 def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Each absolute import at any depth, type-only ones included: the module, and the name taken from it ("" of
     `import module`)."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

@@ -32,7 +32,11 @@ from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 SEEDS, PART = 200, 50
-PARTS = [range(first, first + PART) for first in range(0, SEEDS, PART)]
+QUICK = 100  # seeds of `make test`; the others are slow
+PARTS = [
+    pytest.param(range(first, first + PART), marks=[pytest.mark.slow] if first >= QUICK else [])
+    for first in range(0, SEEDS, PART)
+]
 _SECTION = re.compile(r"^## Scale-down$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| (\d+) \| (\d+ nodes) \| ([\w ]+) \| ([^|]*) \|$", re.MULTILINE)
 _HARD = Policy(name="hard", options=msgspec.structs.replace(ALL, scale_down_utilization_threshold=1.0))

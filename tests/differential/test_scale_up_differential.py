@@ -16,7 +16,7 @@ from tests.differential.compare import Figure, as_good, differences, generator, 
 from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
-SEEDS, PART = 500, 100
+SEEDS, PART, QUICK = 500, 20, 60
 _ROW = re.compile(r"^\| (\d+) \| `([\w-]+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", re.MULTILINE)
 
 Row = tuple[int, str, str, str]  # seed, group, ours, upstream's
@@ -33,7 +33,8 @@ def listed() -> dict[Row, str]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize(
-    "first", [pytest.param(first, marks=[pytest.mark.slow] if first >= 200 else []) for first in range(0, SEEDS, PART)]
+    "first",
+    [pytest.param(first, marks=[pytest.mark.slow] if first >= QUICK else []) for first in range(0, SEEDS, PART)],
 )
 def test_every_option_is_as_good_as_upstreams_or_listed(first: int) -> None:
     cases, make = upstream(), generator().make

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.amounts import examples
 from tests.faults.run import play
 from tests.faults.stateful import StatefulFaults
 
-SEEDS, PER_TEST = 60, 10
+SEEDS, PER_TEST = 40, 5
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
 
@@ -41,12 +42,13 @@ def test_invariants_hold_in_thousands_of_runs_with_random_faults(first: int) -> 
     _hold(first, PER_SLOW_TEST)
 
 
+@pytest.mark.more
 def test_invariants_hold_in_runs_drawn_by_hypothesis() -> None:
     run_state_machine_as_test(
         StatefulFaults,
         settings=settings(
-            max_examples=12,
-            stateful_step_count=40,
+            max_examples=examples(3, 12),
+            stateful_step_count=examples(20, 40),
             deadline=None,
             derandomize=True,
             database=None,

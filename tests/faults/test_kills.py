@@ -30,6 +30,8 @@ KINDS = {
 """Kinds of writes, with words that only they have."""
 LATER = {"once": (), "again-before-it-takes-over": (1,), "again-after-its-step": (4,)}
 """Writes from the kill to further ones: the next executor sends its watch, claims, changes something, and records."""
+KILLS = (("once", False), ("once", True), ("again-before-it-takes-over", True), ("again-after-its-step", False))
+"""Kills of `make test`: when again, and whether after the write; `make test-slow` has every combination."""
 
 
 class Listener(Strike):
@@ -65,8 +67,7 @@ def undisturbed() -> tuple[str, ...]:
     return tuple(listener.writes)
 
 
-@pytest.mark.parametrize("later", LATER)
-@pytest.mark.parametrize("after", [False, True], ids=["at", "after"])
+@pytest.mark.parametrize(("later", "after"), KILLS, ids=lambda value: {False: "at", True: "after"}.get(value, value))
 @pytest.mark.parametrize("kind", KINDS)
 def test_removal_killed_at_a_write_of_each_kind_goes_on_in_time(kind: str, later: str, *, after: bool) -> None:
     number = next(number for number, write in enumerate(undisturbed(), 1) if KINDS[kind] in write)

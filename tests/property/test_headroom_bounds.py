@@ -6,12 +6,14 @@ from itertools import product
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.plan import HeadroomVerdict
 from chalicelib.model.scaling_rules import Headroom
+from tests.amounts import examples
 from tests.builders import ZONE, cluster, even, expected, having, node
 from tests.unit.plan.headroom_builder import GIB, gone, plan
 
@@ -28,7 +30,8 @@ _entries = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@pytest.mark.more
+@settings(max_examples=examples(15, 40), deadline=None, derandomize=True)
 @given(_nodes, _pods, _entries, st.integers(0, 6), st.integers(0, 10))
 def test_headroom_never_exceeds_a_limit_nor_changes_what_pods_get(
     nodes: Any, pods: Any, entries: Any, most: int, total: int
@@ -92,7 +95,8 @@ _small = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8)), min_size=2, m
 _moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@pytest.mark.more
+@settings(max_examples=examples(30, 60), deadline=None, derandomize=True)
 @given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
 def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
     nodes: Any, moving: Any, count: int, cpu: int, memory: int, at_once: int

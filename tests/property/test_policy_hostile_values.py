@@ -24,6 +24,7 @@ from chalicelib.policy.vendors.huaweicloud import read_settings as huaweicloud
 from chalicelib.providers.alicloud.settings import read_settings as alicloud
 from chalicelib.providers.clusterapi.settings import read_settings as clusterapi
 from chalicelib.runtime.active_policy import instant
+from tests.amounts import examples
 
 NOW = 1_795_000_000.0
 HOSTILE = (
@@ -186,9 +187,11 @@ def test_every_text_field_of_a_policy_is_known() -> None:
     assert ("spec", "providers", "huaweicloud", "cceEndpoint") in PATHS
 
 
+@pytest.mark.more
 def test_hostile_texts_in_every_field_are_read_or_refused() -> None:
-    # A third of the texts for each field: neighbours in the list are variations of one text.
-    results = [_check(path, text) for number, path in enumerate(PATHS) for text in HOSTILE[number % 3 :: 3]]
+    # A share of the texts for each field: neighbours in the list are variations of one text.
+    every = examples(9, 3)
+    results = [_check(path, text) for number, path in enumerate(PATHS) for text in HOSTILE[number % every :: every]]
     assert results.count(False) > len(PATHS)
 
 
@@ -199,7 +202,8 @@ def test_addresses_that_cannot_be_split_are_refused_with_their_place() -> None:
             load(_document(path, url), place="p.yaml")
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@pytest.mark.more
+@settings(max_examples=examples(150, 400), deadline=None, derandomize=True)
 @given(
     st.sampled_from(PATHS), st.one_of(st.text(max_size=60), st.sampled_from(HOSTILE), st.from_regex(r"\w+://.{0,30}"))
 )

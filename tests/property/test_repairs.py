@@ -11,6 +11,7 @@ import random
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from tests.amounts import examples
 from tests.builders import NOW, node
 from tests.operations import new_operation
 
@@ -176,8 +178,9 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
         assert op.spec.to_size - gone >= found.min
 
 
+@pytest.mark.more
 @settings(
-    max_examples=500,
+    max_examples=examples(150, 500),
     deadline=None,
     database=None,
     derandomize=True,
@@ -196,7 +199,8 @@ def test_repair_removes_no_node_and_no_more_instances_than_allowed(scene: tuple[
     _check(later, snapshot, policy, stored)
 
 
-@settings(max_examples=100, deadline=None, database=None, derandomize=True)
+@pytest.mark.more
+@settings(max_examples=examples(40, 100), deadline=None, database=None, derandomize=True)
 @given(scenes(), st.randoms(use_true_random=False))
 def test_repairs_do_not_depend_on_the_listing_order(
     scene: tuple[Snapshot, Policy, Memory], chance: random.Random

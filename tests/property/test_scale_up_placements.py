@@ -19,11 +19,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.amounts import examples
 from tests.property.checker import Failure, judged
 from tests.property.clusters import draw_cluster, make, write
 from tests.property.plan_check import EMPTY, QUEUE, SPARE
 
-PARTS, EACH, SHRINKABLE, LARGE = 4, 275, 200, 200
+PARTS, EACH, SHRINKABLE, LARGE = 4, examples(50, 275), examples(50, 200), examples(30, 200)
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
 # Clusters for which plans of former releases rejected a pod that one more node would have taken, bought a needless
@@ -75,6 +76,7 @@ def reported(failures: Sequence[Failure]) -> str:
     return "\n".join(map(str, failures))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("part", range(PARTS))
 def test_plan_placements_are_feasible_for_the_scheduler(part: int) -> None:
     """Uses consecutive seeds, equal in every run. Hypothesis' draws, derandomized or not, depend on the constants of
@@ -89,6 +91,7 @@ def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
     assert not failures, reported(failures)
 
 
+@pytest.mark.more
 def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large cluster takes another code path in placement/new_nodes.py, which small clusters can be forced to take.
     Only small plans retry all pods to find a needless node, or in queue order."""
@@ -106,6 +109,7 @@ def _keeps_its_promises(draw: random.Random) -> None:
         pytest.fail(f"{reported(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
 
 
+@pytest.mark.more
 def test_plan_placements_are_feasible_in_shrinkable_clusters() -> None:
     """Without OUTSCALER_SHRINK the clusters are those of the first seeds, whose plans the first test judges: here only
     that they are the same. The first one is judged in full."""

@@ -18,6 +18,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.timestamps import parse_time
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
+from tests.amounts import examples
 from tests.property.clusters import POLICY, RandomCluster
 from tests.property.plan_check import Trial
 from tests.property.replay import look
@@ -38,7 +39,7 @@ LISTS = {
     "CSINode": "csinodes",
     "CSIDriver": "csidrivers",
 }
-DRAWS = 40
+DRAWS = examples(15, 40)
 MISSED = 0.02  # share of placements kept over all draws, since both rehearsals and draws are samples
 
 
@@ -58,6 +59,7 @@ def now_of(made: RandomCluster) -> float:
 
 @needs_shared
 @pytest.mark.shared
+@pytest.mark.more
 @pytest.mark.parametrize("name", NAMES)
 def test_scheduler_draws_can_reproduce_the_real_scheduler(name: str) -> None:
     made = cluster(CAPTURES / name)
@@ -75,6 +77,7 @@ def test_scheduler_draws_can_reproduce_the_real_scheduler(name: str) -> None:
 
 @needs_shared
 @pytest.mark.shared
+@pytest.mark.more
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_for_captured_clusters_have_feasible_placements(name: str) -> None:
     made = cluster(CAPTURES / name)

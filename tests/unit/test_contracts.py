@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_trees import ROOT, circles, import_graph, imported_names, module_name, trees
+from tests.source_trees import ROOT, circles, import_graph, imported_names, module_name, nodes_of, trees
 
 # -- contracts of import-linter
 
@@ -143,10 +143,10 @@ def impure_uses(tree: ast.Module) -> Iterator[str]:
             yield module
         elif whole in {"numpy.random", "numpy.memmap", "numpy.load", "numpy.save"}:
             yield whole
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             numpy_names |= {alias.asname for alias in node.names if alias.name == "numpy" and alias.asname}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.value.id in numpy_names and node.attr in {"random", "memmap", "load", "save"}:
                 yield f"numpy.{node.attr}"

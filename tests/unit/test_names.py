@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_trees import ROOT, sources, trees
+from tests.source_trees import ROOT, nodes_of, sources, trees
 
 # -- classes
 
@@ -20,7 +20,7 @@ def test_no_class_name_is_used_more_than_twice() -> None:
     names = Counter(
         node.name
         for _, tree in trees("app.py", "chalicelib", "infra", "tests")
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ClassDef)
     )
     assert {name: count for name, count in names.items() if count > 2} == {}
@@ -115,7 +115,7 @@ def without_word_of_class(tree: ast.AST, classes: Set[str]) -> set[tuple[str, st
     """(parameter, class) of all functions whose parameter bears no word of its class."""
     return {
         (parameter.arg, name)
-        for function in ast.walk(tree)
+        for function in nodes_of(tree)
         if isinstance(function, ast.FunctionDef)
         for parameter in parameters(function)
         if (name := class_of(parameter.annotation)) in classes and not shares_a_word(parameter.arg, name)
@@ -136,7 +136,7 @@ def false_explanations(tree: ast.AST) -> list[str]:
     """`definition: name` for each name before a colon in a docstring that the definition does not have."""
     return [
         f"{node.name}: {name}"
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         for match in _EXPLAINED.finditer(ast.get_docstring(node) or "")
         for name in re.split(r", | and ", match[1])
@@ -148,7 +148,7 @@ def missing_files(path: str, tree: ast.AST) -> list[str]:
     """Files that the docstrings of a module name and that are in no folder where a reader would look."""
     texts = [
         ast.get_docstring(node) or ""
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     ]
     parents = [ROOT, ROOT / "infra", *(ROOT / path).parents]
@@ -162,7 +162,7 @@ def missing_files(path: str, tree: ast.AST) -> list[str]:
 
 def test_parameters_bear_a_word_of_their_class() -> None:
     modules = [tree for _, tree in trees("chalicelib")]
-    classes = {node.name for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name for tree in modules for node in nodes_of(tree) if isinstance(node, ast.ClassDef)}
     assert len(classes) > 500
     others = set().union(*(without_word_of_class(tree, classes) for tree in modules))
     assert others == OTHER_WORDS, "rename the parameter; if the list is too long, shorten it"

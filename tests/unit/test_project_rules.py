@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from tests.source_trees import ROOT, import_graph, imported_names, module_name, sources, trees
+from tests.source_trees import ROOT, import_graph, imported_names, module_name, nodes_of, sources, trees
 
 LONGEST = 700
 #: A module that only one other uses, and that is shorter, belongs into the other.
@@ -109,7 +109,7 @@ _READS_THE_MODE = "chalicelib/dispatch/mode_guard.py"
 def reads_of_mode(tree: ast.Module) -> list[str]:
     """Finds `x.mode` on any x, and getattr(x, "mode")."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         by_attribute = isinstance(node, ast.Attribute) and node.attr == "mode"
         by_name = (
             isinstance(node, ast.Call)
@@ -124,9 +124,9 @@ def reads_of_mode(tree: ast.Module) -> list[str]:
 
 def uses_of_mode_type(tree: ast.Module) -> list[str]:
     """Finds imports and uses of the enum."""
-    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
-    names += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    names = [alias.name for node in nodes_of(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names += [node.id for node in nodes_of(tree) if isinstance(node, ast.Name)]
+    names += [node.attr for node in nodes_of(tree) if isinstance(node, ast.Attribute)]
     return [name for name in names if name == "Mode"]
 
 
@@ -148,7 +148,7 @@ def test_mode_check_detects_a_read_of_the_mode(source: str) -> None:
 def imported(tree: ast.Module) -> set[str]:
     """Returns the top-level names that a module imports, at any depth of the code."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -198,7 +198,7 @@ def module_state(tree: ast.Module) -> list[str]:
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     found += [
         ast.unparse(inner)
-        for inner in ast.walk(tree)
+        for inner in nodes_of(tree)
         if isinstance(inner, ast.Global) or _changes(inner, tables) or _sets_on(inner, classes)
     ]
     return found

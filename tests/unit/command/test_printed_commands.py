@@ -62,7 +62,10 @@ def printed() -> list[Printed]:
     found = []
     for place in PLACES:
         for path in sorted((ROOT / place).rglob("*.py")):
-            for line, text in texts(ast.parse(path.read_text("utf-8"))):
+            source = path.read_text("utf-8")
+            if "outscaler " not in source:
+                continue
+            for line, text in texts(ast.parse(source)):
                 for hit in PRINTED.finditer(text):
                     rest = ENDS.split(f"{hit['rest']} ")[0].rstrip(" .:'\"")
                     with contextlib.suppress(ValueError):  # a quotation mark of the sentence

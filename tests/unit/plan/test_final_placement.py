@@ -14,6 +14,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.node import HOSTNAME_LABEL, Taint
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort, Toleration
+from tests.amounts import examples
 from tests.builders import (
     ZONE,
     ClusterBuilder,
@@ -238,16 +239,17 @@ def _bytes(plan: Plan) -> bytes:
         pytest.param(_whole, id="atomic"),
     ],
 )
+@pytest.mark.more
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
 def test_plan_is_byte_identical_for_any_input_order(make: Callable[[], ClusterBuilder], expander: str) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))
-    for seed in range(4):
+    for seed in range(examples(2, 4)):
         assert _bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) == first
 
 
 def test_balancing_does_not_depend_on_input_order() -> None:
     first = _bytes(_busy().plan(balance_similar_node_groups=True))
-    assert all(_bytes(_shuffled(_busy(), seed).plan(balance_similar_node_groups=True)) == first for seed in range(4))
+    assert all(_bytes(_shuffled(_busy(), seed).plan(balance_similar_node_groups=True)) == first for seed in range(2))
 
 
 def test_order_of_groups_with_upcoming_nodes_does_not_change_the_plan() -> None:
@@ -270,5 +272,6 @@ def test_seed_affects_only_the_random_expander() -> None:
         plan = _busy().plan(seed=seed, expander=(expander,))
         return msgspec.json.encode((plan.scale_ups, plan.promises))
 
-    assert len({made(seed, "least-waste") for seed in range(5)}) == 1
-    assert len({made(seed, "random") for seed in range(9)}) > 1
+    assert len({made(seed, "least-waste") for seed in range(3)}) == 1
+    first = made(0, "random")
+    assert any(made(seed, "random") != first for seed in range(1, 9))

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
+from tests.amounts import examples
 
 MANY = 10**6
 
@@ -105,7 +107,8 @@ def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None
     return len(nodes)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=False))
 def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question) -> None:
     offers, asks, _ = question
@@ -116,7 +119,8 @@ def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question)
         assert rest[a] == (0 if anywhere else ask.count)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=True))
 def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Question) -> None:
     offers, asks, limits = question
@@ -135,7 +139,8 @@ def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Questi
             assert not (room and holds(offer, at, asks, {a: 1}))
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=False))
 def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(question: Question) -> None:
     offers, asks, limits = question
@@ -146,7 +151,8 @@ def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(ques
     assert limits == []
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.more
+@settings(max_examples=examples(30, 80), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=True))
 def test_least_cost_buys_no_superfluous_node(question: Question) -> None:
     """The pods of any one node do not fit on the others by first fit."""

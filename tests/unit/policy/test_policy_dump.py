@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from chalicelib.model.policy import (
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE, reference
+from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
 seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
@@ -248,7 +250,8 @@ policies = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(40, 150), deadline=None)
 @given(policies)
 def test_policy_dump_reads_as_the_same_policy(policy: Policy) -> None:
     assert load(dump(policy), place="dumped")[0] == policy

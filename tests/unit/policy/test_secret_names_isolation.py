@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.vendor_hosts import VENDORS
 from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
 from infra.emulators.aws_services import QuickServices
-from infra.emulators.iam import SUFFIX, arn, roles
+from infra.emulators.iam import SUFFIX, Statement, arn, roles
 from tests.cases import each_row
 
 RECONCILERS = {"reconcile", "reconcile_large"}
@@ -34,12 +35,17 @@ def may(name: str, cluster: str, use: str, prefix: str = "outscaler/") -> bool:
     return not problem(name, cluster, (use,), Deployment(secret_prefix=prefix))
 
 
+@cache
+def _roles(prefix: str) -> dict[str, tuple[Statement, ...]]:
+    return roles(QuickServices().table, QUEUES, prefix)
+
+
 def readers(name: str, prefix: str = "outscaler/") -> set[str]:
     """Returns the functions whose deployed roles allow them to read the secret."""
     resource = arn("secretsmanager", f"secret:{name}{SUFFIX}")
     return {
         function
-        for function, statements in roles(QuickServices().table, QUEUES, prefix).items()
+        for function, statements in _roles(prefix).items()
         if any(each.allows("secretsmanager:GetSecretValue", resource, frozenset()) for each in statements)
     }
 

@@ -1,5 +1,8 @@
-"""The store's suite runs on moto and on infra/local/dynamodb, or on the endpoint in OUTSCALER_TEST_DYNAMODB
+"""The store's suite runs on the table in memory and on moto, or on the endpoint in OUTSCALER_TEST_DYNAMODB
 (make test-strict: Amazon's DynamoDB Local).
+
+moto takes twelve times the time. The table's contract always runs on both, since it shows that they answer alike; all
+others run on moto in `make test-slow`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,15 @@ from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 from tests.unit.store.support import KINDS, START, StoreFixture, new_table
 
+ALWAYS_ON_MOTO = frozenset({"test_table_contract.py", "test_store_tables.py"})
 NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests on moto as slow."""
+    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if parameters.get("connected") == "moto" and item.path.name not in ALWAYS_ON_MOTO:
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", params=KINDS, ids=lambda kind: "strict" if "://" in kind else kind)
