@@ -10,27 +10,20 @@ botocore, and therefore PynamoDB, follows AWS_ENDPOINT_URL without code changes.
 
 from __future__ import annotations
 
-from botocore.session import Session
-from botocore.session import get_session
-from chalicelib.model.secret import PARAMETER
-from chalicelib.model.secret import parameter_name
-from chalicelib.store.tables import definition
-from chalicelib.store.tables import policy_table_of
-from chalicelib.store.tables import time_to_live
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cache
-from infra.emulators.lambda_events import REGION
-from infra.tools.interruptible import run
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-from urllib.request import Request
-from urllib.request import urlopen
 import argparse
 import sys
 import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.request import Request, urlopen
 
+from botocore.session import Session, get_session
+
+from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
+from infra.emulators.lambda_events import REGION
+from infra.tools.interruptible import run
 
 if TYPE_CHECKING:
     from infra.emulators.aws_server import AwsServer
@@ -93,14 +86,8 @@ class LocalAws:
         # not need it.
         from infra.emulators.aws_server import AwsServer
 
-<<<<<<< /tmp/tmp8hwe2ylx/o
-        self._server: AwsServer = AwsServer(port=port)
-        self._clients: dict[tuple[str, str], Any] = {}
-||||||| /tmp/tmp8hwe2ylx/b
-        self._server: AwsServer = AwsServer(port=port)
-=======
         self._server: AwsServer = AwsServer(port)
->>>>>>> /tmp/tmp8hwe2ylx/t
+        self._clients: dict[tuple[str, str], Any] = {}
         self.endpoint = ""
 
     def start(self) -> str:
