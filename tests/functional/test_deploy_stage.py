@@ -73,7 +73,7 @@ class Observed(msgspec.Struct, frozen=True):
     policies: tuple[str, ...]
     polled: set[str]
     limits: list[int | None]
-    permitted: Deployment
+    permitted: Deployment | None
 
     @classmethod
     def of(cls, aws: LocalAws) -> Observed:
@@ -353,9 +353,7 @@ def test_refused_command_of_chalice_ends_with_code_2(
         run_in_place(context)
     if isinstance(refused.value, click.UsageError):
         refused.value.show()
-        assert refused.value.exit_code == 2
-    else:
-        assert refused.value.code == 2
+    assert getattr(refused.value, "exit_code", getattr(refused.value, "code", None)) == 2
     assert capsys.readouterr().err.splitlines()[-1].startswith(said)
 
 
