@@ -53,7 +53,7 @@ from chalicelib.providers.exoscale.scale_up import (
     requested,
 )
 from chalicelib.providers.exoscale.zone import ExoscalePool, is_leaving
-from chalicelib.providers.node_identity import Seen, joined_of, refuse_changed, refuse_joined
+from chalicelib.providers.node_identity import PermanentConflict, Seen, joined_of, refuse_changed, refuse_joined
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again that has found its pool busy, unless the end of the change wakes it before. The
@@ -191,6 +191,8 @@ def delete_together(
             if not joined:
                 raise
             joined, work = {}, context.evict(step.pool, step.names)
+    except PermanentConflict:
+        raise
     except Conflict as error:
         if not discard and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None

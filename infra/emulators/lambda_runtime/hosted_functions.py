@@ -8,30 +8,21 @@ to receive and delete messages and to write the log; these calls are checked as 
 
 from __future__ import annotations
 
-from botocore.exceptions import ClientError
-from botocore.session import get_session
-from collections.abc import Iterator
-from collections.abc import Mapping
-from infra.emulators.aws import LocalAws
-from infra.emulators.iam import Statement
-from infra.emulators.iam import literal_statements
-from infra.emulators.lambda_events import REGION
-from infra.emulators.lambda_events import failed_messages
-from infra.emulators.lambda_events import schedule_event
-from infra.emulators.lambda_events import sqs_event
-from infra.emulators.lambda_events import sqs_record
-from infra.emulators.lambda_runtime.permission_proxy import Door
-from infra.emulators.lambda_runtime.process import Configuration
-from infra.emulators.lambda_runtime.process import Folders
-from infra.emulators.lambda_runtime.process import Made
-from infra.emulators.lambda_runtime.process import PATIENCE
-from infra.emulators.lambda_runtime.process import Process
-from infra.emulators.moto_gaps.event_sources import queues_on
-from moto.sqs.models import sqs_backends
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-import time
 
+from botocore.exceptions import ClientError
+from botocore.session import get_session
+from moto.sqs.models import sqs_backends
+
+from infra.emulators.aws import LocalAws
+from infra.emulators.iam import Statement, literal_statements
+from infra.emulators.lambda_events import REGION, failed_messages, schedule_event, sqs_event, sqs_record
+from infra.emulators.lambda_runtime.permission_proxy import Door
+from infra.emulators.lambda_runtime.process import PATIENCE, Configuration, Folders, Made, Process
+from infra.emulators.moto_gaps.event_sources import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]
 _ROUNDS = 60  # maximum batches of one poll of the queues
@@ -151,24 +142,8 @@ class Hosted:
         return len(batch)
 
     def waiting(self, queue: str) -> int:
-<<<<<<< /tmp/tmpb43bsxj2/o
-        name = "ApproximateNumberOfMessages"
-        found = self._aws.client("sqs").get_queue_attributes(
-            QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name]
-        )
-        return int(found["Attributes"][name])
-||||||| /tmp/tmpb43bsxj2/b
-        """Return the messages of a queue that can be received now."""
-        name = "ApproximateNumberOfMessages"
-        found = self._aws.client("sqs").get_queue_attributes(
-            QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name]
-        )
-        return int(found["Attributes"][name])
-=======
         """Return the messages of a queue that can be received now. Read from moto, because most polls find none."""
-        found: Any = sqs_backends[self.account][REGION].queues[queue]
-        return int(found.approximate_number_of_messages)
->>>>>>> /tmp/tmpb43bsxj2/t
+        return int(sqs_backends[self.account][REGION].queues[queue].approximate_number_of_messages)
 
     # -- account
 
