@@ -109,7 +109,7 @@ def test_node_that_changed_its_identity_before_the_deletion_is_kept(yard: Operat
     _steal(yard, liar, provider_id)
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.delete_nodes(order))
-    assert isinstance(answer, Failed | ProviderError)
+    assert isinstance(answer, Failed), "waiting does not help"
     assert answer.error_class == "Conflict"
     assert not yard.bench.writes()
     outcome = yard.run(order)
