@@ -95,7 +95,7 @@ class Observed(msgspec.Struct, frozen=True):
         )
 
 
-class Life(msgspec.Struct):
+class StageLife(msgspec.Struct):
     """A stage from its first deployment to its last. wrong: what each deployment reports as wrong. checks: exit code
     and output of `check`, before and after the upgrade. left: functions, APIs and tables after `undeploy`.
     variables: of a function after the first deployment."""
@@ -133,7 +133,7 @@ def _changed(aws: LocalAws) -> None:
 
 
 @pytest.fixture(scope="module")
-def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
+def life(tmp_path_factory: pytest.TempPathFactory) -> StageLife:
     """Four deployments for all tests: every change that a deployment keeps or corrects is made before the second."""
     folder = tmp_path_factory.mktemp("life")
     older, newer = small_package(folder), folder / "newer.zip"
@@ -165,7 +165,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
             aws.client("dynamodb").list_tables()["TableNames"],
         )
         wrong.append(len(deploy(older, folder / "built")))
-        return Life(
+        return StageLife(
             wrong,
             [(code, output.splitlines()) for code, output in checks],
             first,
@@ -179,30 +179,30 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Life:
         )
 
 
-def test_no_deployment_of_a_stage_leaves_a_wrong_setting(life: Life) -> None:
+def test_no_deployment_of_a_stage_leaves_a_wrong_setting(life: StageLife) -> None:
     assert life.wrong == [0, 0, 0, 0]
 
 
-def test_stage_publishes_what_its_functions_permit(life: Life) -> None:
+def test_stage_publishes_what_its_functions_permit(life: StageLife) -> None:
     functions = deployment_of(life.variables | {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-dev-reconcile"})
     assert functions.secret_prefix == "outscaler/dev/"
     assert [one.permitted for one in (life.first, life.upgraded, life.rolled_back, life.again)] == [functions] * 4
 
 
-def test_only_queues_of_providers_named_in_policies_are_polled(life: Life) -> None:
+def test_only_queues_of_providers_named_in_policies_are_polled(life: StageLife) -> None:
     assert life.first.polled == {"reconcile"}
     assert life.applied == {"reconcile", "act_exoscale"}
 
 
-def test_deployment_polls_queues_of_policies_and_those_with_messages_until_they_are_empty(life: Life) -> None:
+def test_deployment_polls_queues_of_policies_and_those_with_messages_until_they_are_empty(life: StageLife) -> None:
     assert life.upgraded.polled == {"reconcile", "act_exoscale", "act_alicloud"}
 
 
-def test_unreadable_policy_leaves_every_queue_polled(life: Life) -> None:
+def test_unreadable_policy_leaves_every_queue_polled(life: StageLife) -> None:
     assert len(life.rolled_back.polled) == 6
 
 
-def test_upgrade_and_rollback_keep_the_address_and_every_row(life: Life) -> None:
+def test_upgrade_and_rollback_keep_the_address_and_every_row(life: StageLife) -> None:
     seen = (life.first, life.upgraded, life.rolled_back)
     assert seen[0].code == seen[2].code != seen[1].code
     assert [(one.apis, one.mappings) for one in seen] == [(seen[0].apis, seen[0].mappings)] * 3
@@ -210,12 +210,12 @@ def test_upgrade_and_rollback_keep_the_address_and_every_row(life: Life) -> None
     assert [one.policies for one in seen] == [(), ("shop",), ("shop",)]
 
 
-def test_function_stopped_by_a_user_stays_stopped(life: Life) -> None:
+def test_function_stopped_by_a_user_stays_stopped(life: StageLife) -> None:
     assert life.first.limits == [None, None]
     assert [life.upgraded.limits, life.rolled_back.limits] == [[0, None]] * 2
 
 
-def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: Life) -> None:
+def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: StageLife) -> None:
     (before, lines), (after, said) = life.checks
     assert (before, after, said) == (1, 0, ["stage dev is as it should be"])
     places = sorted(line.partition(" is ")[0] for line in lines)
@@ -227,7 +227,7 @@ def test_manual_changes_of_a_deployment_are_detected_and_reverted(life: Life) ->
     ]
 
 
-def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(life: Life) -> None:
+def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(life: StageLife) -> None:
     assert f"kept table {TABLE}" in life.undeployed
     assert life.left == ([], [], [TABLE, f"{TABLE}-policies"])
     assert life.again.policies == ("shop",)
