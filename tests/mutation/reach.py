@@ -13,11 +13,11 @@ from pathlib import Path
 from tests.mutation.mutants import Mutant
 from tests.source_trees import module_name
 
-#: CPU seconds of tests per mutant, and the part of it that tests of units and contracts may use.
-TESTS_PER_MUTANT, _UNITS = 30.0, 20.0
+#: The part of the CPU seconds per mutant that tests of units and contracts may use.
+_UNITS = 0.7
 _UNIT_FOLDERS = ("tests/unit/", "tests/contract/")
 #: Looks at the fields of all classes.
-_EVERY_FIELD = "tests/unit/test_field_defaults.py"
+_EVERY_FIELD = "tests/unit/test_fields.py"
 _FILES_PER_IMPORT = 30
 _DEPTH = 4
 
@@ -28,8 +28,9 @@ class Reach:
     The file has a line per measured test file, so that an interrupted run loses one file; a later line counts.
     """
 
-    def __init__(self, state: Path) -> None:
-        self._path = state / "reach.jsonl"
+    def __init__(self, state: Path, limit: float) -> None:
+        """limit: CPU seconds of tests per mutant."""
+        self._path, self._limit = state / "reach.jsonl", limit
         self.seconds: dict[str, float] = {}
         self.functions: dict[str, list[str]] = {}
         self._versions: dict[str, int] = {}
@@ -63,7 +64,7 @@ class Reach:
         """The tests that fit into the limits of CPU seconds, those of one file together."""
         total, files = 0.0, defaultdict[str, list[str]](list)
         for test in dict.fromkeys(tests):
-            limit = _UNITS if test.startswith(_UNIT_FOLDERS) else TESTS_PER_MUTANT
+            limit = self._limit * (_UNITS if test.startswith(_UNIT_FOLDERS) else 1.0)
             if test in existing and test in self.seconds and total + self.seconds[test] <= limit:
                 total += self.seconds[test]
                 files[test.partition("::")[0]].append(test)

@@ -1,7 +1,8 @@
 """Mutation testing: draws faults by lot and reports those that no test notices.
 
     python -m tests.mutation.run --seed 30 --count 150      draw, run, and keep the result in build/mutants/
-    python -m tests.mutation.run --living                   only those of the last run that lived
+    python -m tests.mutation.run --seconds 5                less of the tests for each, for a quick look
+    python -m tests.mutation.run --living                   those of the last run that lived, once more
     python -m tests.mutation.run --at chalicelib/plan/repair.py:40-60
 
 One process collects the tests once and measures which functions each test calls (kept in build/mutants/ per test file).
@@ -178,8 +179,8 @@ class _Probes(ast.NodeTransformer):
 class Collected:
     """A pytest plugin: in place of running the tests it measures them and runs the mutants in functions."""
 
-    def __init__(self, root: Path, paths: Sequence[Path], state: Path, mutants: Sequence[Mutant]) -> None:
-        self._root, self._paths, self._state, self._mutants = root, paths, state, mutants
+    def __init__(self, root: Path, paths: Sequence[Path], state: Path, mutants: Sequence[Mutant], limit: float) -> None:
+        self._root, self._paths, self._state, self._mutants, self._limit = root, paths, state, mutants, limit
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure the changed test files, then run the mutants; write what came of it, and the tests that exist."""
@@ -192,11 +193,11 @@ class Collected:
         files: dict[Path, list[pytest.Item]] = defaultdict(list)
         for item in session.items:
             files[item.path].append(item)
-        known = Reach(self._state)
+        known = Reach(self._state, self._limit)
         if changed := [path for path in files if not known.knows(path)]:
             _tell(f"measuring {len(changed)} files of tests")
             list(in_forks([lambda: self._measure([files[path] for path in changed], functions, known)], [_UNLIMITED]))
-        reach = Reach(self._state)
+        reach = Reach(self._state, self._limit)
         tests = {
             index: reach.affordable(reach.callers([mutant.where]), items)
             for index, mutant in enumerate(self._mutants)
@@ -291,7 +292,7 @@ def run_fresh(root: Path, mutant: Mutant, tests: Sequence[str]) -> int:
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     with tempfile.TemporaryDirectory() as folder:
         result = _pytest(root, [*files, "-x", f"--basetemp={folder}/tests"], _Selected(tests))
-    return 0 if result == pytest.ExitCode.OK else 1
+    return {pytest.ExitCode.OK: 0, pytest.ExitCode.USAGE_ERROR: 70}.get(pytest.ExitCode(result), 1)
 
 
 def _pytest(root: Path, arguments: Sequence[str], plugin: object) -> int:
@@ -305,16 +306,18 @@ def _pytest(root: Path, arguments: Sequence[str], plugin: object) -> int:
 # -- the run
 
 
-def run(root: Path, paths: Sequence[Path], tests: Sequence[str], state: Path, mutants: Sequence[Mutant]) -> list[str]:
-    """What came of each mutant. `state`: the folder of what was measured."""
+def run(
+    root: Path, paths: Sequence[Path], tests: Sequence[str], state: Path, mutants: Sequence[Mutant], limit: float = 30.0
+) -> list[str]:
+    """What came of each mutant. state: the folder of what was measured. limit: CPU seconds of tests per mutant."""
     state.mkdir(parents=True, exist_ok=True)
-    plugin = Collected(root, paths, state, mutants)
+    plugin = Collected(root, paths, state, mutants, limit)
     ended = dict(in_forks([lambda: _pytest(root, tests, plugin)], [_UNLIMITED]))[0]
     if ended not in {LIVED, "error 5"}:
         raise SystemExit(f"the collected session ended: {ended}")
     found, existing = json.loads((state / "results.json").read_text("utf-8"))
     results = {int(index): result for index, result in found.items() if result != f"error {_FRESH}"}
-    reach = Reach(state)
+    reach = Reach(state, limit)
     declarations = Declarations(root, paths, reach)
     rest = [index for index in range(len(mutants)) if index not in results]
     chosen = {index: declarations.tests_of(mutants[index], frozenset(existing)) for index in rest}
@@ -368,13 +371,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="mutation testing")
     parser.add_argument("--seed", type=int, default=30)
     parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of CPU, for the tests of one mutant")
     parser.add_argument("--living", action="store_true", help="only those of the last run that lived")
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE or FILE:FIRST-LAST, all mutants there")
     options = parser.parse_args(arguments)
     folders, state = [f"chalicelib/{package}" for package in PACKAGES], ROOT / "build/mutants"
     mutants: list[Mutant] = []
+    before: list[tuple[Mutant, str]] = []
     if options.living:
         rows = json.loads((state / "last.json").read_text("utf-8"))
+        before = [(Mutant(**row), result) for row, result in rows if result in {KILLED, TIMEOUT}]
         mutants = [Mutant(**row) for row, result in rows if result not in {KILLED, TIMEOUT}]
     for place in options.at:
         file, _, lines = place.partition(":")
@@ -382,7 +388,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         mutants += mutants_of(file, (ROOT / file).read_text("utf-8"), range(int(first), int(last or first) + 1))
     mutants = mutants or drawn(ROOT, folders, options.count, options.seed)
     ignored = [f"--ignore=tests/unit/{name}" for name in UNUSED_TESTS]
-    results = run(ROOT, sources("chalicelib", "infra/tools"), [*TESTS, *ignored], state, mutants)
+    results = run(ROOT, sources("chalicelib", "infra/tools"), [*TESTS, *ignored], state, mutants, options.seconds)
+    mutants, results = [*(mutant for mutant, _ in before), *mutants], [*(result for _, result in before), *results]
     if not options.at:
         rows = [(asdict(mutant), result) for mutant, result in zip(mutants, results, strict=True)]
         (state / "last.json").write_text(json.dumps(rows, indent=1), "utf-8")

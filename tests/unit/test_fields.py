@@ -1,4 +1,6 @@
-"""Fields of values are empty unless something is given. Rows and messages leave out what is empty, and an answer of a
+"""The fields of values: their defaults, and their names outside of the program.
+
+A field is empty unless something is given. Rows and messages leave out what is empty, and an answer of a
 vendor leaves out what it does not know: a default that means something is listed here with its value."""
 
 from __future__ import annotations
@@ -7,6 +9,7 @@ import dataclasses
 import enum
 import importlib
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -189,6 +192,66 @@ EXPECTED: dict[str, object] = {
     "PassFailure.count": 1,
     "Written.schema": 1,
 }
+#: class.field -> its name in rows, messages and answers, where it is not the field's own in another spelling.
+NAMES = {
+    "_Envelope.audit_id": "auditID",
+    "ListMeta.next_page": "continue",
+    "ListMeta.remaining": "remainingItemCount",
+    "_OwnedFields.data": "f:data",
+    "GroupMemory.failed_instances": "erred",
+    "BreakerState.removals": "taken",
+    "BreakerState.tripped_at": "pulled",
+    "RuleMemory.last_occurrence": "handled",
+    "RuleMemory.pending_occurrence": "kept",
+    "RuleMemory.target_size": "goal",
+    "RuleMemory.last_scaled_at": "acted",
+    "Memory.breaker": "brake",
+    "ScaleUp.from_size": "from",
+    "ScaleUp.to_size": "to",
+    "Repair.from_size": "from",
+    "Repair.to_size": "to",
+    "Options.max_nodes_per_scale_up": "maxNodesPerScaleup",
+    "Options.blocking_system_pod_disruption_timeout": "blockingSystemPodDistruptionTimeout",
+    "MissingData.affected_decisions": "weakens",
+    "_NodeSpec.provider_id": "providerID",
+    "ScalingGroup.multi_az_policy": "MultiAZPolicy",
+    "InstanceType.gpu_amount": "GPUAmount",
+    "InstanceType.gpu_spec": "GPUSpec",
+    "GroupsPage.items": "ScalingGroups",
+    "InstancesPage.items": "ScalingInstances",
+    "ConfigurationsPage.items": "ScalingConfigurations",
+    "ActivitiesPage.items": "ScalingActivities",
+    "Version.data": "LaunchTemplateData",
+    "VersionsPage.items": "LaunchTemplateVersionSets",
+    "ResourceSpec.provider_id_list": "providerIDList",
+    "MachineSpec.provider_id": "providerID",
+    "_ListedSpec.provider_id": "providerID",
+    "OperationLine.from_size": "from",
+    "OperationLine.to_size": "to",
+    "OperationLine.error_class": "class",
+    "FailingLine.error_class": "class",
+    "RecoveredLine.error_class": "class",
+    "ResumeLine.was_until": "was until",
+    "FailureView.error_class": "class",
+    "BackoffView.error_class": "class",
+    "OperationView.from_size": "from",
+    "OperationView.to_size": "to",
+    "Annotations.safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "Annotations.safe_local_volumes": "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "Annotations.daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
+    "Annotations.enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
+    "Annotations.scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
+    "Annotations.mirror": "kubernetes.io/config.mirror",
+    "_Port.host_ip": "hostIP",
+    "_ApiNodeSpec.provider_id": "providerID",
+    "StorageAnnotations.selected_node": "volume.kubernetes.io/selected-node",
+    "StorageAnnotations.bind_completed": "pv.kubernetes.io/bind-completed",
+    "StorageAnnotations.old_class": "volume.beta.kubernetes.io/storage-class",
+    "StorageAnnotations.is_default": "storageclass.kubernetes.io/is-default-class",
+    "StorageAnnotations.was_default": "storageclass.beta.kubernetes.io/is-default-class",
+    "DiskSource.volume_id": "volumeID",
+    "DiskSource.disk_uri": "diskURI",
+}
 
 
 def classes(package: Path) -> Iterator[type]:
@@ -246,3 +309,20 @@ def test_fields_are_empty_unless_listed() -> None:
     found = defaults()
     assert [(name, value) for name, value in found if EXPECTED.get(name) != value] == []
     assert EXPECTED.keys() - {name for name, _ in found} == set(), "no longer there, or empty now"
+
+
+def test_fields_keep_their_names_outside_unless_listed() -> None:
+    found = {
+        f"{thing.__name__}.{field}": outside
+        for package in PACKAGES
+        for thing in classes(package)
+        if issubclass(thing, msgspec.Struct)
+        for field, outside in zip(thing.__struct_fields__, thing.__struct_encode_fields__, strict=True)
+        if outside not in {field, camel(field), camel(field)[:1].upper() + camel(field)[1:], field.replace("_", "-")}
+    }
+    assert found == NAMES
+
+
+def camel(name: str) -> str:
+    """The field in camel case."""
+    return re.sub("_(.)", lambda match: match[1].upper(), name)
