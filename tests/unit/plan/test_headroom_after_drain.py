@@ -118,7 +118,7 @@ def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
 
 
 def test_unready_node_is_drained_beside_two_kinds_of_headroom() -> None:
-    """No room is counted on it, so it has no row among the places."""
+    """No room is counted on it."""
     build = cluster()
     for at in range(4):
         build.node(f"g-{at}", "4", "16Gi", group="g").running(f"g-{at}", 1, "2", owner=f"o{at}")
