@@ -114,6 +114,21 @@ def test_similarity_compares_free_room_after_template_pods() -> None:
     assert loaded((500, 1000), (600, 1000), max_free_difference_ratio=0.2)
 
 
+def test_similarity_counts_what_a_daemonset_requests_and_the_node_lacks() -> None:
+    """One unit of difference, of 20 that are lacking, is the whole permitted ratio."""
+
+    def pair_with(left: int, right: int) -> list[str]:
+        build = cluster()
+        for name, amount in (("ng1", left), ("ng2", right)):
+            build.daemonset(name, extra={"example.com/port": amount}, node_selector={"agent": name})
+            model = sized(name)
+            build.group(name, template=msgspec.structs.replace(model, labels={**model.labels, "agent": name}))
+        return alike(build, balancing_ignore_label=("agent",))
+
+    assert pair_with(20, 21)
+    assert not pair_with(19, 20)
+
+
 def test_equal_free_room_does_not_make_groups_with_unlike_allocatable_similar() -> None:
     assert not loaded((500, 1000), (0, 1000), right_cpu=500)
 

@@ -117,6 +117,17 @@ def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
     assert [len(gone(plan(pair, Headroom("spare", pods=count, cpu=1000)))) for count in (11, 12, 13)] == [1, 1, 0]
 
 
+def test_unready_node_is_drained_beside_two_kinds_of_headroom() -> None:
+    """No room is counted on it."""
+    build = cluster()
+    for at in range(4):
+        build.node(f"g-{at}", "4", "16Gi", group="g").running(f"g-{at}", 1, "2", owner=f"o{at}")
+    build.node("dead", "4", "16Gi", group="g", ready=False).running("dead", 1, "500m", owner="x").group("g")
+    small, large = Headroom("small", pods=1, cpu=250), Headroom("large", pods=1, cpu=1000)
+    assert gone(plan(build, small, large, scale_down_utilization_threshold=0.4)) == ["dead"]
+    assert gone(plan(build, small, Headroom("full", pods=9, cpu=1000), scale_down_utilization_threshold=0.4)) == []
+
+
 @pytest.mark.parametrize(("at_once", "pods", "drained"), [(1, 3, 1), (2, 3, 1), (2, 2, 2)])
 def test_drains_of_one_pass_are_counted_together_against_headroom(at_once: int, pods: int, drained: int) -> None:
     """Every pod may be placed on another of the four empty nodes, each of which has one virtual pod."""

@@ -11,8 +11,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Taint
 from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.policy import Options
 from chalicelib.model.reason import ReasonCode
-from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.readiness import Bucket, works
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node, stays
 from tests.unit.plan.instances_builder import (
@@ -324,3 +325,13 @@ def test_group_with_impossible_vendor_data_is_left_unchanged() -> None:
     skipped = group_verdict(plan).skipped
     assert skipped is not None
     assert skipped.code is ReasonCode.GROUP_UNREADABLE
+
+
+@pytest.mark.parametrize("kind", ["DiskPressure", "NetworkUnavailable"])
+@pytest.mark.parametrize(("status", "ready"), [("True", False), ("False", True), ("Unknown", True)])
+def test_ready_node_under_disk_pressure_or_without_network_does_not_work(kind: str, status: str, ready: bool) -> None:
+    working = node("n")
+    assert (
+        works(msgspec.structs.replace(working, conditions=(*working.conditions, Condition(kind, status))), Options())
+        is ready
+    )

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Prices, generate
 
 MANY = 10**6
 
@@ -279,3 +281,23 @@ def test_least_cost_finds_the_minimum_price_for_small_problems() -> None:
     assert all(f >= one * (1 - 1e-4) for f, one in zip(found, least, strict=True)), "cheaper than possible"
     assert exact >= 36, "of 40"
     assert sum(found) <= 1.005 * sum(least)
+
+
+def test_search_for_loads_ends_after_twelve_rounds_without_progress() -> None:
+    """Every round finds a load that does not lower the price."""
+    rounds = []
+
+    class Market:
+        def solve(self) -> Prices:
+            return Prices(100.0, np.ones(1), np.ones(1), np.ones(1))
+
+        def add(self, loads: object) -> int:
+            rounds.append(loads)
+            return 1
+
+        def loads(self, *_: object) -> tuple[()]:
+            return ()
+
+    market: Any = Market()
+    generate(market, market, np.ones(1, dtype=np.int64), Effort(rounds=50, keep=1, tries=1), never)
+    assert len(rounds) == 12

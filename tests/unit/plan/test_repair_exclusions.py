@@ -81,11 +81,21 @@ def test_instance_in_two_groups_is_not_deleted() -> None:
     assert build.plan(known).repairs == ()
 
 
-@pytest.mark.parametrize("name", ["m-0", "other"])
-def test_node_with_an_instances_name_is_matched_to_that_instance(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "provider_id", "repaired"),
+    [
+        ("m-0", "elsewhere://m-0", False),
+        ("m-0", "elsewhere://other", False),
+        ("other", "elsewhere://zone/m-0", False),
+        ("other", "elsewhere://other", True),
+    ],
+)
+def test_node_with_an_instances_name_or_id_is_matched_to_that_instance(
+    name: str, provider_id: str, repaired: bool
+) -> None:
     build, known = late(1)
-    build.node(name, provider_id=f"elsewhere://{name}", labels={"node-role.kubernetes.io/control-plane": ""})
-    assert bool(build.plan(known).repairs) is (name == "other")
+    build.node(name, provider_id=provider_id, labels={"node-role.kubernetes.io/control-plane": ""})
+    assert bool(build.plan(known).repairs) is repaired
 
 
 def _unhealthy_group(build: ClusterBuilder) -> None:

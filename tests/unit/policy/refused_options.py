@@ -233,6 +233,7 @@ THE_PRICES: list[Case] = [
     (with_spec("prices: {cpu: 9999999999}"), "p.yaml:9: spec.prices.cpu", "out of range", "from 0 to 1000000000"),
     (with_spec("prices: {gpu: 1 CHF}"), "p.yaml:9: spec.prices.gpu", "'1 CHF' is not a number", "such as 0.096"),
     (with_spec("prices: {memory: }"), "p.yaml:9: spec.prices.memory", "has no value", "take the line out"),
+    (with_spec("scanInterval: "), "p.yaml:9: spec.scanInterval", "has no value", "or take the line out"),
     (with_spec("prices: {cpus: 1}"), "p.yaml:9: spec.prices.cpus", "is unknown", "did you mean cpu?"),
     (
         with_spec("prices: {instanceTypes: m5.large}"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.go_patterns import pattern
+from chalicelib.policy.go_patterns import MOST_CHARACTERS, Pattern, pattern
 from tests.cases import each_row
 
 _ATOMS = st.sampled_from(
@@ -150,3 +150,11 @@ def test_refused_pattern_writes_nothing_and_its_problem_stays_short(capfd: pytes
 
 def test_half_of_a_surrogate_pair_in_a_text_is_searched_over() -> None:
     assert pattern("b$").found_in("a\ud800b")
+
+
+def test_pattern_that_is_too_long_is_refused_without_a_place() -> None:
+    """The caller knows the place."""
+    with pytest.raises(BadInput) as refused:
+        Pattern("a" * (MOST_CHARACTERS + 1))
+    assert (refused.value.place, refused.value.remedy) == ("", f"at most {MOST_CHARACTERS}")
+    assert Pattern("a" * MOST_CHARACTERS).size > 0

@@ -206,7 +206,8 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
     [
         {"scan_interval": 0.0},
         {"scan_interval": float("nan")},
-        {"scan_interval": 1e9},
+        {"scan_interval": 4.9},
+        {"scan_interval": 3601.0},
         {"options": {"maxNodesPerScaleup": -1}},
         {"options": {"scaleDownUtilizationThreshold": float("inf")}},
         {"node_groups": (GroupPolicy("clusterapi", "a", min=5, max=1),)},
@@ -227,6 +228,12 @@ def test_values_that_no_document_can_say_are_not_used(changes: dict[str, Any]) -
     with pytest.raises(NotUsable) as refused:
         decompiled(_form(plain), TEXT, NAME, STRICT)
     assert not refused.value.other
+
+
+@pytest.mark.parametrize("seconds", [5.0, 3600.0])
+def test_longest_and_shortest_scan_interval_are_used(seconds: float) -> None:
+    policy = msgspec.structs.replace(_good(), scan_interval=seconds)
+    assert decompiled(_form(policy), TEXT, NAME, STRICT).scan_interval == seconds
 
 
 @pytest.mark.parametrize(

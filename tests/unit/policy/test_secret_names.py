@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.policy.admission import Admission, Purpose
+from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import ClusterSecrets, never, problem
 from tests.cases import each_row
+from tests.unit.policy.policy_documents import GOOD
 
 SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))
 
@@ -113,3 +116,14 @@ def test_secret_names_reader_requests_no_other_name_cached_or_not() -> None:
     assert asked == ["outscaler/prod/exoscale"] * 2
     plain = ClusterSecrets(lambda name: f"read {name}", "prod", ("exoscale",), STRICT)
     assert plain.fresh("outscaler/prod/exoscale") == "read outscaler/prod/exoscale"
+
+
+def test_secret_of_an_unknown_prefix_is_refused_where_the_document_is_stored() -> None:
+    text = GOOD.replace("outscaler/prod-geneva/kubeconfig", "elsewhere/prod-geneva/kubeconfig")
+    unknown = Deployment(prefix_known=False)
+    for refusing in (Admission(unknown), Admission(STRICT, Purpose.VALIDATED)):
+        with pytest.raises(InputErrors, match=r"spec\.kubernetes\.kubeconfigSecret"):
+            load(text, place="p.yaml", admission=refusing)
+    _, warnings = load(text, place="p.yaml", admission=Admission(unknown, Purpose.VALIDATED))
+    assert any("outscaler apply refuses this unless the deployment shares it" in warning for warning in warnings)
+    assert load(text, place="p.yaml", admission=Admission(unknown, Purpose.PLANNED))[1] == ()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from chalicelib.store.errors import StoreUnavailable
+from chalicelib.store.tables import WEB
 from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.unit.store.support import StoreFixture
 
@@ -52,3 +55,18 @@ def test_debounce_use_with_an_unknown_write_result_can_be_cancelled(bench: Store
         debounce.wake(bench.cluster, 2.0, by="one")
     debounce.forget_wake(bench.cluster, by="one")
     assert debounce.wake(bench.cluster, 2.0, by="one")
+
+
+def test_debounce_rows_keep_their_names(bench: StoreFixture) -> None:
+    """Functions of two releases run at the same time, so the name of a row is the same in both."""
+    debounce = bench.store.debounce
+    assert debounce.first_use(bench.cluster, "sig", 600)
+    assert debounce.wake(bench.cluster, 2.0)
+    assert debounce.first_use(bench.cluster, "a", 600, kind="other")
+    of_sig, of_nothing, of_a = (hashlib.sha256(key).hexdigest()[:40] for key in (b"sig", b"", b"a"))
+    rows = {(row["cluster"]["S"], row["item"]["S"]) for row in bench.client.scan(TableName=bench.table)["Items"]}
+    assert {row for row in rows if any(bench.cluster in part for part in row)} == {
+        (WEB, f"seen#signature#{bench.cluster}#{of_sig}"),
+        (WEB, f"seen#wake#{bench.cluster}#{of_nothing}"),
+        (bench.cluster, f"seen#other#{of_a}"),
+    }

@@ -69,6 +69,7 @@ def test_operation_claim_of_a_dead_executor_expires(bench: StoreFixture) -> None
     with pytest.raises(OperationClaimed) as taken:
         bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     assert (taken.value.holder, taken.value.until) == ("dead", START + 30)
+    assert str(taken.value) == f"claimed by dead until {START + 30:.3f}"
     bench.clock.advance(0.25)
     again = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     assert (again.status.claimed_by, again.status.attempt, again.status.data) == ("next", 2, {BROKEN: "2"})

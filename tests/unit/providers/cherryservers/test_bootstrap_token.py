@@ -48,7 +48,7 @@ def test_bootstrap_token_text_valid_forms(text: str) -> None:
 def test_bootstrap_token_text_error_does_not_show_the_value(text: str, problem: str) -> None:
     message = refused(lambda: parse_token(text, "secret t"))
     assert message.startswith("secret t: ")
-    assert problem in message
+    assert problem in message.partition(";")[0]
     assert "f8at" not in message
     assert "kwfs" not in message
 

@@ -266,6 +266,7 @@ def test_cherry_renamed_machine_does_not_replace_a_confirmed_one() -> None:
         {"growth": '{"lot":[99,-1],"made":{"7":1},"looks":-5,"tries":-1}'},
         {"growth": ""},
         {"removal": '{"gone":["x"]}', "names": "7"},
+        {"removal": "\ud800", "growth": "\ud800"},
         {"something": "else"},
     ],
 )
