@@ -183,6 +183,23 @@ def change(function: Callable[[C, Operation], Outcome]) -> Callable[[BaseProvide
     return method
 
 
+def joint_change(
+    function: Callable[[C, Operation, Iterable[Operation]], tuple[Outcome, dict[str, Outcome]]],
+) -> Callable[[BaseProvider[C], Operation, Iterable[Operation]], tuple[Outcome, dict[str, Outcome]]]:
+    """Return a method that makes a change of several operations (OneChangeAtATime). function: as in `change`; what it
+    raises is said of the first operation alone."""
+
+    def method(
+        self: BaseProvider[C], operation: Operation, others: Iterable[Operation]
+    ) -> tuple[Outcome, dict[str, Outcome]]:
+        try:
+            return function(self.context, operation, others)
+        except (BadInput, ProviderError) as error:
+            return self.failure(error), {}
+
+    return method
+
+
 def question(function: Callable[[C, Operation], bool]) -> Callable[[BaseProvider[C], Operation], bool]:
     """Return a method that answers a question about a change, or undoes it. function: raises ProviderError, or BadInput
     for a configuration error, which is InvalidRequest."""

@@ -4,13 +4,10 @@ A running scaling activity does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome
 from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi, Line
 from chalicelib.providers.alicloud.credentials import (
@@ -24,8 +21,7 @@ from chalicelib.providers.alicloud.credentials import (
 from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_target, delete_nodes, delete_together
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.services import KubeLists
@@ -71,6 +67,7 @@ class AliCloud(BaseProvider[AlicloudContext]):
     scale_up = change(scale_up)
     poll_scale_up = change(poll_growth)
     delete_nodes = change(delete_nodes)
+    delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
@@ -82,15 +79,6 @@ class AliCloud(BaseProvider[AlicloudContext]):
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
         return node_groups.observe(self.context.api, self.context.settings, nodes)
-
-    def delete_together(
-        self, operation: Operation, others: Iterable[Operation]
-    ) -> tuple[Outcome, Mapping[str, Outcome]]:
-        """Remove the instances of several operations with one request (OneChangeAtATime)."""
-        try:
-            return delete_together(self.context, operation, others)
-        except (ProviderError, BadInput) as error:
-            return self.failure(error), {}
 
 
 def build(connection: Connection) -> AliCloud:

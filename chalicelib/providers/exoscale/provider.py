@@ -4,17 +4,13 @@ A pool that is being changed does not count as a failed scale-up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
-from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome
 from chalicelib.policy.vendors.exoscale import PROVIDER, ExoscaleSettings, read_settings
-from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
+from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.credentials import parse_secret, signed
@@ -58,6 +54,7 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     scale_up = change(scale_up)
     poll_scale_up = change(poll_growth)
     delete_nodes = change(delete_nodes)
+    delete_together = joint_change(delete_together)
     decrease_target = change(decrease_target)
     has_requested = question(has_requested)
     cancel_delete = question(cancel_delete)
@@ -69,15 +66,6 @@ class Exoscale(BaseProvider[ExoscaleContext]):
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
         return node_groups.observe(self.context.api, self.context.settings, nodes)
-
-    def delete_together(
-        self, operation: Operation, others: Iterable[Operation]
-    ) -> tuple[Outcome, Mapping[str, Outcome]]:
-        """Remove the machines of several operations with one eviction (OneChangeAtATime)."""
-        try:
-            return delete_together(self.context, operation, others)
-        except (ProviderError, BadInput) as error:
-            return self.failure(error), {}
 
     def remaining(self) -> int | None:
         """Return how many instances the organisation's quota leaves; None without a limit."""
