@@ -177,7 +177,7 @@ def test_SHA_10_reclaimed_machine_is_removed_by_no_autoscaler() -> None:
         assert [match for match in world.matches if match.kind == "removal"] == []
 
 
-@each_row("seed", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 7))])
 def test_SHA_12_no_removal_is_only_ours_on_random_clusters(seed: int) -> None:
     chance = random.Random(seed)
     with SharedCluster(seed=seed) as world:
