@@ -30,8 +30,10 @@ AGENT = f"outscaler/{__version__}"
 
 _CONNECTIONS = 20  # kept open; a warm pass watches every list at the same time
 
-# It warns of headers that cannot be parsed, and quotes them, with the address and its query.
-logging.getLogger("urllib3").setLevel(logging.ERROR)
+# They warn of headers that cannot be parsed, and quote them, with the address and its query. Each has its own level,
+# because the package `kubernetes` sets the level of their parent.
+for _name in ("connection", "connectionpool", "poolmanager", "response", "util.retry"):
+    logging.getLogger(f"urllib3.{_name}").setLevel(logging.ERROR)
 
 
 def public_context() -> ssl.SSLContext:

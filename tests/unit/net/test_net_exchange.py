@@ -9,10 +9,11 @@ import logging
 import ssl
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
 
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
@@ -191,7 +192,11 @@ def test_exchange_invalid_http_is_not_an_answer_and_counts_as_sent(what: str) ->
     assert caught.value.sent
 
 
-def test_exchange_unparsable_headers_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+@each_row("others", [lambda: None, Configuration], ids=["alone", "beside the package kubernetes"])
+def test_exchange_unparsable_headers_are_not_logged(
+    others: Callable[[], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    others()
     odd = OK + b"Content-Length: 2\r\n hidden-word\r\nbad header hidden-word\r\n: x\r\n\r\n{}"
     with caplog.at_level(logging.WARNING), ByteScript(lambda: [odd]) as server:
         made = session()
