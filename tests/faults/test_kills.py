@@ -8,7 +8,10 @@ import functools
 import msgspec
 import pytest
 
+from chalicelib.model.operation import OperationState
+from chalicelib.operations.claims import decode
 from tests.faults.fault_schedule import KILL, Io, Strike
+from tests.faults.faulty_world import FaultWorld
 from tests.faults.final_checks import restless
 from tests.faults.run_state import FaultRun
 from tests.faults.run_steps import ACT
@@ -35,34 +38,54 @@ KILLS = (("once", False), ("once", True), ("again-before-it-takes-over", True), 
 
 
 class Listener(Strike):
-    """A strike that only lists the writes, and kills nothing."""
+    """A strike that kills nothing. It lists the writes of executors, and of their claims (operation, executor) those
+    that stand before their watch is in the queue."""
 
+    world: FaultWorld | None = None
     writes: list[str] = msgspec.field(default_factory=list)
+    claims: set[tuple[str, str]] = msgspec.field(default_factory=set)
+    unwatched: set[tuple[str, str]] = msgspec.field(default_factory=set)
 
     def meets(self, io: Io) -> bool:
         """See Strike."""
-        if io.function == ACT and io.writes:
-            self.writes.append(f"{io.verb} {io.what}")
+        if io.function == ACT:
+            if io.writes:
+                self.writes.append(f"{io.verb} {io.what}")
+            self._look_at_claims()
         return False
 
+    def _look_at_claims(self) -> None:
+        assert self.world is not None
+        claims = {
+            (operation.spec.id, operation.status.claimed_by.rpartition(".")[0])
+            for operation in self.world.operations()
+            if operation.status.state is OperationState.RUNNING
+        } - self.claims
+        if claims:
+            messages = [decode(message.body) for message in self.world.queues.sent if message.queue == ACT]
+            self.unwatched |= claims - {(message.operation, message.watch) for message in messages}
+            self.claims |= claims
 
-def removals(strikes: list[Strike]) -> FaultRun:
-    """Plays a cluster that removes nodes, and returns the run. Raises Broken."""
+
+def removals(strikes: list[Strike]) -> tuple[FaultRun, Listener]:
+    """Plays a cluster that removes nodes, and returns the run. Every claim has its watch. Raises Broken."""
     with FaultRun(1) as run:
-        run.world.weather.strikes.extend(strikes)
+        listener = Listener(KILL, 1, world=run.world)
+        run.world.weather.strikes.extend([listener, *strikes])
         for _ in range(12):
             run.world.step(60.0)
             run.check()
         assert list(restless(run)) == []
         assert run.world.audit.counts["node gone by remove"] == NODES
-        return run
+        assert len(listener.claims) > NODES
+        assert listener.unwatched == set()
+        return run, listener
 
 
 @functools.cache
 def undisturbed() -> tuple[str, ...]:
     """The writes of a run without kills."""
-    listener = Listener(KILL, 1)
-    run = removals([listener])
+    run, listener = removals([])
     assert not run.world.audit.counts.get("continued in time after a kill")
     return tuple(listener.writes)
 
@@ -86,5 +109,5 @@ def test_removal_killed_at_any_write_once_and_twice_goes_on_in_time(number: int)
 def _killed(number: int, later: tuple[int, ...], *, after: bool) -> None:
     """Kills executors at that write, and so many writes later."""
     numbers = [number, *(number + each for each in later)]
-    run = removals([Strike(KILL, each, function=ACT, writing=True, after=after) for each in numbers])
+    run, _ = removals([Strike(KILL, each, function=ACT, writing=True, after=after) for each in numbers])
     assert len([made for made in run.world.invocations if made.killed_at]) == len(numbers)

@@ -22,6 +22,7 @@ from chalicelib.handlers.hosted_page import (
     COOKIE,
     LINK,
     LINK_FOR,
+    LONGEST,
     SESSION,
     SESSION_FOR,
     PageGrant,
@@ -215,6 +216,15 @@ def test_UI_3_session_with_one_other_bit_is_none() -> None:
 @pytest.mark.parametrize("text", ["", ".", "a", "\u00e9" * 50, "=" * 100, "." * 3000, "x" * 10**6])
 def test_rubbish_is_no_session(text: str) -> None:
     assert checked(text, SESSION, "table", (KEY.encode(),), NOW) is None
+
+
+def test_longest_session_has_3500_characters() -> None:
+    grants = [PageGrant("x", NOW + 60.0, ("a" * count,)) for count in range(2_500, 2_650)]
+    texts = {written(grant, SESSION, "table", KEY.encode()): grant for grant in grants}
+    valid = {text for text in texts if checked(text, SESSION, "table", (KEY.encode(),), NOW) == texts[text]}
+    assert {len(text) for text in valid} < {len(text) for text in texts}
+    assert max(map(len, valid)) == LONGEST == 3_500
+    assert all(len(text) > LONGEST for text in texts.keys() - valid)
 
 
 def test_two_keys_are_valid_and_the_first_signs() -> None:

@@ -91,6 +91,20 @@ def test_cluster_route_shows_the_configuration_in_force(desk: AppClient) -> None
     assert "kubeconfig" not in json.dumps(shown)
 
 
+@pytest.mark.parametrize(("local", "lasts"), [(False, (10, 40, None)), (True, (None, None, None))])
+def test_cluster_route_shows_until_when_each_cooldown_lasts(
+    desk: AppClient, local: bool, lasts: tuple[int | None, ...]
+) -> None:
+    delays = {"scaleDownDelayAfterAdd": "1m", "scaleDownDelayAfterDelete": "1m", "scaleDownDelayAfterFailure": "10s"}
+    name, now = desk.cluster(spec={"options": {**delays, "scaleDownDelayTypeLocal": local}}), desk.clock()
+    lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
+    after = Memory(last_scale_up=now - 50, last_scale_down=now - 20, last_scale_down_failure=now - 10)
+    desk.store.memory.save(name, Memory(), after, (), lease)
+    names = ("afterAdd", "afterDelete", "afterFailure")
+    ends = [None if seconds is None else format_time(now + seconds) for seconds in lasts]
+    assert desk.get(f"/clusters/{name}").json_body["cooldowns"] == dict(zip(names, ends, strict=True))
+
+
 def test_cluster_route_reports_a_late_cluster(desk: AppClient) -> None:
     name = desk.cluster()
     _remember(desk, name)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.model.operation import OperationState
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import AlicloudDurations
 from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
@@ -242,6 +243,26 @@ def test_function_killed_around_a_shared_request_loses_and_repeats_nothing(
         assert world.deaths() == [place]
         site.check_end(0)
         assert [end["state"] for end in world.ended("remove")] == ["succeeded"] * 4
+
+
+@VENDORS
+def test_removals_that_a_killed_function_had_joined_go_on_within_half_a_minute(vendor: str) -> None:
+    with shared(4, vendor) as site:
+        world = site.world
+        site.start()
+        world.at("act:joined", *[lambda: None] * 2, lambda: world.kill_at("act:joined", function=f"act_{vendor}"))
+        world.step_until(lambda: bool(world.deaths()), limit=15 * MINUTE, every=1.0)
+        claims = {
+            operation.spec.id: operation.status.claimed_by
+            for operation in world.operations()
+            if operation.status.state is OperationState.RUNNING
+        }
+        assert len(claims) == 4
+        world.step(30.0)
+        after = {operation.spec.id: operation.status.claimed_by for operation in world.operations()}
+        assert [name for name, claim in claims.items() if after.get(name) == claim] == []
+        site.until_gone(0, 15.0)
+        site.check_end(0)
 
 
 @pytest.mark.parametrize(("vendor", "times"), [("exoscale", 1), ("exoscale", 2), ("alicloud", 1), ("alicloud", 4)])

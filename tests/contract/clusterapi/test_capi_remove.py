@@ -11,6 +11,7 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.base import Provider
 from chalicelib.providers.clusterapi.scale_up import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Transient, Unauthorized
+from infra.emulators.kube.request import Response, answer
 from tests.contract.clusterapi.management import NOW, Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import (
     bounds,
@@ -145,6 +146,29 @@ def test_capi_third_size_conflict_removes_the_annotations() -> None:
             there.provider().delete_nodes(removal(3, 1))
         assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 3, *marks("m-1")]
         assert (there.size(), there.marked()) == (3, {})
+
+
+def test_capi_third_size_conflict_keeps_the_annotations_of_a_size_that_is_lower_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with management() as there:
+        fill(there, 3)
+        handle, refused = there.server.api.handle, []
+
+        def answers(method: str, target: str, *rest: Any, **more: Any) -> Response:
+            if method != "PATCH" or "/scale" not in target:
+                return handle(method, target, *rest, **more)
+            refused.append(target)
+            if len(refused) == 3:
+                handle(method, target, *rest, **more)  # another executor of this operation lowers it
+            return answer(409, {"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409})
+
+        monkeypatch.setattr(there.server.api, "handle", answers)
+        with pytest.raises(Conflict):
+            there.provider().delete_nodes(removal(3, 1))
+        assert (len(refused), there.size(), set(there.marked())) == (3, 2, {"m-1"})
+        there.work()
+        assert there.machines() == ["m-0", "m-2"]
 
 
 def test_capi_refused_annotation_leaves_size_and_other_annotations_unchanged() -> None:

@@ -93,3 +93,28 @@ def test_overtaken_pass_that_cannot_requeue_fails_its_message(busy: OperationHar
     with pytest.raises(NotSent):
         _pass(busy, "webhook")
     assert busy.store.leases.acquire(busy.name, "another", 60.0).token > 0
+
+
+@pytest.mark.parametrize(("reason", "passes"), [("schedule", 1), ("webhook", 2), ("operation", 2), ("person", 2)])
+def test_only_a_scheduled_message_is_satisfied_by_a_pass_that_began_later(
+    stage: OperationHarness, reason: str, passes: int
+) -> None:
+    late = encode(ReconcileMessage(stage.name, reason, stage.clock())).decode()
+    _pass(stage, "schedule")
+    assert stage.checkpoints.count(OBSERVED) == 1
+    handle(late, stage.runtime)
+    assert stage.checkpoints.count(OBSERVED) == passes
+    _pass(stage, "schedule")  # meant for half a minute later
+    assert stage.checkpoints.count(OBSERVED) == passes + 1
+
+
+@pytest.mark.parametrize(("reason", "sent", "clears_marker"), [("schedule", [], True), ("webhook", ["webhook"], False)])
+def test_only_a_wake_up_that_meets_another_pass_is_queued_again(
+    stage: OperationHarness, reason: str, sent: list[str], *, clears_marker: bool
+) -> None:
+    stage.store.leases.acquire(stage.name, "another", 60.0)
+    assert stage.store.scan_states.mark_queued(stage.name, stage.clock() + 300.0)
+    _pass(stage, reason)
+    assert OBSERVED not in stage.checkpoints
+    assert [message["reason"] for message in stage.wakes] == sent
+    assert stage.store.scan_states.mark_queued(stage.name, stage.clock() + 300.0) is clears_marker

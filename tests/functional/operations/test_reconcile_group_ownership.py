@@ -131,3 +131,16 @@ def test_first_of_two_clusters_that_name_a_group_owns_the_group_indefinitely(
         _pass(first, second)
         assert not _pass(second, first)
     assert _owner(second) == first.name
+
+
+def test_claim_under_a_former_key_keeps_a_group_from_others_until_it_ends(
+    two: tuple[OperationHarness, OperationHarness],
+) -> None:
+    first, second = two
+    former = ("clusterapi", f"outscaler/{first.name}/kubeconfig#g")
+    assert first.store.group_ownership.claim_groups(second.name, [former]) == {}
+    assert not _pass(first, second)
+    assert first.store.group_ownership.owners() == {former: second.name}
+    first.clock.advance(7.5 * DAY)
+    assert _pass(first, second)
+    assert first.store.group_ownership.owners()["clusterapi", "one-place#g"] == first.name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +15,7 @@ from chalicelib.runtime.runtime import Runtime, build, from_environment, install
 from infra.emulators.aws import environment
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row
+from tests.source_trees import ROOT
 
 
 class Nothing:
@@ -87,3 +90,15 @@ def test_runtime_names_missing_environment_variables(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("OUTSCALER_TABLE", raising=False)
     with pytest.raises(BadInput, match="OUTSCALER_TABLE is not set"):
         runtime()
+
+
+@each_row(
+    ("handler", "collects", "loaded"),
+    [("app.app", False, True), ("chalicelib.handlers.tick.tick", False, True), ("", True, False)],
+)
+def test_package_of_handlers_prepares_the_start_of_a_function_only(handler: str, collects: bool, loaded: bool) -> None:
+    script = "import gc, sys, chalicelib.handlers; print(gc.isenabled(), 'urllib3.util.url' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"_HANDLER": handler}, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(collects), str(loaded)]

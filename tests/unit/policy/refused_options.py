@@ -174,6 +174,12 @@ THE_OPTIONS: list[Case] = [
         "'a b' is not a taint's key",
         "cilium",
     ),
+    (
+        with_options("startupTaintPrefix: ['a b']"),
+        "p.yaml:10: spec.options.startupTaintPrefix[0]",
+        "'a b' is not the beginning of a taint's key",
+        "write it like startup.example.com/",
+    ),
     (with_options("startupTaint: {a: b}"), "p.yaml:10: spec.options.startupTaint", "is a mapping", "write a list"),
     (
         with_options("predicateParallelism: 0"),

@@ -167,9 +167,10 @@ def test_alicloud_template_states_a_zone_only_if_there_is_one() -> None:
         assert "topology.kubernetes.io/zone" not in group.template.labels
 
 
-def test_alicloud_template_of_mixed_spot_and_regular_instances_states_neither() -> None:
+@each_row("policy", ["COST_OPTIMIZED", "COMPOSABLE"])
+def test_alicloud_template_of_mixed_spot_and_regular_instances_states_neither(policy: str) -> None:
     ess = ess_with("ecs.g7.xlarge", spot="SpotAsPriceGo")
-    ess.group.multi_zone = "COST_OPTIMIZED"
+    ess.group.multi_zone = policy
     template = observed(ess).template
     assert template is not None
     assert "node.alibabacloud.com/spot-strategy" not in template.labels

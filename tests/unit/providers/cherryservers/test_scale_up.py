@@ -123,15 +123,17 @@ def test_cherry_scale_up_reports_the_most_specific_of_several_refusals() -> None
 def test_cherry_scale_up_large_one_runs_in_batches() -> None:
     cloud = EmulatedCloud(0)
     asked = claimed(grow(0, 50))
-    current, sizes = asked, []
+    current, sizes, pauses = asked, [], []
     outcome = cloud.build(f"0:60:{POOL}").scale_up(asked)
     while isinstance(outcome, InProgress):
+        pauses.append(outcome.after)
         current = continued(cloud, current, outcome)
         before = len(cloud.posts())
         outcome = cloud.build(f"0:60:{POOL}").poll(current)
         sizes.append(len(cloud.posts()) - before)
     assert isinstance(outcome, Succeeded)
     assert sizes == [20, 20, 10, 0]
+    assert pauses[:3] == [0.0, 0.0, 0.0], "nothing failed, so nothing is waited for"
 
 
 def test_cherry_scale_up_ends_when_the_list_shows_its_machines() -> None:

@@ -303,3 +303,9 @@ def test_exoscale_selection_node_with_another_machines_name_is_not_trusted() -> 
     assert claimed[own] == (thief[0].name,)
     assert sum(bool(names) for names in claimed.values()) == 1
     assert stolen not in claimed
+
+
+def test_exoscale_selection_discovered_pools_of_one_name_are_ordered_by_id() -> None:
+    api = EmulatedZone(("web", "", 1), ("web", "", 1), ("db", "", 1))
+    api.zone.pools = dict(reversed(api.zone.pools.items()))
+    assert [(group.id, group.discovered) for group in api.groups().values()] == [(C, True), (A, True), (B, True)]
