@@ -275,3 +275,17 @@ def test_seed_affects_only_the_random_expander() -> None:
     assert len({made(seed, "least-waste") for seed in range(3)}) == 1
     first = made(0, "random")
     assert any(made(seed, "random") != first for seed in range(1, 9))
+
+
+def test_node_that_the_search_has_not_bought_is_bought_for_a_pod_that_it_would_take() -> None:
+    """The search also tries zone a, where the spread of `p2` would count no pod o1; without a node there, a third node
+    in zone b takes one more pod."""
+    build = cluster()
+    build.group("g0", max=8, template=node("t", "8", "64Gi", 3, zone="b"))
+    build.group("g1", max=3, template=node("t", "2", "64Gi", 2, zone="a"))
+    build.pending(4, "100m", name="p1", owner="o1")
+    build.pending(2, "1500m", name="p2", owner="o2", spread=(even(ZONE, having(app="o1")),))
+    build.pending(2, "300m", name="p3", owner="o3", pod_anti_affinity=(near(ZONE, having(app="o3")),))
+    plan = build.plan(expander=("most-pods",))
+    assert growth(plan) == {"g0": (3, 7)}
+    assert [[pod[8:10] for pod in each.pods] for each in plan.unschedulable] == [["p3"]]
