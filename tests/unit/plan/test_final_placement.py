@@ -278,7 +278,7 @@ def test_seed_affects_only_the_random_expander() -> None:
 
 
 def test_node_that_the_search_has_not_bought_is_bought_for_a_pod_that_it_would_take() -> None:
-    """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod o1 in zone a, so this
+    """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod o1 there, so this
     node is removed again, and one in zone b with it, where a pod would have a place."""
     build = cluster()
     build.group("g0", max=8, template=node("t", "8", "64Gi", 3, zone="b"))
