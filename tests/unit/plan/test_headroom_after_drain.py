@@ -178,3 +178,13 @@ def test_node_named_like_a_new_node_does_not_end_the_pass_beside_headroom(pods: 
     assert growth(found) == {"b": (1, 2)}
     assert len(gone(found)) == removed
     assert stays(found).keys() | set(gone(found)) == names
+
+
+def test_pod_that_moves_to_a_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom() -> None:
+    """Only the upcoming node has the label that the pod needs, and it stands for the node of its name."""
+    build, name, pool = cluster(), "upcoming-0-for-g", {"pool": "new"}
+    build.node("g-0", "4", "16Gi", group="g", labels=pool).node(name, "4", "16Gi", group="g")
+    build.running("g-0", 1, "500m", owner="x", node_selector=pool).running(name, 1, "1", owner="y")
+    build.group("g", target=3, template=node("t", "4", "16Gi", labels=pool))
+    found = plan(build, Headroom("spare", pods=1, cpu=100), memory=coming({"g": 3}))
+    assert stays(found).keys() | set(gone(found)) == {"g-0", name}
