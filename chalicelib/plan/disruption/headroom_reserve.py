@@ -128,7 +128,8 @@ class HeadroomReserve:
         if not self._names:
             return ""
         ledger, before = self._planned, []
-        changed = set(rows) | ({row} if row is not None and row < self._simulated.real else set())
+        # A node may have the name of an upcoming one, whose row then stands for it.
+        changed = {at for at in (row, *rows) if at is not None and at < self._simulated.real}
         for at in changed:
             for kind in self._kinds_on[at]:
                 room = self._takes(kind, at)

@@ -275,3 +275,33 @@ def test_seed_affects_only_the_random_expander() -> None:
     assert len({made(seed, "least-waste") for seed in range(3)}) == 1
     first = made(0, "random")
     assert any(made(seed, "random") != first for seed in range(1, 9))
+
+
+def test_node_that_the_search_has_not_bought_is_bought_for_a_pod_that_it_would_take() -> None:
+    """Every search buys a node in zone a for the second `p3`. The spread of `p2` then counts no pod o1 there, so this
+    node is removed again, and one in zone b with it, where a pod would have a place."""
+    build = cluster()
+    build.group("g0", max=8, template=node("t", "8", "64Gi", 3, zone="b"))
+    build.group("g1", max=3, template=node("t", "2", "64Gi", 2, zone="a"))
+    build.pending(4, "100m", name="p1", owner="o1")
+    build.pending(2, "1500m", name="p2", owner="o2", spread=(even(ZONE, having(app="o1")),))
+    build.pending(2, "300m", name="p3", owner="o3", pod_anti_affinity=(near(ZONE, having(app="o3")),))
+    plan = build.plan(expander=("most-pods",))
+    assert growth(plan) == {"g0": (3, 7)}
+    assert [[pod[8:10] for pod in each.pods] for each in plan.unschedulable] == [["p3"]]
+
+
+def test_pods_are_tried_again_after_a_node_proved_superfluous() -> None:
+    """The spread puts `p2` in zone b. Once the node there is removed, `p2` has room in zone a, and `p0`, which must be
+    near it, has a place there too."""
+    build = cluster().group("g0", max=5, template=node("t", "4", "64Gi", zone="a"))
+    build.group("g1", max=1, template=node("t", "1", "64Gi", 2, zone="b"))
+    build.pending(1, "700m", name="p0", owner="o0", pod_affinity=(near(ZONE, having(app="o2")),))
+    build.pending(4, "300m", name="p1", owner="o1", ports=(HostPort(80),))
+    build.pending(2, "100m", name="p2", owner="o2", priority=5, spread=(even(ZONE, having(app="o1")),))
+    build.pending(1, "1", name="p3", owner="o3")
+    build.pending(6, "2", name="p4", owner="o4", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="o1")),))
+    plan = build.plan(expander=("least-nodes",))
+    assert growth(plan) == {"g0": (5, 12)}
+    assert [each.pods for each in plan.unschedulable] == [("default/p1-00003", "default/p1-00004")]
+    assert expected(plan)["default/p0-00000"] == expected(plan)["default/p2-00005"] == "g0/1"

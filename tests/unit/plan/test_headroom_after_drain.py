@@ -11,7 +11,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
-from tests.builders import NOW, ZONE, ClusterBuilder, cluster, near, node
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, coming, growth, near, node, stays
 from tests.unit.plan.headroom_builder import GIB, busy, decided, gone, plan
 
 Free = dict[str, tuple[int, int]]  # node -> millicores, bytes
@@ -152,3 +152,39 @@ def test_evicted_pod_with_zone_anti_affinity_may_take_a_whole_zone() -> None:
     everybody = near(ZONE, Selector(()), namespace_selector=Selector(()))
     build.running("g-2", 1, "100m", owner="alone", pod_anti_affinity=(everybody,))
     assert "g-2" not in gone(plan(build, Headroom("spare", pods=1, cpu=100)))
+
+
+@pytest.mark.parametrize(("pods", "others"), [(1, ["g-0", "g-1", "g-2"]), (12, ["g-0"])])
+def test_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom(pods: int, others: list[str]) -> None:
+    """The simulated cluster knows nodes by name, and its upcoming nodes have no room for headroom."""
+    build, name = cluster(), "upcoming-0-for-g"
+    for each in ("g-0", "g-1", "g-2", name):
+        build.node(each, "4", "16Gi", group="g")
+    build.running(name, 1, "1", owner="x").group("g", target=5, template=node("t", "4", "16Gi"))
+    found = plan(build, Headroom("spare", pods=pods, cpu=1000), memory=coming({"g": 5}))
+    assert [each for each in gone(found) if each != name] == others
+    assert stays(found).keys() | set(gone(found)) == {"g-0", "g-1", "g-2", name}
+
+
+@pytest.mark.parametrize(("pods", "removed"), [(1, 1), (7, 0)])
+def test_node_named_like_a_new_node_does_not_end_the_pass_beside_headroom(pods: int, removed: int) -> None:
+    """A new node of that name is tried for the small pod and proves superfluous beside the large node."""
+    build, names = cluster(), {"new-1-for-a", "a2", "a3"}
+    for each in sorted(names):
+        build.node(each, "1", "8Gi", group="a").running(each, 1, "200m" if each[0] == "a" else "100m", owner=each)
+    build.group("a", template=node("t", "1", "1Gi")).group("b", template=node("t", "8", "64Gi"))
+    build.pending(1, "6", "1Gi", name="big", owner="big").pending(1, "1", "1Gi", name="small", owner="small")
+    found = plan(build, Headroom("spare", pods=pods, cpu=300))
+    assert growth(found) == {"b": (1, 2)}
+    assert len(gone(found)) == removed
+    assert stays(found).keys() | set(gone(found)) == names
+
+
+def test_pod_that_moves_to_a_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom() -> None:
+    """Only the upcoming node has the label that the pod needs, and it stands for the node of its name."""
+    build, name, pool = cluster(), "upcoming-0-for-g", {"pool": "new"}
+    build.node("g-0", "4", "16Gi", group="g", labels=pool).node(name, "4", "16Gi", group="g")
+    build.running("g-0", 1, "500m", owner="x", node_selector=pool).running(name, 1, "1", owner="y")
+    build.group("g", target=3, template=node("t", "4", "16Gi", labels=pool))
+    found = plan(build, Headroom("spare", pods=1, cpu=100), memory=coming({"g": 3}))
+    assert stays(found).keys() | set(gone(found)) == {"g-0", name}

@@ -13,6 +13,8 @@ import pytest
 
 from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
 from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Prices, generate
+from chalicelib.plan.scale_up.least_cost.node_filling import cover
+from chalicelib.plan.scale_up.least_cost.problem import Rooms, pose
 
 MANY = 10**6
 
@@ -301,3 +303,14 @@ def test_search_for_loads_ends_after_twelve_rounds_without_progress() -> None:
     market: Any = Market()
     generate(market, market, np.ones(1, dtype=np.int64), Effort(rounds=50, keep=1, tries=1), never)
     assert len(rounds) == 12
+
+
+def test_nodes_are_also_filled_as_if_each_resource_alone_were_scarce() -> None:
+    """Three nodes take all pods if the pods without memory go beside those that use it all; a filling that counts both
+    resources alike needs four."""
+    asks = [ask(2, cpu=7, memory=3), ask(3, cpu=4, memory=2), ask(1, cpu=5)]
+    problem = pose([offer("g", 12, 8, 1.0)], asks, [])
+    unplaced, alike = problem.count.copy(), np.ones(problem.free.shape)
+    loads = cover(problem, unplaced, np.ones(len(asks)), alike, Rooms(problem))
+    assert not unplaced.any()
+    assert sum(load.nodes for load in loads) == 3

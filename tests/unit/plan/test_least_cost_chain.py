@@ -89,3 +89,16 @@ def test_pods_unsupported_by_least_cost_are_placed_by_the_rest_of_the_chain() ->
     plan = planned(built, "least-cost")
     assert not plan.unschedulable
     assert sum(len(promise.pods) for promise in plan.promises) == 23
+
+
+def test_mix_of_least_cost_yields_to_the_rest_of_the_chain_where_other_pods_make_it_dearer() -> None:
+    """For the plain pods alone the large node is cheapest (3.9), and the pods with a host port then need four tiny ones
+    (4.8). Four small nodes (8.0) take both."""
+    prices = {"tiny": 1.2, "small": 2.0, "large": 3.9}
+    built = cluster()
+    for name, cpu in (("tiny", "1"), ("small", "2"), ("large", "4")):
+        built.group(name, template=node(name, cpu, labels={"node.kubernetes.io/instance-type": name}))
+    built.pending(4, "1", name="plain", owner="plain")
+    built.pending(4, "1", name="edge", owner="edge", ports=(HostPort(80),))
+    priced = NodePrices(instance_types=prices, cpu=1.0)
+    assert growth(planned(built, "least-cost", "least-waste", prices=priced)) == {"small": (4, 8)}

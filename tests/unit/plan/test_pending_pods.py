@@ -258,3 +258,11 @@ def _read(pods: list[dict[str, Any]]) -> Snapshot:
     folder = SnapshotBuilder()
     folder.add_page(msgspec.json.encode({"kind": "List", "items": pods}), "test")
     return folder.snapshot("test", NOW)
+
+
+def test_ignored_pods_are_reported_by_reason_then_by_name() -> None:
+    build = cluster().node("n", "8")
+    for name in ("c", "a", "b"):
+        build.pending(1, "1", name=name, owner=name, scheduler=f"of-{name}")
+    ignored = build.plan(allowed_scheduler_names=("default",)).ignored
+    assert [each.pods for each in ignored] == [("default/a-00001",), ("default/b-00002",), ("default/c-00000",)]

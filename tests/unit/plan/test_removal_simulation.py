@@ -213,3 +213,11 @@ def test_node_without_any_destination_for_its_pods_reports_it() -> None:
     build = cluster().node("n", "4", group="g").running("n", 1, "1").group("g", target=1)
     [stay] = _plan(build).unremovable
     assert sentence(stay.reason).endswith("no other node that stays is ready and schedulable)")
+
+
+def test_evicted_pod_may_fill_a_node_exactly() -> None:
+    """Only if the large pod takes all of `home-a` do the three small ones find room on `home-b`."""
+    build = cluster().node("home-a", "1").node("home-b", "1200m").node("n", "8", group="g").group("g")
+    build.running("n", 1, "1", owner="large", name="large").running("n", 3, "400m", owner="small", name="small")
+    sent = _sent(_plan(build))
+    assert [sent[pod] for pod in sorted(sent)] == ["home-a", "home-b", "home-b", "home-b"]

@@ -296,3 +296,18 @@ def test_placements_respect_the_max_skew() -> None:
         counts[place[0]] += 1
     assert sum(counts.values()) == 8
     assert max(counts.values()) - min(counts.values()) <= 1
+
+
+@pytest.mark.parametrize(("daemons", "bought"), [(0, (6, 6)), (1, (6, 6)), (2, None)])
+def test_new_host_takes_pods_that_do_not_count_themselves_unless_its_own_daemons_are_uneven(
+    daemons: int, bought: tuple[int, int] | None
+) -> None:
+    """The full host has no pod app=y, and every new host has as many as there are DaemonSets."""
+    build = cluster().node("full", "0").group("g", template=node("t"))
+    for number in range(daemons):
+        build.daemonset(f"d{number}", labels={"app": "y"})
+    rule = even(HOSTNAME_LABEL, having(app="y"))
+    plan = build.pending(6, "1", owner="x", namespace="kube-system", spread=(rule,)).plan()
+    assert growth(plan) == ({"g": bought} if bought else {})
+    if not bought:
+        assert words(plan) == {"g": [SKEW]}

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from chalicelib.model.group import NodeGroup
+from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Policy
-from chalicelib.model.reason import ReasonCode
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW
 from tests.builders import node as built
 from tests.unit.plan.storage_objects import (
+    DRIVER,
     HOST,
     NO_PROVISIONER,
     PUBLISHES,
@@ -26,6 +27,7 @@ from tests.unit.plan.storage_objects import (
     affinity,
     asks,
     claim,
+    csi_node,
     left,
     node,
     pod,
@@ -173,3 +175,31 @@ def test_volumes_bound_to_host_names_are_assigned_per_host() -> None:
     plan = planned(objects, zones=("a",))
     assert got(plan) == 3
     assert sorted(promise.node for promise in plan.promises) == ["n0", "n1", "n2"]
+
+
+def test_estimate_of_a_group_counts_every_free_volume_once() -> None:
+    """Three pods would fit on a node in zone a, but only one volume is free there."""
+    free = [volume(f"v{at}", **affinity(ZONE, zone)) for at, zone in enumerate("abb")]
+    pods = [each for at in "012" for each in (wants(f"p{at}", asks("1Gi")), claim(f"p{at}-v0", size="1Gi"))]
+    groups = tuple(
+        NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=fit, zone=zone))
+        for zone, fit in (("a", 3), ("b", 2))
+    )
+    snapshot = StorageObjectsCluster(NO_PROVISIONER, *free, *pods).snapshot
+    options = Options(max_nodes_total=1, expander=("most-pods",))
+    policy = Policy(name="test", mode=Mode.ACTIVE, options=options)
+    plan = plan_cluster(msgspec.structs.replace(snapshot, groups=groups), policy, Memory(), NOW, 0)[0]
+    assert [(each.group, each.option_nodes, each.option_pods) for each in plan.groups] == [("g-a", 1, 1), ("g-b", 1, 2)]
+    assert [(up.group, len(up.pods)) for up in plan.scale_ups] == [("g-b", 2)]
+
+
+def test_pod_with_more_volumes_than_a_new_node_attaches_names_the_driver_and_its_limit() -> None:
+    pods = [wants("p0", *[asks("1Gi")] * 3), *(claim(f"p0-v{at}", size="1Gi") for at in range(3))]
+    snapshot = StorageObjectsCluster(there("n0"), csi_node("n0", 2), storage_class(), *pods).snapshot
+    members = (Instance(id="i0", handle="i0", node="n0"),)
+    group = NodeGroup(id="g", provider="test", max=9, target=1, template=built("t", "8"), instances=members)
+    snapshot = msgspec.structs.replace(snapshot, groups=(group,))
+    plan = plan_cluster(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
+    too_many = Reason.of(ReasonCode.VOLUME_COUNT, driver=DRIVER, max=2)
+    assert [verdict.reasons for verdict in plan.unschedulable] == [{"g": (too_many,)}]
+    assert plan.unschedulable[0].against == ((too_many, 1),)
