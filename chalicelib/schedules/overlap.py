@@ -2,7 +2,7 @@
 
 Both crons are evaluated on the clocks of their own zones over fourteen months from a fixed day, which include every
 month, a leap day and two clock changes. The work is bounded: for crons that open very often, only the first 2,000
-openings of the one that opens less often are checked.
+openings of the one that opens less often are checked, or of the one that begins to open later if both open that often.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def both_open(first_span: Span, second_span: Span) -> float | None:
     Crons and zones have been validated (schedules/maintenance_windows.py). An instant at which one ends and the other
     begins does not count.
     """
-    rare, dense = sorted((first_span, second_span), key=lambda span: len(starts(span.cron, span.time_zone)))
+    rare, dense = sorted((first_span, second_span), key=_number_and_end)
     openings, length = starts(dense.cron, dense.time_zone), rare.duration
     many, before = len(openings), dense.duration
     for start in starts(rare.cron, rare.time_zone):  # in one loop: fifty dense crons have a thousand pairs
@@ -52,6 +52,12 @@ def both_open(first_span: Span, second_span: Span) -> float | None:
         if after < start + length:
             return max(start, after)
     return None
+
+
+def _number_and_end(span: Span) -> tuple[int, float]:
+    """Return the number of known openings, and of equal numbers the smaller value for the ones that end later."""
+    openings = starts(span.cron, span.time_zone)
+    return len(openings), -max(openings, default=0.0)
 
 
 def by_change_of_clock(first_span: Span, second_span: Span) -> bool:

@@ -194,7 +194,7 @@ def test_only_queues_of_providers_named_in_policies_are_polled(life: StageLife) 
     assert life.applied == {"reconcile", "act_exoscale"}
 
 
-def test_deployment_polls_queues_of_policies_and_those_with_messages_until_they_are_empty(life: StageLife) -> None:
+def test_deployment_polls_queues_with_a_policy_or_with_messages_until_empty(life: StageLife) -> None:
     assert life.upgraded.polled == {"reconcile", "act_exoscale", "act_alicloud"}
 
 

@@ -148,7 +148,7 @@ def test_capi_third_size_conflict_removes_the_annotations() -> None:
         assert (there.size(), there.marked()) == (3, {})
 
 
-def test_capi_third_size_conflict_keeps_the_annotations_of_a_size_that_is_lower_by_now(
+def test_capi_third_size_conflict_keeps_the_annotations_of_a_lowered_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with management() as there:

@@ -180,7 +180,7 @@ def test_node_named_like_a_new_node_does_not_end_the_pass_beside_headroom(pods: 
     assert stays(found).keys() | set(gone(found)) == names
 
 
-def test_pod_that_moves_to_a_node_named_like_an_upcoming_node_does_not_end_the_pass_beside_headroom() -> None:
+def test_headroom_survives_a_real_node_named_like_an_upcoming_node() -> None:
     """Only the upcoming node has the label that the pod needs, and it stands for the node of its name."""
     build, name, pool = cluster(), "upcoming-0-for-g", {"pool": "new"}
     build.node("g-0", "4", "16Gi", group="g", labels=pool).node(name, "4", "16Gi", group="g")

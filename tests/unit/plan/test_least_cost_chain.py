@@ -91,7 +91,7 @@ def test_pods_unsupported_by_least_cost_are_placed_by_the_rest_of_the_chain() ->
     assert sum(len(promise.pods) for promise in plan.promises) == 23
 
 
-def test_mix_of_least_cost_yields_to_the_rest_of_the_chain_where_other_pods_make_it_dearer() -> None:
+def test_mix_of_least_cost_yields_where_other_pods_make_it_dearer() -> None:
     """For the plain pods alone the large node is cheapest (3.9), and the pods with a host port then need four tiny ones
     (4.8). Four small nodes (8.0) take both."""
     prices = {"tiny": 1.2, "small": 2.0, "large": 3.9}

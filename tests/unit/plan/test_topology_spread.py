@@ -299,7 +299,7 @@ def test_placements_respect_the_max_skew() -> None:
 
 
 @pytest.mark.parametrize(("daemons", "bought"), [(0, (6, 6)), (1, (6, 6)), (2, None)])
-def test_new_host_takes_pods_that_do_not_count_themselves_unless_its_own_daemons_are_uneven(
+def test_new_host_takes_uncounted_pods_unless_its_daemons_are_uneven(
     daemons: int, bought: tuple[int, int] | None
 ) -> None:
     """The full host has no pod app=y, and every new host has as many as there are DaemonSets."""

@@ -193,7 +193,7 @@ def test_estimate_of_a_group_counts_every_free_volume_once() -> None:
     assert [(up.group, len(up.pods)) for up in plan.scale_ups] == [("g-b", 2)]
 
 
-def test_pod_with_more_volumes_than_a_new_node_attaches_names_the_driver_and_its_limit() -> None:
+def test_pod_with_too_many_volumes_names_the_driver_and_its_limit() -> None:
     pods = [wants("p0", *[asks("1Gi")] * 3), *(claim(f"p0-v{at}", size="1Gi") for at in range(3))]
     snapshot = StorageObjectsCluster(there("n0"), csi_node("n0", 2), storage_class(), *pods).snapshot
     members = (Instance(id="i0", handle="i0", node="n0"),)

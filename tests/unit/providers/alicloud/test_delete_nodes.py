@@ -320,7 +320,7 @@ def test_alicloud_shared_request_is_answered_for_each_removal() -> None:
 
 
 @each_row("destroyed", [True, False])
-def test_alicloud_partly_failed_activity_fails_only_the_removals_that_it_has_not_carried_out(destroyed: bool) -> None:
+def test_alicloud_partly_failed_activity_fails_only_unfinished_removals(destroyed: bool) -> None:
     """The list may still have an instance that the activity has destroyed."""
     ess = EmulatedEss(4)
     first, second, *_ = ready(ess, *ess.machines("asg-1"))
