@@ -149,12 +149,15 @@ class ResourceColumns:
 
 
 class NodeTable:
-    """Rows of nodes with their allocatable and free resources."""
+    """Rows of nodes with their allocatable and free resources.
+
+    index: name -> its first row. A cluster may have a node that is named like a simulated one, and its row comes first.
+    """
 
     def __init__(self, nodes: Sequence[Node], columns: ResourceColumns) -> None:
         self.nodes = list(nodes)
         self.columns = columns
-        self.index = {node.name: row for row, node in enumerate(self.nodes)}
+        self.index = {node.name: row for row, node in reversed(tuple(enumerate(self.nodes)))}
         self.allocatable: Ints = np.array([columns.vector(node.allocatable) for node in self.nodes], dtype=np.int64)
         if not self.nodes:
             self.allocatable = np.zeros((0, len(columns.names)), dtype=np.int64)
@@ -229,7 +232,8 @@ class NodeTable:
         free: room of each, (rows, columns)."""
         model, count = nodes[0], len(nodes)
         at = len(self.nodes)
-        self.index.update((node.name, at + offset) for offset, node in enumerate(nodes))
+        for row, node in enumerate(nodes, at):
+            self.index.setdefault(node.name, row)
         self.nodes.extend(nodes)
         offers = np.repeat(self.columns.vector(model.allocatable)[None, :], count, axis=0)
         self.allocatable = np.concatenate([self.allocatable, offers])
@@ -246,8 +250,9 @@ class NodeTable:
 
     def truncate(self, count: int) -> None:
         """Keep only the first rows."""
-        for node in self.nodes[count:]:
-            del self.index[node.name]
+        for row, node in enumerate(self.nodes[count:], count):
+            if self.index.get(node.name) == row:
+                del self.index[node.name]
         del self.nodes[count:]
         self.allocatable, self.free, self.cordoned = (
             self.allocatable[:count],

@@ -105,7 +105,7 @@ class HeadroomReserve:
         price = self._sum - least + np.maximum(price, least)
         gone: Ints = np.zeros(len(self._names), dtype=np.int64)
         own = ledger.own
-        if row is not None and row < self._simulated.real:
+        if row is not None:
             gone = ledger.room[:, row]
             own = own - gone if self._alone[row] else own
         need = self._pods + self._prices.loss(price, ledger.rows - (gone > 0))
@@ -116,7 +116,7 @@ class HeadroomReserve:
         every kind."""
         ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
         need += max(self._wholes[0], self._prices.whole(self._moving))
-        if row is not None and row < self._simulated.real:
+        if row is not None:
             need += max([ledger.room.item(kind, row) for kind in self._kinds_on[row]], default=0)
         if int((ledger.total - self._pods).min()) < need:
             return False
@@ -128,8 +128,7 @@ class HeadroomReserve:
         if not self._names:
             return ""
         ledger, before = self._planned, []
-        # A node may have the name of an upcoming one, whose row then stands for it.
-        changed = {at for at in (row, *rows) if at is not None and at < self._simulated.real}
+        changed = set(rows) if row is None else {row, *rows}
         for at in changed:
             for kind in self._kinds_on[at]:
                 room = self._takes(kind, at)
@@ -145,7 +144,7 @@ class HeadroomReserve:
             for kind, at, was in before:
                 ledger.set(kind, at, was, alone=self._alone[at])
             return name
-        if row is not None and row < self._simulated.real:
+        if row is not None:
             for kind in self._kinds_on[row]:
                 self._sure.set(kind, row, 0, alone=self._alone[row])
         if self._moving:
