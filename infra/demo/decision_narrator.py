@@ -202,7 +202,7 @@ class Narrator:
             if over is not None:
                 self._meet(over)
         target = self.named(str(facts.get("targets", self.short(entry.group))))
-        if state == "failed":
+        if state == "failed" and not in_use_again:
             self._ledger.failed.add(target)
         why = f": {facts['message']}" if "message" in facts else ""
         again = (

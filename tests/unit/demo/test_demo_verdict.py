@@ -8,8 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from chalicelib.store.journal import JournalEntry
 from infra.demo.console import AT_ONCE, Acted, Ledger, count, names, span
+from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked
+from infra.emulators.memory_table import MemoryAccount
 
 SMALLEST = {"workers": 1}
 SECOND = {"burst": "metal"}
@@ -120,6 +123,29 @@ def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missin
     ledger = _good()
     change(ledger)
     assert missing in _missing(ledger)
+
+
+@pytest.mark.parametrize(
+    ("message", "missing"),
+    [
+        ("node n1: pod default/web was bound to it after it was planned", []),
+        ("node n1: the vendor refuses", ["every other operation ended well"]),
+    ],
+    ids=["in use again", "refused"],
+)
+def test_demo_removal_that_finds_its_node_in_use_again_is_no_failure(message: str, missing: list[str]) -> None:
+    store, ledger = MemoryAccount().store("demo", clock=lambda: STRIKE), _good()
+    narrator = Narrator("shop", store, lambda: STRIKE, ledger, lambda *_: None, {})
+    facts: dict[str, str | int | float | bool] = {
+        "kind": "remove",
+        "state": "failed",
+        "targets": "n1",
+        "message": message,
+    }
+    store.journal.append("shop", JournalEntry(STRIKE, "operation", operation="remove-1", group="g", facts=facts))
+    narrator.look()
+    assert _missing(ledger) == missing
+    assert sum(ledger.ended.values()) == 7
 
 
 def test_demo_ledger_that_is_empty_is_not_a_success() -> None:
