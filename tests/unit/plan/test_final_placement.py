@@ -243,7 +243,7 @@ def _bytes(plan: Plan) -> bytes:
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
 def test_plan_is_byte_identical_for_any_input_order(make: Callable[[], ClusterBuilder], expander: str) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))
-    orders = {_bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) for seed in range(examples(2, 4))}
+    orders = {_bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) for seed in range(examples(1, 4))}
     assert orders == {first}
 
 
