@@ -151,8 +151,9 @@ def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
 @pytest.mark.shared
 @pytest.mark.more
 def test_order_of_input_does_not_change_the_unneeded_nodes() -> None:
-    make = generator().make_down
-    for seed in range(0, SEEDS, examples(20, 10)):
+    make, seeds = generator().make_down, range(0, SEEDS, examples(20, 10))
+    assert len(seeds) >= 10
+    for seed in seeds:
         lists, manifest, snapshot = cluster_of(seed, make)
         turned = plan_of(read(lists, manifest, NOW, shuffle=random.Random(seed)))
         assert turned.unneeded == plan_of(snapshot).unneeded, seed
