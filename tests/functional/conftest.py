@@ -5,31 +5,13 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Iterator
-from functools import cache
-from typing import Any
 
 import pytest
-from botocore.loaders import JSONFileLoader
 
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws import LocalAws
 from tests.functional.app_client import AppClient, Premises
-
-_load_file = cache(JSONFileLoader().load_file)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def descriptions_read_once() -> Iterator[None]:
-    """Commands make a session each, and botocore parses its descriptions of AWS in every session: a tenth of the CPU
-    time of these tests."""
-
-    def load_file(self: JSONFileLoader, file_path: str) -> Any:
-        return _load_file(file_path)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JSONFileLoader, "load_file", load_file)
-        yield
 
 
 @pytest.fixture(scope="session")
