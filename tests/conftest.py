@@ -17,7 +17,6 @@ gc.set_threshold(200_000, 20, 50)
 
 def pytest_collection_finish() -> None:
     """Modules and collected tests live until the end of the run: full collections need not visit them."""
-    gc.collect()
     gc.freeze()
 
 
