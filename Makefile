@@ -35,9 +35,10 @@ $(STAMP): $(TEST_STAMP) requirements-vendors.txt requirements-tools.txt
 run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay keeps it up)
 	@$(BIN)/python -m infra.demo $(ARGS)
 
-# mypy has one thread and the tests have one per core: beside each other they fill the cores to the end.
-test: $(STAMP) lint contracts unused ## everything that must pass
-	@$(MAKE) --no-print-directory -j 2 types unit
+# mypy and vulture have one thread each, the tests have one per core: this order fills the cores to the end, and the
+# tests do not begin if code is unused.
+test: $(STAMP) lint contracts ## everything that must pass
+	@$(MAKE) --no-print-directory -j 2 types unused unit
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests without the providers'

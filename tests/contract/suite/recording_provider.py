@@ -19,6 +19,7 @@ from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import Observation, Provider
 
 T = TypeVar("T")
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})  # most values; none of our objects is below them
 
 
 class Ear(logging.Handler):
@@ -119,7 +120,7 @@ def _parts(whole: object) -> Iterator[object]:
     todo = [whole]
     while todo:
         part = todo.pop()
-        if id(part) in seen or callable(part):
+        if type(part) in _PLAIN or id(part) in seen or callable(part):
             continue
         seen.add(id(part))
         if isinstance(part, Mapping):
