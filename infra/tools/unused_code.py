@@ -95,7 +95,7 @@ EXCEPTIONS = (
 
 ROOT = Path(__file__).resolve().parents[2]
 _CONFIDENCE = 60  # percent; vulture gives 60 to every definition that nothing names
-#: Folders in which unused code is looked for -> the folders whose code counts as its user, beside those of the rows above.
+#: Folders in which unused code is looked for -> folders whose code counts as its user, beside those of the rows above.
 _RUNS = (
     (("app.py", "chalicelib"), ("app.py", "chalicelib", "infra")),
     (("infra",), ("tests",)),
