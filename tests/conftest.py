@@ -36,7 +36,6 @@ vars(botocore.session)["create_loader"] = _loader
 
 def pytest_collection_finish() -> None:
     """Modules and collected tests live until the end of the run: full collections need not visit them."""
-    gc.collect()
     gc.freeze()
 
 

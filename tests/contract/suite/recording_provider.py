@@ -19,7 +19,7 @@ from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import Observation, Provider
 
 T = TypeVar("T")
-_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})  # most values; none of our objects is below them
 
 
 class Ear(logging.Handler):
@@ -121,7 +121,7 @@ def _parts(whole: object) -> Iterator[object]:
     todo = [whole]
     while todo:
         part = todo.pop()
-        if type(part) in _SCALARS or id(part) in seen or callable(part):
+        if type(part) in _PLAIN or id(part) in seen or callable(part):
             continue
         seen.add(id(part))
         if isinstance(part, Mapping):
