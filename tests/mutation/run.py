@@ -434,16 +434,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ahead = [mutant for mutant in mutants if mutant not in known]
     _tell(f"{len(ahead)} mutants to run, {len(mutants) - len(ahead)} have a verdict in {options.results}")
     if ahead:
-        state = ROOT / "build/mutants"
-        run(
-            ROOT,
-            sources("chalicelib", "infra/tools"),
-            files_importing(PACKAGES),
-            state,
-            ahead,
-            verdicts,
-            options.seconds,
-        )
+        paths, tests = sources("chalicelib", "infra/tools"), files_importing(PACKAGES)
+        run(ROOT, paths, tests, ROOT / "build/mutants", ahead, verdicts, options.seconds)
     results = verdicts.read()
     print(table({mutant: results.get(mutant, "error") for mutant in mutants}, equivalents(EQUIVALENT)))
 
