@@ -273,8 +273,8 @@ def test_alicloud_oidc_token_is_sent_unsigned_and_read_at_every_renewal() -> Non
 
 def test_alicloud_sessions_of_different_identity_tokens_are_not_shared() -> None:
     vendor, sessions = Vendor(granted(1), granted(2)), Sessions()
-    ess, settings = answering(vendor), {"oidcProviderArn": PROVIDER, "roleArn": ROLE}
-    secrets = RotatedSecrets(one=TOKEN, other="eyJ.other")
+    ess, secrets = answering(vendor), RotatedSecrets(one=TOKEN, other="eyJ.other")
+    settings: dict[str, Any] = {"oidcProviderArn": PROVIDER, "roleArn": ROLE}
     for name in ("one", "other", "one"):
         ess.api(read_secret=secrets, sessions=sessions, oidcTokenSecret=name, **settings).groups([GROUP])
     assert [form["OIDCToken"] for form in vendor.forms] == [[TOKEN], ["eyJ.other"]]
