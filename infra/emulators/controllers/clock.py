@@ -49,8 +49,12 @@ class Clock:
         cells = _CELLS.pack(start, began, speed, speed, began, present, 0)
         self._cells: bytearray | mmap.mmap = bytearray(cells)
         if path is not None:
-            path.write_bytes(cells)
-            self._cells = _mapped(path)
+            self.share(path)
+
+    def share(self, path: Path) -> None:
+        """Put the clock into a file, where other processes read it (`shared`). Nothing may work yet."""
+        path.write_bytes(self._cells)
+        self._cells = _mapped(path)
 
     @classmethod
     def shared(cls, path: Path) -> Clock:

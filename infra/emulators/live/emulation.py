@@ -85,9 +85,7 @@ class Emulation:
         self.setting, self._clouds = setting, tuple(clouds)
         setting.place.mkdir(parents=True, exist_ok=True)
         self._clock_path = setting.place / f"clock-{os.getpid()}"
-        self.clock = Clock(
-            setting.start, setting.speed, wall, present=setting.present, at_work=AT_WORK, path=self._clock_path
-        )
+        self.clock = Clock(setting.start, setting.speed, wall, present=setting.present, at_work=AT_WORK)
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
         self.server = ApiServer(self.kube, tls=True)
@@ -98,7 +96,7 @@ class Emulation:
         self._on_result = on_result
         self._stopping = threading.Event()
         self.ended: list[str] = []
-        self._cleanup: list[Callable[[], object]] = [lambda: self._clock_path.unlink(missing_ok=True)]
+        self._cleanup: list[Callable[[], object]] = []
 
     def __enter__(self) -> Emulation:
         try:
@@ -116,6 +114,8 @@ class Emulation:
     def _start(self) -> None:
         self.log_path = self.setting.place / "run.log"
         self.log_path.write_text("", "utf-8")
+        self._cleanup.append(lambda: self._clock_path.unlink(missing_ok=True))
+        self.clock.share(self._clock_path)
         self._cleanup.append(self.aws.stop)
         self.aws.start()
         self.aws.create_table(TABLE)

@@ -15,6 +15,7 @@ from infra.emulators.controllers.clock import Clock
 from infra.emulators.deployed_functions import DeployedFunction, queues
 from infra.emulators.events import Schedule
 from infra.emulators.lambda_events import Json
+from infra.emulators.live.emulation import Emulation, Setting
 from infra.emulators.live.lambda_processes import FunctionProcess, Result, Worker
 from infra.emulators.live.lambda_worker import CLOCK, LOG
 
@@ -103,3 +104,8 @@ def test_emulation_schedule_that_cannot_invoke_its_function_reports_its_end() ->
     schedule.start()
     assert ended.wait(600)
     schedule.join()
+
+
+def test_emulation_interrupted_before_its_start_leaves_no_file(tmp_path: Path) -> None:
+    emulation = Emulation(Setting("prod", 1000.0, 1.0, tmp_path), lambda result, event: None, time.monotonic)
+    assert (emulation.clock.now() >= 1000.0, list(tmp_path.iterdir())) == (True, [])
