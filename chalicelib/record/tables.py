@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from statistics import median
 
 import msgspec
 
@@ -371,7 +370,8 @@ def usual_growth(group: str, entries: Sequence[JournalEntry]) -> float:
         for line in lines
         if line is not None and line.kind is OperationKind.SCALE_UP and line.succeeded and line.seconds is not None
     ]
-    return float(median(seconds[:GROWTHS])) if seconds else 0.0
+    latest = sorted(seconds[:GROWTHS])
+    return (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2 if latest else 0.0
 
 
 # -- rows of nodes
