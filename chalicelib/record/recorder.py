@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,9 +18,10 @@ from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
 from chalicelib.kube.objects import ConfigMap, get_pod, post_event
 from chalicelib.model.errors import published_name
-from chalicelib.model.gauge_ring import EVERY
+from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
@@ -30,6 +31,9 @@ from chalicelib.record.carry_over import CarryOver, PublishedStatus
 from chalicelib.record.events import Event
 from chalicelib.record.metrics import Values
 from chalicelib.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
 
 _TRIES = 5
 
@@ -41,15 +45,18 @@ class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
 class GaugeRing(Protocol):
     """The method of the store's rings that is used here."""
 
-    def add(self, cluster: str, at: float, nodes: int, pending: int) -> None:
-        """Store a point."""
+    def add(self, cluster: str, point: GaugePoint, overview: ClusterOverview | None = None, *, seen: float) -> None:
+        """Store a point and the overview."""
+
+    def overview(self, cluster: str) -> ClusterOverview:
+        """Return the stored overview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
     written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch. ring:
-    the points of the page's charts, None to store none."""
+    the points of the page's charts and the overview of groups and nodes, None to store none."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -82,10 +89,11 @@ def record_plan(
     *,
     seconds: Mapping[str, float],
     marks: Sequence[TaintUpdate] = (),
+    state: ClusterState | None = None,
 ) -> RecordResult:
     """Report a decision. old_carry_over, last: what the last pass carried over, and the digest of its decision.
     seconds: durations of the parts of the pass, by their names in metrics. marks: taints outside of operations that
-    were written.
+    were written. state: with which it was decided; without it, no overview and no point of the charts is stored.
 
     A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
@@ -98,10 +106,9 @@ def record_plan(
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
-    if recorder.ring is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
-        pending = sum(len(item.pods) for item in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
+    if recorder.ring is not None and state is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
         try:
-            recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
+            _store_overview(plan, state, recorder.ring, carry_over.ring_at)
         except StoreError as error:
             trouble.append(f"chart: {published_name(error)}: {error}")
         carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
@@ -174,6 +181,18 @@ def _measured(
     }
     counted = old_carry_over.counting(counts | metric_values.duration_counts(seconds)).removing(unready, plan.at)
     return msgspec.structs.replace(counted, gauges=gauges)
+
+
+def _store_overview(plan: Plan, state: ClusterState, ring: GaugeRing, seen: float) -> None:
+    """Store the overview and the point of the charts. What was known of groups that could not be read is retained.
+    Raises StoreError."""
+    from chalicelib.record.pass_overview import completed, pass_overview  # of one pass in five minutes
+
+    overview, point = pass_overview(plan, state)
+    gaps = [gap.kind.removeprefix("provider/") for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
+    if gaps or any(group.error for group in state.snapshot.groups):
+        overview = completed(overview, ring.overview(plan.cluster), gaps)
+    ring.add(plan.cluster, point, overview, seen=seen)
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -1,0 +1,82 @@
+"""What a pass saw of a cluster's groups and nodes, for people: names, machines, zones, prices and shares.
+
+No decision depends on it. A pass stores it beside the points of the charts (gauge_ring.py), so that commands and pages
+show a cluster without access to it. The stored form is a list of values in the order of the fields: fields are only
+ever added at the end, with a default.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MOST_NODES = 2000
+"""Nodes of an overview; it says how many more there are."""
+
+
+class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
+    """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
+    pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
+    commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes,
+    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use. ready,
+    min, max: its ready nodes and its bounds."""
+
+    group: str
+    name: str = ""
+    provider: str = ""
+    zone: str = ""
+    machine: str = ""
+    price: float = 0.0
+    cpu: float = 0.0
+    cpu_requested: float = 0.0
+    memory: float = 0.0
+    memory_requested: float = 0.0
+    aliases: tuple[str, ...] = ()
+    ready: int = 0
+    min: int = 0
+    max: int = 0
+
+
+class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
+    """One node. group: the index of its group in the overview, -1: none. created: epoch seconds, 0.0: unknown. cpu,
+    memory: percent of allocatable that its pods request, -1: unknown. pods: that run on it, without finished ones."""
+
+    name: str
+    group: int = -1
+    zone: str = ""
+    machine: str = ""
+    created: float = 0.0
+    cpu: int = -1
+    memory: int = -1
+    pods: int = 0
+
+
+class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: of the
+    prices, "" where the policy does not name one."""
+
+    at: float = 0.0
+    groups: tuple[GroupOverview, ...] = ()
+    nodes: tuple[NodeOverview, ...] = ()
+    more_nodes: int = 0
+    currency: str = ""
+
+    @property
+    def timeless(self) -> ClusterOverview:
+        """It without its instant: what it says."""
+        return msgspec.structs.replace(self, at=0.0)
+
+    @property
+    def coarse(self) -> ClusterOverview:
+        """What people should see within minutes: which groups and nodes there are, and their use in tenths."""
+        groups = (
+            msgspec.structs.replace(
+                group,
+                cpu_requested=group.cpu_requested / group.cpu // 0.1 if group.cpu else 0.0,
+                memory_requested=group.memory_requested / group.memory // 0.1 if group.memory else 0.0,
+            )
+            for group in self.groups
+        )
+        nodes = (
+            msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0) for node in self.nodes
+        )
+        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes))

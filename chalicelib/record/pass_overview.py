@@ -1,0 +1,149 @@
+"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), and the point of the
+charts that it leaves.
+
+Both are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
+people see them: those too that do not keep the node (mirror pods, expendable pods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import NodePrices
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.prices import instance_type, node_price
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.readiness import ZONE, Bucket
+
+if TYPE_CHECKING:
+    from chalicelib.plan.tables import Floats
+
+_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
+
+
+def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, GaugePoint]:
+    """Return the overview, and the point of the charts."""
+    snapshot, prices = state.snapshot, state.policy.prices
+    at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
+    owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
+    members: dict[int, list[Node]] = {}
+    for owner, node in zip(owners, snapshot.nodes, strict=True):
+        members.setdefault(owner, []).append(node)
+    amounts, pods = _amounts(state)
+    ready = np.array([state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_)
+    place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
+    of_ready = (*amounts[:, ready], np.ones(len(place)))
+    sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
+    groups = tuple(_group(group, members.get(at, ()), sums[at + 1], prices) for at, group in enumerate(snapshot.groups))
+    shares = _percents(amounts)
+    named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
+    nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
+    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes))
+    alone = members.get(-1, ())
+    ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
+    waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
+    costs = [group.price * len(members.get(at, ())) for at, group in enumerate(groups) if group.price]
+    costs += [price for node in alone if (price := node_price(node, prices)) is not None]
+    cost = sum(costs) if costs else -1.0
+    return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
+
+
+def _amounts(state: ClusterState) -> tuple[Floats, list[int]]:
+    """Return per node allocatable and requested cpu, allocatable and requested memory (millicores, bytes); and pods."""
+    snapshot, occupancy = state.snapshot, state.occupancy
+    on_node = occupancy.where >= 0
+    where, cls, count = occupancy.where[on_node], occupancy.cls[on_node], len(snapshot.nodes)
+    rows: list[Floats] = []
+    for name in (CPU, MEMORY):
+        of_class = np.array([row.requests.get(name, 0) for row in snapshot.classes], dtype=np.float64)
+        requested = np.bincount(where, weights=of_class[cls], minlength=count)
+        rows.append(np.array([node.allocatable.get(name, 0) for node in snapshot.nodes], dtype=np.float64))
+        rows.append(requested.astype(np.float64))
+    return np.array(rows), np.bincount(where, minlength=count).tolist()
+
+
+def _percents(amounts: Floats) -> list[tuple[int, int]]:
+    """Return the requested percent of cpu and memory in each column, -1 for unknown."""
+    columns = []
+    for offered, requested in ((amounts[0], amounts[1]), (amounts[2], amounts[3])):
+        share = 100 * requested / np.maximum(offered, 1)
+        columns.append(np.where(offered > 0, np.minimum(np.rint(share), 999), -1).astype(np.int64).tolist())
+    return list(zip(*columns, strict=True))
+
+
+def completed(overview: ClusterOverview, old_overview: ClusterOverview, unread: Iterable[str]) -> ClusterOverview:
+    """Return the overview with what the one before knew of groups that were not read this time. unread: providers of
+    which no group was read."""
+    old, providers = {group.group: group for group in old_overview.groups}, set(unread)
+    groups = [_joined(group, old[group.group]) if group.group in old else group for group in overview.groups]
+    present = {group.group for group in groups}
+    groups += [group for key, group in old.items() if key not in present and group.provider in providers]
+    place = {group.group: at for at, group in enumerate(groups)}
+    grouped = [node for node in old_overview.nodes if 0 <= node.group < len(old_overview.groups)]
+    was_in = {node.name: place.get(old_overview.groups[node.group].group, -1) for node in grouped}
+    nodes = tuple(
+        msgspec.structs.replace(node, group=was_in[node.name]) if node.group < 0 and node.name in was_in else node
+        for node in overview.nodes
+    )
+    return msgspec.structs.replace(overview, groups=tuple(groups), nodes=nodes)
+
+
+def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
+    """Return a group; what is not known of it now is as before, except for its use."""
+    return msgspec.structs.replace(
+        group,
+        name=group.name or old_group.name,
+        zone=group.zone or old_group.zone,
+        machine=group.machine or old_group.machine,
+        price=group.price or old_group.price,
+        aliases=group.aliases or old_group.aliases,
+    )
+
+
+def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], prices: NodePrices | None) -> GroupOverview:
+    """Return a group. sums: the amounts of its ready nodes, and their number."""
+    known = [node for node in (group.template, *nodes) if node is not None]
+    zones = sorted({_zone(node) for node in known} - {""})
+    price = next((node_price(node, prices, group.price) for node in known), group.price)
+    cpu, cpu_requested, memory, memory_requested, ready = sums
+    return GroupOverview(
+        group.id,
+        group.name[:_LONGEST],
+        group.provider,
+        ",".join(zones[:_MOST_ZONES])[:_LONGEST],
+        next((machine for node in known if (machine := instance_type(node))), "")[:_LONGEST],
+        round(price or 0.0, 6),
+        cpu / 1000,
+        cpu_requested / 1000,
+        memory,
+        memory_requested,
+        tuple(alias[:_LONGEST] for alias in group.aliases[:_MOST_ALIASES]),
+        int(ready),
+        group.min,
+        group.max,
+    )
+
+
+def _node(node: Node, group: int, cpu: int, memory: int, pods: int) -> NodeOverview:
+    machine, zone = instance_type(node)[:_LONGEST], _zone(node)[:_LONGEST]
+    return NodeOverview(node.name, group, zone, machine, node.created, cpu, memory, pods)
+
+
+def _zone(node: Node) -> str:
+    return node.labels.get(ZONE) or node.labels.get(_OLD_ZONE, "")
+
+
+def _wanted(plan: Plan, alone: int) -> int:
+    """Return the nodes that there are to be after this plan: the targets of the groups, and nodes in no group."""
+    targets = {group.group: group.target for group in plan.groups} | {up.group: up.to_size for up in plan.scale_ups}
+    return max(0, sum(targets.values()) - len(plan.removals) + alone)
