@@ -149,6 +149,8 @@ class Audit:
             if name and watch.path == _PODS and made.status == 200:
                 uids = frozenset(each["metadata"]["uid"] for each in msgspec.json.decode(made.body)["items"])
                 self.seen[name] = (self._clock(), uids)
+                if process is not None:
+                    process.seen[name] = self.seen[name]
 
     def _waits(self, key: str) -> bool:
         namespace, _, name = key.partition("/")
@@ -273,7 +275,10 @@ class Audit:
             self.fault(f"node {name} goes and was never tainted")
         elif not self.tainted[name]:
             self.count("nodes gone though somebody took their taint off")
-        at, uids = self.seen.get(name, (0.0, frozenset()))
+        # Its own look counts, where it had one: what another function saw while this one was stopped in the middle of
+        # its request cannot reach it any more.
+        process = self._process()
+        at, uids = (process.seen if process is not None else {}).get(name) or self.seen.get(name, (0.0, frozenset()))
         if not at:
             self.fault(f"node {name} goes and nobody looked at its pods")
         left = [pod for pod in self._kube.pods_on(name) if must_move(pod)]

@@ -24,7 +24,8 @@ LIFETIME = {"reconcile": 120.0}
 class Process:
     """One invocation. operation: the one in its message. began: true time. skew: error of its clock, seconds. counts:
     number of its I/O calls. first_message: number of messages that were sent before it. disturbed: whether a fault
-    other than its death hit it. waiting: pods that it read while they waited for a node."""
+    other than its death hit it. waiting: pods that it read while they waited for a node. seen: by node, when it last
+    read the node's pods, and which they were."""
 
     function: str
     operation: str
@@ -34,6 +35,7 @@ class Process:
     first_message: int = 0
     disturbed: bool = False
     waiting: set[str] = field(default_factory=set)
+    seen: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
 
     @property
     def ends(self) -> float:

@@ -70,6 +70,7 @@ from chalicelib.providers.clusterapi.scale_up import (
     Subject,
     check_identity,
     check_membership,
+    check_nothing_lowers,
     has_stalled,
     machine_sets,
     machines_of,
@@ -121,9 +122,9 @@ def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
 
 
 def cancel_delete(context: CapiContext, operation: Operation) -> bool:
-    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError. False if the size
-    was lowered for them already, or if none of them is alive. True if the group is gone: there is nothing to undo, and
-    no controller would choose a Machine."""
+    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError, among them
+    Transient while the size may still be lowered for them. False if it was lowered already, or if none of them is
+    alive. True if the group is gone: there is nothing to undo, and no controller would choose a Machine."""
     try:
         if operation.spec.group.startswith(f"{POOL}/"):
             view = _look_at_pool(context, operation, checked=False)
@@ -131,6 +132,8 @@ def cancel_delete(context: CapiContext, operation: Operation) -> bool:
         else:
             state = _look(context, operation, _handles(operation), checked=False).standing
             pending = state.targets_marked and state.goal >= state.size
+            if not pending:
+                check_nothing_lowers(context, operation, state.targets)
         if not pending:
             release_marks(context, operation, state.targets)
     except NotFound:
@@ -203,7 +206,7 @@ class _Attempt:
             # have begun.
             if state.goal < state.size or not state.targets_marked:
                 self._check(state)
-            set_marks(context, operation, state.targets)
+            set_marks(context, operation, state.targets, renewed=state.goal < state.size)
         except (Transient, Throttled):
             raise  # annotations already set stay: the next call continues from them
         except ProviderError:

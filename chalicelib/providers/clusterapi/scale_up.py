@@ -16,6 +16,7 @@ after any crash.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -45,6 +46,11 @@ NEVER_JOINED = "never_joined"
 FORGOTTEN_AFTER = 300.0
 # Seconds after which the function that set it cannot be about to lower the size: it has crashed, or waits.
 STALLED_AFTER = 30.0
+# Seconds after an annotation during which its function, or a request that it sent, may still lower the size: the limit
+# of an act function (.chalice/config.json), and the time that a request of it may take to arrive.
+MAY_LOWER_FOR = 75.0
+# Seconds after which an annotation is set anew before the size is lowered.
+RENEWED_AFTER = 5.0
 _DIGITS = 18
 
 
@@ -306,17 +312,21 @@ def _other_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) 
 # -- delete-machine annotations
 
 
+def _age(mark: str, now: float) -> float:
+    """Return the seconds since Outscaler set an annotation; infinite for an unreadable one."""
+    written = mark.rpartition("/")[2]
+    return now - int(written) if written.isdigit() else math.inf
+
+
 def is_forgotten(mark: str, now: float) -> bool:
     """Whether an annotation set by Outscaler is so old that its change is over. An unreadable one counts as such."""
-    written = mark.rpartition("/")[2]
-    return not written.isdigit() or now - int(written) > FORGOTTEN_AFTER
+    return _age(mark, now) > FORGOTTEN_AFTER
 
 
 def has_stalled(mark: str, now: float) -> bool:
     """Whether an annotation set by Outscaler has not expired, but its function has stopped. The function that continues
     this removal will check the machine's node again, so until then no other function lowers the size for it."""
-    written = mark.rpartition("/")[2]
-    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and now - int(written) > STALLED_AFTER
+    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and _age(mark, now) > STALLED_AFTER
 
 
 def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tuple[CapiMachine, ...]:
@@ -347,14 +357,17 @@ def remove_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> Non
             context.api.mark(machine, None)
 
 
-def set_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
+def set_marks(
+    context: CapiContext, operation: Operation, machines: Iterable[CapiMachine], *, renewed: bool = True
+) -> None:
     """Annotate the Machines with `outscaler/<operation>/<epoch seconds>`. An annotation set by a user has the same
-    effect and is kept; an expired one set by Outscaler is renewed. Raises NotFound if a Machine has disappeared since
-    it was listed: the next call counts it as removed."""
-    value = f"{MARK_PREFIX}{operation.spec.id}/{int(context.now())}"
+    effect and is kept; an expired one set by Outscaler is set anew. renewed: the size is lowered now, so that any older
+    one set by Outscaler is set anew, too (check_nothing_lowers). Raises NotFound if a Machine has disappeared since it
+    was listed: the next call counts it as removed."""
+    value, age = f"{MARK_PREFIX}{operation.spec.id}/{int(context.now())}", RENEWED_AFTER if renewed else FORGOTTEN_AFTER
     for machine in machines:
         mark = machine.mark(context.settings.keys)
-        if mark is None or (mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now())):
+        if mark is None or (mark.startswith(MARK_PREFIX) and _age(mark, context.now()) > age):
             context.api.mark(machine, value)
 
 
@@ -373,6 +386,17 @@ def release_marks(context: CapiContext, operation: Operation, machines: Iterable
     for machine in machines:
         if (machine.mark(context.settings.keys) or "").startswith(prefix):
             context.api.mark(machine, None)
+
+
+def check_nothing_lowers(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
+    """Raise Transient while a size may still be lowered for one of this operation's annotations: by a function that was
+    stopped in the middle of its call, or by a request that the API server has not processed yet. Without the annotation
+    that write would cost another Machine, whose Node was not drained."""
+    prefix = f"{MARK_PREFIX}{operation.spec.id}/"
+    for machine in machines:
+        mark = machine.mark(context.settings.keys) or ""
+        if mark.startswith(prefix) and _age(mark, context.now()) <= MAY_LOWER_FOR:
+            raise Transient(f"{MACHINE} {machine.handle}: a request that lowers the size may be under way")
 
 
 # -- changes of the size that name no Machine: increases, and decreases where only Machines that never joined are lost.

@@ -17,6 +17,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Observation, Provider
+from chalicelib.providers.clusterapi.scale_up import MAY_LOWER_FOR
 from chalicelib.providers.errors import InvalidRequest, Transient
 from chalicelib.providers.registry import build
 from chalicelib.providers.services import ProviderServices
@@ -283,5 +284,6 @@ def test_capi_operations_of_an_old_policy_are_only_rolled_back(there: Management
         assert isinstance(outcome, Failed)
         assert (outcome.error_class, "clusterName" in outcome.message) == ("InvalidRequest", True)
     assert there.requests() == []
+    there.clock.advance(MAY_LOWER_FOR + 1)
     assert provider.cancel_delete(begun) is True
     assert (there.marked(), there.size()) == ({}, 3)

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.clusterapi.scale_up import MAY_LOWER_FOR
 from chalicelib.providers.errors import Conflict, Transient
 from tests.contract.clusterapi.management import PLURALS, Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, bounds, pool, pool_machine
@@ -85,8 +86,42 @@ def test_capi_delete_annotations_are_removed_from_paused_or_former_groups(kind: 
         marks = {} if meanwhile == UNBOUND else {**found["metadata"]["annotations"], PAUSE: "true"}
         there.store.update(PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": marks}}, GROUP)
         assert isinstance(there.provider().delete_nodes(wanted), Failed)
+        there.clock.advance(MAY_LOWER_FOR + 1)
         assert there.provider().cancel_delete(wanted) is True
         assert (there.marked(), there.size("md-0", kind)) == ({}, 2)
+
+
+def test_capi_mark_stays_while_an_unanswered_request_may_lower_the_size() -> None:
+    """Such a request would otherwise take a Machine of which nobody has drained the Node."""
+    with management() as there:
+        fill(there, 3)
+        wanted = operation(OperationKind.DELETE_NODES, 3, 2, 1)
+        there.fault("PATCH", "/scale", 503, times=-1)  # a proxy's word: the API server may have the request, too
+        with pytest.raises(Transient):
+            there.provider().delete_nodes(wanted)
+        there.clock.advance(MAY_LOWER_FOR)
+        with pytest.raises(Transient, match="m-1: a request that lowers the size may be under way"):
+            there.provider().cancel_delete(wanted)
+        there.resize(2)  # it arrives now
+        there.work()
+        assert there.machines() == ["m-0", "m-2"]
+
+
+def test_capi_mark_is_renewed_before_each_request_for_the_size() -> None:
+    with management() as there:
+        fill(there, 3)
+        wanted = operation(OperationKind.DELETE_NODES, 3, 2, 1)
+        for _ in range(2):
+            there.fault("PATCH", "/scale", 503, times=-1)
+            with pytest.raises(Transient):
+                there.provider().delete_nodes(wanted)
+            there.server.faults.clear()
+            there.clock.advance(MAY_LOWER_FOR - 1)
+        with pytest.raises(Transient):  # the second request may arrive still
+            there.provider().cancel_delete(wanted)
+        there.clock.advance(2.0)
+        assert there.provider().cancel_delete(wanted) is True
+        assert (there.marked(), there.size()) == ({}, 3)
 
 
 def test_capi_size_is_not_lowered_for_an_annotation_of_a_stopped_function() -> None:
