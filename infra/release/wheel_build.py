@@ -1,7 +1,8 @@
 """How the wheel is built: `[tool.setuptools.cmdclass]` of pyproject.toml names these classes.
 
-Two things in it are not in the tree as they are. The manifests are copied from infra/kubernetes, their only source, into
-the package of the command. The links of README.md lead to the release on GitHub, because PyPI shows the page elsewhere.
+Two things in it are not in the tree as they are. The manifests are copied from infra/kubernetes, their only source,
+into the package of the command. The links of README.md lead to the release on GitHub, because PyPI shows the page
+elsewhere.
 Imports the standard library and setuptools only: a build has nothing else.
 """
 
