@@ -107,7 +107,8 @@ LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annota
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
 	$(LOCK) infra/watcher/requirements.in -c requirements.txt -o infra/watcher/requirements.txt
-	$(LOCK) requirements-deploy.in -c requirements.txt -o requirements-deploy.txt
+	$(LOCK) requirements-cli.in -c requirements.txt -o requirements-cli.txt
+	$(LOCK) requirements-deploy.in -c requirements-cli.txt -o requirements-deploy.txt
 	$(LOCK) requirements-test.in -c requirements-deploy.txt -o requirements-test.txt
 	$(LOCK) requirements-vendors.in -c requirements-test.txt -o requirements-vendors.txt
 	$(LOCK) requirements-tools.in -c requirements-test.txt -c requirements-vendors.txt -o requirements-tools.txt

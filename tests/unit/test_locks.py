@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Each source and its lock, in the order in which pip gets the locks; the first is what Lambda gets.
 SOURCES = (
     "requirements.in",
+    "requirements-cli.in",
     "requirements-deploy.in",
     "requirements-test.in",
     "requirements-vendors.in",
@@ -117,8 +118,8 @@ def test_locks_line_that_weakens_a_lock_is_detected(line: str) -> None:
 
 
 def test_each_lock_up_to_the_tests_holds_the_one_before_it_with_the_same_hashes() -> None:
-    functions, deployment, tested = (set(pins((ROOT / lock).read_text())) for lock in LOCKS[:3])
-    assert functions < deployment < tested
+    functions, command, deployment, tested = (set(pins((ROOT / lock).read_text())) for lock in LOCKS[:4])
+    assert functions < command < deployment < tested
 
 
 @pytest.mark.parametrize("python", _PYTHONS)
@@ -153,7 +154,7 @@ def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
     assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], "the definition of PIP only"
     installs = [line for line in recipe.splitlines() if "$(PIP)" in line]
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
-    assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[1:])
+    assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[2:])
     assert "--generate-hashes" in recipe
     assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()
@@ -162,7 +163,7 @@ def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
 def test_locks_editable_installation_needs_only_locked_packages() -> None:
     recipe = (ROOT / "Makefile").read_text()
     assert [line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line] == []
-    locked = {pin.name for pin in pins((ROOT / LOCKS[1]).read_text())}
+    locked = {pin.name for pin in pins((ROOT / LOCKS[2]).read_text())}
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
     assert {re.split(r"[>=<]", each)[0] for each in build["requires"]} <= locked
 
@@ -187,7 +188,7 @@ def test_package_depends_on_what_the_functions_and_the_command_are_locked_to() -
 
 @pytest.mark.parametrize("python", _PYTHONS)
 def test_every_pin_is_inside_the_range_of_the_package(python: str) -> None:
-    locked = {pin.name: pin.version for pin in pins((ROOT / LOCKS[1]).read_text()) if pin.holds(python)}
+    locked = {pin.name: pin.version for pin in pins((ROOT / LOCKS[2]).read_text()) if pin.holds(python)}
     ranges = declared() | declared("deploy")
     assert len(ranges) > 15
     assert [str(each) for name, each in ranges.items() if not each.specifier.contains(locked[name])] == []
