@@ -60,9 +60,7 @@ def test_linter_of_dockerfiles_finds_nothing() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
     done = subprocess.run([str(hadolint), str(FILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-    bad = subprocess.run(
-        [str(hadolint), "-"], input="FROM a\nRUN sudo b\n", text=True, capture_output=True, check=False
-    )
+    bad = subprocess.run([str(hadolint), "-"], input="FROM a\nRUN sudo\n", text=True, capture_output=True, check=False)
     assert bad.returncode != 0
 
 

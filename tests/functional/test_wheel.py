@@ -93,10 +93,10 @@ def test_description_has_no_block_that_only_github_draws(about: Message) -> None
 
 
 def test_link_inside_a_code_block_of_the_description_stays() -> None:
-    page = "[a](docs/a.md#b) ![p](p.svg) [h](#h) [w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](c.md)"
+    page = "[a](docs/a#b) ![p](p.svg) [h](#h) [w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](c)"
     assert absolute(page, "https://host.test/o", "v1") == (
-        "[a](https://host.test/o/blob/v1/docs/a.md#b) ![p](https://host.test/o/raw/v1/p.svg) [h](#h) "
-        "[w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](https://host.test/o/blob/v1/c.md)"
+        "[a](https://host.test/o/blob/v1/docs/a#b) ![p](https://host.test/o/raw/v1/p.svg) [h](#h) "
+        "[w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](https://host.test/o/blob/v1/c)"
     )
 
 
