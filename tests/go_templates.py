@@ -1,4 +1,4 @@
-"""The part of Go's templates, with Helm's functions, that the chart uses; `helm` itself can be had from no package index.
+"""The part of Go's templates, with Helm's functions, that the chart uses: no package index has `helm` itself.
 
 An action that is not implemented is an error, so that a chart that is rendered here uses nothing else.
 """

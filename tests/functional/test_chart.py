@@ -1,4 +1,4 @@
-"""The Helm chart and the kustomization: the manifests of infra/kubernetes, and nothing else, as a cluster accepts them."""
+"""The Helm chart and the kustomization: the manifests of infra/kubernetes alone, in the form that a cluster accepts."""
 
 from __future__ import annotations
 
@@ -193,5 +193,6 @@ def test_template_that_uses_more_than_is_known_here_is_refused(template: str) ->
 
 
 def test_template_trims_and_pipes_as_go_does() -> None:
-    text = 'a \n{{- $x := "p" }}\n{{ $x | replace "p" (printf "<%s>" .Values.v) }}{{ range $y := .Values.l }}\n- {{ $y }}{{ end -}}\n\n z'
+    head = 'a \n{{- $x := "p" }}\n{{ $x | replace "p" (printf "<%s>" .Values.v) }}'
+    text = head + "{{ range $y := .Values.l }}\n- {{ $y }}{{ end -}}\n\n z"
     assert rendered(text, {"v": "q", "l": ["1", "2"]}, ChartFiles({})) == "a\n<q>\n- 1\n- 2z"

@@ -27,6 +27,7 @@ VERSION = chalicelib.__version__
 WHEEL, BILL = f"outscaler-{VERSION}-py3-none-any.whl", f"outscaler-{VERSION}.cdx.json"
 TEMPLATE = f"outscaler-{VERSION}-template.json"
 ZIP = zip_name(host_architecture())
+TOOLS = {f"outscaler-{VERSION}{end}" for end in (".tgz", "-kubectl.tar.gz", "-krew.yaml", "-policy.schema.json")}
 _DATE = "2030-01-31T12:00:00+00:00"
 _COMMITTER = {
     f"GIT_{who}_{what}": value
@@ -88,7 +89,7 @@ def sums(folder: Path) -> dict[str, str]:
 
 
 def test_release_is_complete_and_its_checksums_are_correct(dist: Path) -> None:
-    assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP}
+    assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP, *TOOLS}
     listed = {name: digest for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())}
     assert listed == sums(dist)
 
