@@ -92,7 +92,7 @@ def test_every_job_has_a_timeout_and_only_a_release_may_write(file: Path) -> Non
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 90
         writes = {right for right, given in job.get("permissions", {}).items() if given == "write"}
-        assert not writes or (file.stem, name) == ("release", "publish")
+        assert not writes or (file.stem, name) in {("release", "publish"), ("release", "index")}
 
 
 def test_tests_run_on_every_supported_python() -> None:
@@ -103,12 +103,15 @@ def test_tests_run_on_every_supported_python() -> None:
 
 
 def test_job_with_write_access_runs_no_code_of_the_repository() -> None:
-    """The build has no right to publish; the publishing job verifies checksums and builds nothing."""
+    """The build has no right to publish; the publishing jobs verify checksums and build nothing."""
     jobs = read(FOLDER / "release.yml")["jobs"]
-    steps = jobs["publish"]["steps"]
-    assert not [step for step in steps if "checkout" in step.get("uses", "")]
-    assert [step["run"].split()[0] for step in steps if "run" in step] == ["sha256sum", "gh"]
-    assert jobs["publish"]["needs"] == "build"
+    programs = {}
+    for name in ("publish", "index"):
+        steps = jobs[name]["steps"]
+        assert not [step for step in steps if "checkout" in step.get("uses", "")]
+        programs[name] = [step["run"].split()[0] for step in steps if "run" in step]
+    assert programs == {"publish": ["sha256sum", "gh"], "index": ["sha256sum", "install"]}
+    assert (jobs["publish"]["needs"], jobs["index"]["needs"]) == ("build", "publish")
     assert "write" not in jobs["build"]["permissions"].values()
 
 
