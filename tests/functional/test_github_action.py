@@ -92,7 +92,7 @@ def repository_of_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def reported(*arguments: str) -> tuple[int, str]:
-    out = Path("report.md")
+    out = Path("report")
     return main([*arguments, "--out", str(out)]), out.read_text("utf-8")
 
 
@@ -158,8 +158,8 @@ case "$*" in *--jq*) printf '%s' "$EARLIER" ;; esac
 @pytest.mark.parametrize(
     ("earlier", "call"),
     [
-        ("", "api --method POST repos/o/r/issues/7/comments --field body=@report.md --silent"),
-        ("41\n52\n", "api --method PATCH repos/o/r/issues/comments/41 --field body=@report.md --silent"),
+        ("", "api --method POST repos/o/r/issues/7/comments --field body=@report --silent"),
+        ("41\n52\n", "api --method PATCH repos/o/r/issues/comments/41 --field body=@report --silent"),
     ],
     ids=["first", "again"],
 )
@@ -172,7 +172,7 @@ def test_comment_of_an_earlier_run_is_replaced(tmp_path: Path, earlier: str, cal
         "EARLIER": earlier,
         "REPOSITORY": "o/r",
         "NUMBER": "7",
-        "REPORT": "report.md",
+        "REPORT": "report",
     }
     subprocess.run(["bash", str(FOLDER / "comment.sh")], env=environment, check=True, cwd=tmp_path)
     asked, done = (tmp_path / "calls").read_text().splitlines()

@@ -120,3 +120,16 @@ def test_wheel_installs_the_command_and_the_plugin_of_kubectl(wheel: Path) -> No
     parser.read_string(content(wheel, f"{_ABOUT}/entry_points.txt").decode())
     scripts = dict(parser["console_scripts"])
     assert scripts == dict.fromkeys(("outscaler", "kubectl-outscaler"), "chalicelib.command.main:main")
+
+
+def test_every_file_names_the_same_repository() -> None:
+    owner = PROJECT["urls"]["Source"].removeprefix("https://github.com/").partition("/")[0]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named: dict[str, set[str]] = {}
+    for name in listed.split("\0"):
+        if name and (ROOT / name).is_file():
+            text = (ROOT / name).read_text("utf-8", errors="replace")
+            named[name] = set(re.findall(r"(?:github\.com/|uses: )([\w-]+)/outscaler\b", text))
+    users = {name for name, owners in named.items() if owners}
+    assert {"infra/helm/Chart.yaml", "infra/krew/outscaler.yaml", "infra/action/example-workflow.yml"} <= users
+    assert set().union(*named.values()) == {owner}

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from chalicelib.policy.providers import PROVIDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 BIN = Path(sys.executable).parent
@@ -50,6 +52,19 @@ def test_workflow_has_a_form_that_github_accepts(file: Path) -> None:
 
 def test_dependabot_configuration_has_a_form_that_github_accepts() -> None:
     assert valid(ROOT / ".github" / "dependabot.yml", "dependabot")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"), [("config", "issue-config"), ("bug", "issue-forms"), ("feature", "issue-forms")]
+)
+def test_issue_form_has_a_form_that_github_accepts(name: str, schema: str) -> None:
+    assert valid(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml", f"github-{schema}")
+
+
+def test_bug_report_offers_every_provider() -> None:
+    form = read(ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml")
+    [options] = [each["attributes"]["options"] for each in form["body"] if each.get("id") == "provider"]
+    assert len(options) == 1 + len(PROVIDERS)
 
 
 def test_linters_detect_an_invalid_workflow(tmp_path: Path) -> None:
