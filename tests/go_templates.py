@@ -107,12 +107,13 @@ class _Scope:
     """What names mean: the values, the files, and variables."""
 
     def __init__(self, values: Mapping[str, Any], files: ChartFiles, variables: Mapping[str, Any]) -> None:
-        self._root = {"Values": values, "Files": files}
+        self._values, self._files = values, files
+        self._root: dict[str, Any] = {"Values": values, "Files": files}
         self.variables = dict(variables)
 
     def inner(self) -> _Scope:
         """A scope that sees this one's variables."""
-        return _Scope(self._root["Values"], self._root["Files"], self.variables)  # type: ignore[arg-type]
+        return _Scope(self._values, self._files, self.variables)
 
     def value(self, expression: str) -> Any:
         """The value of a pipeline: each result is the last argument of the function behind the bar."""
@@ -133,7 +134,7 @@ class _Scope:
         name, arguments = words[0], []
         function = FUNCTIONS.get(name)
         if name.endswith(".Files.Get"):
-            function = self._root["Files"].get  # type: ignore[union-attr,assignment]
+            function = self._files.get
         if function is None:
             value, words = self._operand(words)
             return value, words
@@ -144,6 +145,7 @@ class _Scope:
         return function(*arguments, *piped), words
 
     def _operand(self, words: list[str]) -> tuple[Any, list[str]]:
+        value: Any
         word, words = words[0], words[1:]
         if word == "(":
             value, words = self._pipeline(words)
@@ -153,7 +155,7 @@ class _Scope:
         if word.startswith('"'):
             return msgspec.json.decode(word), words
         start, *path = word.split(".")
-        value: Any = self._root if start in {"", "$"} else self.variables.get(start)
+        value = self._root if start in {"", "$"} else self.variables.get(start)
         if start not in {"", "$"} and start not in self.variables:
             raise NotRendered(f"{word} is neither a variable nor a function that is known here")
         for name in path:

@@ -56,9 +56,9 @@ def archive(files: Mapping[str, tuple[bytes, int]], epoch: int) -> bytes:
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
         for name in sorted(files):
-            data, mode = files[name]
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mode, entry.mtime = len(data), mode, epoch
+            data, permissions = files[name]
+            entry = tarfile.TarInfo(name).replace(mode=permissions, mtime=epoch, deep=False)
+            entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))
     return packed.getvalue()
 

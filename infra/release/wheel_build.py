@@ -23,7 +23,7 @@ _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-class BuildPackages(build_py):
+class BuildPackages(build_py):  # type: ignore[misc]  # setuptools has no types
     """Copies the manifests beside the packages, except into an editable installation, which reads the tree."""
 
     def run(self) -> None:
@@ -36,7 +36,7 @@ class BuildPackages(build_py):
             shutil.copyfile(file, folder / file.name)
 
 
-class DescribePackage(egg_info):
+class DescribePackage(egg_info):  # type: ignore[misc]  # setuptools has no types
     """Writes the description with links that work everywhere."""
 
     def finalize_options(self) -> None:

@@ -24,7 +24,7 @@ FILE = ROOT / "Dockerfile"
 IGNORED = shutil.ignore_patterns("__pycache__")
 
 
-class Stage(msgspec.Struct, frozen=True):
+class ImageStage(msgspec.Struct, frozen=True):
     """A stage of the Dockerfile, with its instructions in order."""
 
     base: str
@@ -39,14 +39,14 @@ class Stage(msgspec.Struct, frozen=True):
         return [(one, other) for one, other in (line.split() for line in self.of("COPY") if line[:2] != "--")]
 
 
-def stages() -> dict[str, Stage]:
-    found: dict[str, Stage] = {}
+def stages() -> dict[str, ImageStage]:
+    found: dict[str, ImageStage] = {}
     steps: list[tuple[str, str]] = []
     for line in FILE.read_text().splitlines():
         instruction, _, argument = line.partition(" ")
         if instruction == "FROM":
             base, _, name = argument.partition(" AS ")
-            found[name] = Stage(base, steps := [])
+            found[name] = ImageStage(base, steps := [])
         elif instruction and instruction != "#":
             steps.append((instruction, argument))
     return found

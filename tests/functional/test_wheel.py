@@ -77,7 +77,7 @@ def test_wheel_demands_the_ranges_of_the_project(about: Message) -> None:
 
 
 def test_description_has_absolute_links_only_and_each_leads_to_a_file_of_the_tag(about: Message) -> None:
-    text = str(about.get_payload(decode=True), "utf-8") if about.is_multipart() else str(about.get_payload())
+    text = str(about.get_payload())
     links = _LINK.findall(text)
     assert len(links) > 20
     assert [link for link in links if not link.startswith("https://")] == []
