@@ -19,7 +19,8 @@ from setuptools.command.egg_info import egg_info
 ROOT = Path(__file__).resolve().parents[2]
 #: The folder of the manifests in the tree, and in the wheel.
 MANIFESTS, SHIPPED = "infra/kubernetes", "chalicelib/command/files/kubernetes"
-_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s]+)(\))")
+_LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+_PICTURES = (".png", ".svg")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -58,7 +59,7 @@ def absolute(text: str, source: str, tag: str) -> str:
         start, link, end = match.groups()
         if re.match(r"[a-z]+:|#", link):
             return match.group()
-        view = "raw" if start.startswith("!") else "blob"
+        view = "raw" if link.endswith(_PICTURES) else "blob"
         return f"{start}{source}/{view}/{tag}/{link}{end}"
 
     parts, at = [], 0

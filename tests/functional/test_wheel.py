@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 _ABOUT = f"outscaler-{chalicelib.__version__}.dist-info"
-_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
 _AT_THE_TAG = re.compile(rf"{re.escape(PROJECT['urls']['Source'])}/(?:blob|raw)/v{chalicelib.__version__}/([^#]+)")
 
 
@@ -84,8 +84,9 @@ def test_description_has_absolute_links_only_and_each_leads_to_a_file_of_the_tag
     own = [path for link in links for path in _AT_THE_TAG.findall(link)]
     assert len(own) > 15
     assert [path for path in own if not (ROOT / path).exists()] == []
-    pictures = re.findall(r"!\[[^\]]*\]\((\S+)\)", text)
-    assert any("/raw/" in picture for picture in pictures)
+    pictures = [link for link in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", text) if "img.shields.io" not in link]
+    assert len(pictures) == 2
+    assert all("/raw/" in picture for picture in pictures)
 
 
 def test_description_has_no_block_that_only_github_draws(about: Message) -> None:
@@ -93,9 +94,10 @@ def test_description_has_no_block_that_only_github_draws(about: Message) -> None
 
 
 def test_link_inside_a_code_block_of_the_description_stays() -> None:
-    page = "[a](docs/a#b) ![p](p.svg) [h](#h) [w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](c)"
+    page = "[a](docs/a#b) [![p](p.svg)](p) [h](#h) [w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](c)"
     assert absolute(page, "https://host.test/o", "v1") == (
-        "[a](https://host.test/o/blob/v1/docs/a#b) ![p](https://host.test/o/raw/v1/p.svg) [h](#h) "
+        "[a](https://host.test/o/blob/v1/docs/a#b) "
+        "[![p](https://host.test/o/raw/v1/p.svg)](https://host.test/o/blob/v1/p) [h](#h) "
         "[w](https://w.test)\n```sh\n[[ x ]](y)\n```\n[c](https://host.test/o/blob/v1/c)"
     )
 
