@@ -35,6 +35,7 @@ class BuildPackages(build_py):  # type: ignore[misc]  # setuptools has no types
         folder.mkdir(parents=True, exist_ok=True)
         for file in sorted((ROOT / MANIFESTS).glob("*.yaml")):
             shutil.copyfile(file, folder / file.name)
+            (folder / file.name).chmod(0o644)  # whatever the umask: the wheel has the mode
 
 
 class DescribePackage(egg_info):  # type: ignore[misc]  # setuptools has no types
