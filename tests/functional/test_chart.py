@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -169,6 +171,23 @@ def test_kubectl_builds_the_kustomization() -> None:
     done = subprocess.run(["kubectl", "kustomize", str(MANIFESTS)], capture_output=True, text=True, check=True)
     built = sorted(yaml.safe_load_all(done.stdout), key=identity)
     assert built == sorted(shipped("rbac-workload.yaml", "token-secret.yaml"), key=identity)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+def test_kubectl_builds_the_documented_kustomization_of_the_watcher(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "watcher.md").read_text("utf-8")
+    [text] = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: Kustomization" in block]
+    (tmp_path / "kustomization.yaml").write_text(text.replace("REGISTRY", "images.test"))
+    shutil.copy(MANIFESTS / "outscaler-watcher.yaml", tmp_path)
+    done = subprocess.run(["kubectl", "kustomize", str(tmp_path)], capture_output=True, text=True, check=True)
+    documents = list(yaml.safe_load_all(done.stdout))
+    assert sorted(map(identity, documents)) == sorted(map(identity, shipped("outscaler-watcher.yaml")))
+    [deployment] = [document for document in documents if document["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "images.test/outscaler-watcher:RELEASE"
+    values = {each["name"]: each["value"] for each in container["env"]}
+    assert values["OUTSCALER_CLUSTER"] == "prod"
+    assert values["OUTSCALER_WEBHOOK"].startswith("https://")
 
 
 def test_chart_names_the_project_and_leaves_its_version_to_the_release() -> None:
