@@ -6,7 +6,8 @@ ARG PYTHON=python:3.13-slim
 
 FROM ${PYTHON} AS base
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp
-LABEL org.opencontainers.image.licenses="Apache-2.0"
+LABEL org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.source="https://github.com/outscaler/outscaler"
 
 FROM base AS command-packages
 COPY requirements-cli.txt /requirements.txt
