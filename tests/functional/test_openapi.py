@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -138,9 +139,10 @@ def _requests(url: str, cases: SearchStrategy[schemathesis.Case[Any]], headers: 
 def test_every_answer_to_a_request_of_the_document_is_described_there(api: ServedApi) -> None:
     statuses = answers(api, GenerationMode.POSITIVE, api.headers)
     assert len(statuses) == len(OPERATIONS)
-    assert {route for route, seen in statuses.items() if 200 <= min(seen) < 300} == set(statuses) - {
-        "GET /ui/open/{code}"
-    }
+    answered = {route for route, seen in statuses.items() if min(seen) < 300}
+    # Links and files of the page have names that only the app knows.
+    assert answered == {route for route in statuses if not re.search(r"\{(?!name\}|page\})", route)}
+    assert len(answered) > 10
     assert {400, 404} <= set.union(*statuses.values())
 
 
