@@ -10,7 +10,9 @@ BIN := $(VENV)/bin
 DEPLOY_STAMP := $(VENV)/.installed-deploy
 TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# pip compiles packages on one core, compileall on all. Some packages have files that are no Python 3: compileall says so.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+COMPILE := $(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 ARGS ?=
 # pytest keeps the tests as it has rewritten them: without that, every worker rewrites all of them in every run.
 export PYTHONDONTWRITEBYTECODE :=
@@ -25,24 +27,27 @@ help:
 $(DEPLOY_STAMP): requirements-deploy.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes --no-compile -r requirements-deploy.txt
+	$(PIP) --require-hashes -r requirements-deploy.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(TEST_STAMP): $(DEPLOY_STAMP) requirements-test.txt
 	$(PIP) --require-hashes -r requirements-test.txt
+	@$(COMPILE)
 	@touch $@
 
 $(STAMP): $(TEST_STAMP) requirements-vendors.txt requirements-tools.txt
 	$(PIP) --require-hashes -r requirements-test.txt -r requirements-vendors.txt -r requirements-tools.txt
+	@$(COMPILE)
 	@touch $@
 
 run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay keeps it up)
 	@$(BIN)/python -m infra.demo $(ARGS)
 
-# mypy has one thread and the tests have one per core: beside each other they fill the cores to the end.
-test: $(STAMP) lint contracts unused ## everything that must pass
-	@$(MAKE) --no-print-directory -j 2 types unit
+# mypy and vulture have one thread each, the tests have one per core: this order fills the cores to the end, and the
+# tests do not begin if code is unused.
+test: $(STAMP) lint contracts ## everything that must pass
+	@$(MAKE) --no-print-directory -j 2 types unused unit
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests without the providers'

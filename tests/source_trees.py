@@ -65,9 +65,20 @@ def import_graph(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
 
 def circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
     """Sets of modules that reach each other, sorted."""
+    graph = _without_ends(graph)
     reach = {name: _reachable(name, graph) for name in graph}
     found = {tuple(sorted({name} | {other for other in reach[name] if name in reach[other]})) for name in graph}
     return [list(each) for each in sorted(found) if len(each) > 1]
+
+
+def _without_ends(graph: Mapping[str, Set[str]]) -> Mapping[str, Set[str]]:
+    """The graph without modules that import none of it or that none of it imports: they are in no circle."""
+    while True:
+        imported = set[str]().union(*graph.values())
+        inner = {name for name, others in graph.items() if name in imported and not others.isdisjoint(graph)}
+        if len(inner) == len(graph):
+            return graph
+        graph = {name: graph[name] & inner for name in inner}
 
 
 def _reachable(start: str, graph: Mapping[str, Set[str]]) -> set[str]:

@@ -146,7 +146,9 @@ def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
         str(merge.resolve()),
         str(out.resolve()),
     ]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_INDEX": "1", "PIP_REQUIRE_HASHES": "1"}
+    # app.py reads OUTSCALER_ variables: those of a shell in which the command is used would get into the template.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OUTSCALER_")}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_INDEX": "1", "PIP_REQUIRE_HASHES": "1"}
     environment.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
     if done.returncode:

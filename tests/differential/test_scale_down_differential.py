@@ -22,6 +22,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
+from tests.amounts import examples
 from tests.benchmarks.test_planning import generate
 from tests.differential.compare import NOW, generator
 from tests.differential.scale_down import Down, answers, cluster_of, plan_of, upstream_down
@@ -32,7 +33,7 @@ from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 SEEDS, PART = 200, 50
-QUICK = 100  # seeds of `make test`; the others are slow
+QUICK = 50  # seeds of `make test`; the others are slow
 PARTS = [
     pytest.param(range(first, first + PART), marks=[pytest.mark.slow] if first >= QUICK else [])
     for first in range(0, SEEDS, PART)
@@ -105,10 +106,11 @@ def test_unneeded_node_is_unneeded_in_the_next_pass(seeds: range) -> None:
 
 @needs_shared
 @pytest.mark.shared
+@pytest.mark.more
 def test_unneeded_nodes_stay_unneeded_after_some_were_removed() -> None:
     """Nodes are removed a few at a time; the remaining ones keep their timers."""
     make, lost = generator().make_down, {}
-    for seed in range(60):
+    for seed in range(examples(25, 60)):
         _, _, snapshot = cluster_of(seed, make)
         memory, before, now = Memory(), set[str](), NOW
         for turn in range(4):
@@ -147,9 +149,11 @@ def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 @needs_shared
 @pytest.mark.shared
+@pytest.mark.more
 def test_order_of_input_does_not_change_the_unneeded_nodes() -> None:
-    make = generator().make_down
-    for seed in range(0, SEEDS, 10):
+    make, seeds = generator().make_down, range(0, SEEDS, examples(20, 10))
+    assert len(seeds) >= 10
+    for seed in seeds:
         lists, manifest, snapshot = cluster_of(seed, make)
         turned = plan_of(read(lists, manifest, NOW, shuffle=random.Random(seed)))
         assert turned.unneeded == plan_of(snapshot).unneeded, seed
@@ -183,10 +187,11 @@ def test_all_unneeded_nodes_can_be_removed_if_every_node_is_a_candidate() -> Non
     assert {seed: found for seed in range(1000, 1020) if (found := hard(make(seed)))} == {}
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_all_unneeded_nodes_can_be_removed_with_every_pod_and_node_rule_in_use(first: int) -> None:
-    assert {seed: found for seed in range(first, first + 100) if (found := wrong(*wild(seed)))} == {}
-    assert {seed: found for seed in range(first, first + 20) if (found := hard(wild(seed)))} == {}
+    assert {seed: found for seed in range(first, first + examples(50, 100)) if (found := wrong(*wild(seed)))} == {}
+    assert {seed: found for seed in range(first, first + examples(10, 20)) if (found := hard(wild(seed)))} == {}
 
 
 def test_all_unneeded_nodes_can_be_removed_with_rules_across_many_nodes() -> None:

@@ -16,7 +16,7 @@ from tests.differential.compare import Figure, as_good, differences, generator, 
 from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
-SEEDS, PART, QUICK = 500, 20, 60
+SEEDS, PART, QUICK = 500, 20, 40
 _ROW = re.compile(r"^\| (\d+) \| `([\w-]+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", re.MULTILINE)
 
 Row = tuple[int, str, str, str]  # seed, group, ours, upstream's

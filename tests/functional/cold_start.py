@@ -8,14 +8,16 @@ CPU times of interleaved processes are comparable across machines and under load
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+import msgspec
 
 from tests.functional.artifact import artifact
 from tests.functional.stack import HANDLERS
@@ -32,13 +34,11 @@ import botocore.session
 os._exit(0)
 """
 _START = """
-import gc, importlib, os, sys
+import importlib, os, sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, {task!r})
 os.environ["_HANDLER"] = {handler!r}
 importlib.import_module({module!r})
-{then}
-sys.stdout.flush()
 os._exit(0)
 """
 
@@ -71,6 +71,16 @@ class Used(NamedTuple):
     memory: float
 
 
+class Started(msgspec.Struct, frozen=True):
+    """A process after its start. collects: whether garbage collection is on. frozen: objects that it skips. threads: of
+    OpenBLAS."""
+
+    modules: list[str]
+    collects: bool
+    frozen: int
+    threads: str
+
+
 def limit(handler: str) -> float:
     """The maximum number of imports of botocore's session for a function, by its Handler."""
     return LIMITS[handler.rpartition(".")[0]]
@@ -86,20 +96,13 @@ def start(task: Path, handler: str) -> Used:
     return _used([*_PYTHON, "-c", _script(task, handler)])
 
 
-def modules(task: Path, handler: str) -> list[str]:
-    """The modules loaded by such a process when it waits for its first event."""
+@cache
+def started(task: Path, handler: str) -> Started:
+    """The state of such a process when it waits for its first event."""
     command = [*_PYTHON, str(_PROCESS), str(task), handler, _NO_EVENT]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
     assert done.stderr == "", "a start that warns fills the log"
-    loaded: list[str] = json.loads(done.stdout.splitlines()[-1])["modules"]
-    return loaded
-
-
-def asked(task: Path, handler: str, expression: str) -> str:
-    """Evaluates a Python expression in such a process; `os`, `gc` and `sys` are imported."""
-    script = _script(task, handler, f"print({expression})")
-    done = subprocess.run([*_PYTHON, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Started)
 
 
 def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list[Used]]:
@@ -119,8 +122,8 @@ def _used(command: Sequence[str]) -> Used:
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def _script(task: Path, handler: str, then: str = "") -> str:
-    return _START.format(task=str(task), handler=handler, module=handler.rpartition(".")[0], then=then)
+def _script(task: Path, handler: str) -> str:
+    return _START.format(task=str(task), handler=handler, module=handler.rpartition(".")[0])
 
 
 def _environment() -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the folder that stands for
 /var/task, the handler as in the template, a file with the event. The environment is the function's. The last line of
-standard output has the handler's result, the loaded modules, and those loaded from other folders.
+standard output has the handler's result, the loaded modules, those loaded from other folders, and the state of the
+garbage collection and of OpenBLAS.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -38,7 +40,12 @@ def main(task: str, handler: str, event: str) -> None:
     entered = getattr(importlib.import_module(module), name)
     answer = entered(json.loads(given), LambdaProcessContext()) if given else None
     foreign = [name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", None) or "")]
-    print(json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign}))
+    state = {
+        "collects": gc.isenabled(),
+        "frozen": gc.get_freeze_count(),
+        "threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
+    }
+    print(json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign, **state}))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,22 @@ class Manifest(msgspec.Struct, frozen=True):
     file: str
     edits: tuple[tuple[str, str], ...] = ()
 
-    def documents(self) -> list[Json]:
-        """What is applied."""
+    def documents(self) -> Sequence[Json]:
+        """What is applied; not to be changed, because every test gets the same documents."""
+        return _documents(self)
+
+    def text(self) -> str:
+        """The edited file."""
         text = (ROOT / "infra" / "kubernetes" / self.file).read_text("utf-8")
         for given, needed in self.edits:
             assert given in text, (self.file, given)
             text = text.replace(given, needed)
-        return list(yaml.safe_load_all(text))
+        return text
+
+
+@cache
+def _documents(manifest: Manifest) -> tuple[Json, ...]:
+    return tuple(yaml.safe_load_all(manifest.text()))
 
 
 class RoleCase(msgspec.Struct, frozen=True):

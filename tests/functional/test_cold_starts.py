@@ -16,7 +16,7 @@ AWAITED = ("app", "chalicelib.handlers.tick")  # they read policies before their
 @pytest.mark.parametrize("function", HANDLERS)
 def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str) -> None:
     handler = HANDLERS[function]
-    loaded = cold_start.modules(artifact().task, handler)
+    loaded = cold_start.started(artifact().task, handler).modules
     module = handler.rpartition(".")[0]
     assert {module, "chalicelib.handlers.lambda_entry"} <= set(loaded)
     assert "chalicelib.policy.load" not in loaded
@@ -26,14 +26,14 @@ def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_act_function_loads_only_its_own_provider(provider: str) -> None:
-    loaded = cold_start.modules(artifact().task, f"chalicelib.handlers.act.act_{provider}")
+    loaded = cold_start.started(artifact().task, f"chalicelib.handlers.act.act_{provider}").modules
     assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [provider]
 
 
 @pytest.mark.parametrize("function", HANDLERS)
 def test_garbage_collection_after_a_start_skips_loaded_modules(function: str) -> None:
-    asked = "gc.isenabled(), gc.get_freeze_count() > 20_000, os.environ['OPENBLAS_NUM_THREADS']"
-    assert cold_start.asked(artifact().task, HANDLERS[function], asked) == "True True 1"
+    started = cold_start.started(artifact().task, HANDLERS[function])
+    assert (started.collects, started.frozen > 20_000, started.threads) == (True, True, "1")
 
 
 def test_list_of_forbidden_modules_detects_an_early_import() -> None:

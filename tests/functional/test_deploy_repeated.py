@@ -6,7 +6,7 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -33,6 +33,32 @@ class DeployRepeatedLocation:
     def account(self) -> Any:
         return account(self.clients)
 
+    def apis(self) -> list[str]:
+        return [one["id"] for one in self.clients["apigateway"].get_rest_apis()["items"]]
+
+
+class RepeatedDeployment(NamedTuple):
+    """The account after one undisturbed deployment, and after a second one. apis: ids of the REST APIs after each."""
+
+    first: Any
+    second: Any
+    apis: tuple[list[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> RepeatedDeployment:
+    """The second deployment has nothing that Chalice recorded in the first one."""
+    with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
+        aws.reset()
+        for name, value in aws.env.items():
+            patched.setenv(name, value)
+        place = DeployRepeatedLocation(aws, tmp_path_factory.mktemp("repeated"))
+        assert place.deploy() == []
+        first, apis = place.account(), place.apis()
+        shutil.rmtree(place.folder / "built")
+        assert place.deploy() == []
+        return RepeatedDeployment(first, place.account(), (apis, place.apis()))
+
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployRepeatedLocation]:
@@ -43,14 +69,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployRep
         yield DeployRepeatedLocation(aws, tmp_path)
 
 
-def test_second_deployment_from_another_machine_changes_nothing(place: DeployRepeatedLocation, whole: Any) -> None:
-    assert place.deploy() == []
-    assert place.account() == whole
-    url = place.clients["apigateway"].get_rest_apis()["items"][0]["id"]
-    shutil.rmtree(place.folder / "built")  # including everything that Chalice recorded
-    assert place.deploy() == []
-    assert place.account() == whole
-    assert [one["id"] for one in place.clients["apigateway"].get_rest_apis()["items"]] == [url]
+def test_second_deployment_from_another_machine_changes_nothing(repeated: RepeatedDeployment) -> None:
+    assert repeated.second == repeated.first
+    assert repeated.apis[0] == repeated.apis[1] != []
 
 
 def _interrupted(place: DeployRepeatedLocation, requests: int) -> None:
@@ -61,30 +82,21 @@ def _interrupted(place: DeployRepeatedLocation, requests: int) -> None:
             place.deploy()
 
 
-def test_deployment_interrupted_three_times_is_continued(place: DeployRepeatedLocation, whole: Any) -> None:
+def test_deployment_interrupted_three_times_is_continued(
+    place: DeployRepeatedLocation, repeated: RepeatedDeployment
+) -> None:
     assert len(POINTS) == 3
     for requests in POINTS:
         _interrupted(place, requests)
     assert place.deploy() == []
-    assert place.account() == whole
+    assert place.account() == repeated.first
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("requests", [*POINTS, *range(1, REQUESTS, 7)])
-def test_interrupted_deployment_is_continued(place: DeployRepeatedLocation, requests: int, whole: Any) -> None:
+def test_interrupted_deployment_is_continued(
+    place: DeployRepeatedLocation, requests: int, repeated: RepeatedDeployment
+) -> None:
     _interrupted(place, requests)
     assert place.deploy() == []
-    assert place.account() == whole
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The account after one undisturbed deployment."""
-    folder = tmp_path_factory.mktemp("whole")
-    with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
-        aws.reset()
-        for name, value in aws.env.items():
-            patched.setenv(name, value)
-        place = DeployRepeatedLocation(aws, folder)
-        assert place.deploy() == []
-        return place.account()
+    assert place.account() == repeated.first

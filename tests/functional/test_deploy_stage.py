@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from tests.functional.artifact import artifact
 from tests.functional.deployments import STAGE, deploy, small_package
 
 TABLE = "outscaler-dev-state"
+_BOTOCORE = frozenset({"botocore", "jmespath", "python-dateutil", "six", "urllib3"})
 POLICY = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -279,8 +281,17 @@ def _checkout(folder: Path) -> Path:
     return folder
 
 
+def _shorten_lock(file: Path) -> None:
+    """Leave botocore, whose data the package rewrites, and what it needs. Other tests build the whole package."""
+    entries = re.findall(r"^[a-z].*(?:\n +.*)*\n", file.read_text("utf-8"), re.MULTILINE)
+    shortened = [each for each in entries if each.partition("==")[0] in _BOTOCORE]
+    assert len(shortened) == len(_BOTOCORE)
+    file.write_text("".join(shortened), "utf-8")
+
+
 def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: LocalAws, tmp_path: Path) -> None:
     clone = _checkout(tmp_path)
+    _shorten_lock(clone / "requirements.txt")
     edited = clone / "chalicelib" / "model" / "errors.py"
     edited.write_text(edited.read_text("utf-8") + "\n# edited\n", "utf-8")
     done = _chalice("deploy", "--stage", STAGE, folder=clone)
@@ -289,14 +300,15 @@ def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: Local
     package = clone / "build" / "deploy" / STAGE / "package" / "deployment.zip"
     with zipfile.ZipFile(package) as archive:
         assert b"# edited" in archive.read("chalicelib/model/errors.py")
-        assert not [name for name in archive.namelist() if name.startswith("infra/")]
+        names = archive.namelist()
+    assert {"botocore/session.py", "botocore/data/endpoints.json"} <= set(names)
+    assert not [name for name in names if name.startswith("infra/")]
     code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
     assert code == base64.b64encode(hashlib.sha256(package.read_bytes()).digest()).decode()
     session = boto3.Session()
     stage = locate(load(STAGE), session)
     wrong = account_settings.settings(stage, graph_only(stage), frozenset(), session)
     assert [one.place for one in wrong if not one.right] == []
-    assert package.stat().st_size <= 27 * 10**6
 
 
 @pytest.mark.slow
@@ -310,7 +322,7 @@ def test_chalice_package_writes_the_template_and_zip_of_make_package(tmp_path: P
 
 
 def test_chalice_package_is_make_package(tmp_path: Path) -> None:
-    """The whole package is built by `chalice deploy` above, and is compared in the slow test."""
+    """The package is built by `chalice deploy` above, and is compared in the slow test."""
     clone = _checkout(tmp_path)
     module = clone / "infra" / "aws" / "package.py"
     calls = "def package(*arguments):\n    sys.stderr.write(repr(arguments))\n    raise PackagingFailed('.')\n"

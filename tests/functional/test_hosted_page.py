@@ -295,6 +295,12 @@ def test_secrets_manager_that_does_not_answer_is_a_page_with_status_503(page: Ap
         assert (status, "<h1>" in text, "page-key" in text) == (503, True, False), path
 
 
+def test_session_is_read_from_at_most_8000_characters_of_cookies(page: AppClient) -> None:
+    cookie = cookie_of(page)
+    answers = {length: seen(page, "/ui", f"{cookie}; other=".ljust(length, "a"))[0] for length in (8000, 8001)}
+    assert answers == {8000: 200, 8001: 401}
+
+
 @pytest.mark.parametrize("other", ["a[b]=1", 'x="open', "just", '{"j":1}=2', "a=b,c", ""])
 def test_malformed_cookie_of_another_page_does_not_end_the_session(other: str, page: AppClient) -> None:
     cookie = cookie_of(page)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.demo.__main__ import main
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -68,7 +70,16 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
     assert all(json.loads(line) for line in lines), "the functions' log is JSON lines"
 
 
-@pytest.mark.parametrize("arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)])
-def test_invalid_make_run_argument_is_one_line_with_exit_code_2(arguments: tuple[str, ...]) -> None:
-    done = _run(*arguments)
+def test_invalid_make_run_argument_is_one_line_with_exit_code_2() -> None:
+    done = _run("--speed", "0")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)])
+def test_invalid_make_run_argument_ends_with_code_2(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert (ended.value.code, printed.out, printed.err.count("\n")) == (2, "", 1)

@@ -10,7 +10,8 @@ import pytest
 
 from chalicelib.runtime.runtime import BATCH_FAILURES, REPORTED
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
-from infra.aws.package import ROOT, PackagingFailed, package
+from infra.aws.package import ROOT, PackagingFailed, copy_sources, package
+from infra.aws.package import template as write_template
 from infra.aws.template_check import lint
 from infra.emulators.iam import policy_files
 from tests.functional.artifact import artifact
@@ -47,6 +48,22 @@ def test_cfn_lint_detects_an_error_in_the_template() -> None:
     assert not any("E3505" in finding for finding in lint(template))
     _properties(template, "ReconcileQueue")["VisibilityTimeout"] = 10
     assert any("E3505" in finding for finding in lint(template))
+
+
+def test_variables_of_the_shell_do_not_change_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "project"
+    copy_sources(project)
+    (project / "requirements.txt").write_text("")
+    monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-other")
+    made = write_template("dev", tmp_path, project)
+    assert "outscaler-other" not in json.dumps(made)
+    sources = [
+        event["Properties"]["Queue"]
+        for function in _of_type(made, "AWS::Serverless::Function").values()
+        for event in function["Properties"].get("Events", {}).values()
+        if event["Type"] == "SQS"
+    ]
+    assert [list(queue) for queue in sources] == [["Fn::GetAtt"]] * len(QUEUED)
 
 
 @STAGES

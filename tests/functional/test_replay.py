@@ -29,6 +29,7 @@ from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode
 from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
+from tests.amounts import examples
 from tests.property.clusters import make
 from tests.property.replay_case import recorded
 from tests.scenario.policies import document
@@ -208,6 +209,7 @@ def file_with(decision: RecordedDecision, path: tuple[Any, ...], number: float) 
 EXTREMES = (2**63 - 1, -(2**63), 2**64 - 1, -1, 10**6, math.nan, math.inf, -math.inf, 1e308, 1e19)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", [27, 120])
 def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
     decision = recorded(make(seed))
@@ -216,7 +218,8 @@ def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
     }
     dice = random.Random(seed)
     ends = {"refused": 0, "replayed": 0}
-    for path in dice.sample(sorted(paths.values(), key=str), 40):
+    count = examples(15, 40)
+    for path in dice.sample(sorted(paths.values(), key=str), count):
         number = dice.choice(EXTREMES)
         try:
             header, changed = decode(file_with(decision, path, number), "file")
@@ -225,7 +228,7 @@ def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
         else:
             assert isinstance(replay(header, changed).same, bool)
             ends["replayed"] += 1
-    assert (sum(ends.values()), min(ends.values()) >= 5) == (40, True)
+    assert (sum(ends.values()), min(ends.values()) >= 3) == (count, True)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,8 @@ def test_image_has_the_packages_of_the_functions_that_the_watcher_imports() -> N
     script = "import json, sys; import infra.watcher.__main__; print(json.dumps(sorted(sys.modules)))"
     listed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in json.loads(listed.stdout)}
-    owners = {owner.lower() for name in loaded for owner in packages_distributions().get(name, ())}
+    distributions = packages_distributions()  # reads the metadata of every installed package
+    owners = {owner.lower() for name in loaded for owner in distributions.get(name, ())}
     optional = {"backports.tarfile", "setuptools", "simplejson", "typing-extensions", "typing_extensions"}
     assert owners - {"outscaler"} - optional <= set(ours)
 

@@ -33,16 +33,16 @@ class Reach:
         self._path, self._limit = state / "reach.jsonl", limit
         self.seconds: dict[str, float] = {}
         self.functions: dict[str, list[str]] = {}
-        self._versions: dict[str, int] = {}
         lines = self._path.read_text("utf-8").splitlines() if self._path.exists() else []
-        for row in map(json.loads, lines):
-            self._versions[row["file"]] = row["version"]
-            for test, (seconds, numbers) in row["tests"].items():
-                self.seconds[test], self.functions[test] = seconds, [row["functions"][number] for number in numbers]
+        self._measured = {row["file"]: row for row in map(json.loads, lines)}
+        for row in self._measured.values():
+            if Path(row["file"]).exists():
+                for test, (seconds, numbers) in row["tests"].items():
+                    self.seconds[test], self.functions[test] = seconds, [row["functions"][number] for number in numbers]
 
     def knows(self, path: Path) -> bool:
         """Whether the test file, as it is now, was measured."""
-        return self._versions.get(str(path)) == path.stat().st_mtime_ns
+        return str(path) in self._measured and self._measured[str(path)]["version"] == path.stat().st_mtime_ns
 
     def add(self, path: Path, tests: Mapping[str, tuple[float, Collection[str]]]) -> None:
         """Append what was measured of a test file."""
@@ -60,12 +60,12 @@ class Reach:
         tests = [test for test, called in self.functions.items() if not names.isdisjoint(called)]
         return sorted(tests, key=lambda test: (*self._cost(test), test))
 
-    def affordable(self, tests: Iterable[str], existing: Collection[str]) -> list[str]:
+    def affordable(self, tests: Iterable[str]) -> list[str]:
         """The tests that fit into the limits of CPU seconds, those of one file together."""
         total, files = 0.0, defaultdict[str, list[str]](list)
         for test in dict.fromkeys(tests):
             limit = self._limit * (_UNITS if test.startswith(_UNIT_FOLDERS) else 1.0)
-            if test in existing and test in self.seconds and total + self.seconds[test] <= limit:
+            if total + self.seconds[test] <= limit:
                 total += self.seconds[test]
                 files[test.partition("::")[0]].append(test)
         return list(chain.from_iterable(files.values()))
@@ -95,11 +95,11 @@ class Declarations:
         self._root, self._reach = root, reach
         trees = {path.relative_to(root).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
         self._parts = [part for file, tree in trees.items() for part in _parts(file, tree.body)]
-        files = {file for test in reach.seconds if (root / (file := test.partition("::")[0])).exists()}
+        files = {test.partition("::")[0] for test in reach.seconds}
         self._test_words = {file: _words(ast.parse((root / file).read_text("utf-8"))) for file in sorted(files)}
         self._imports = {file: _words(tree) for file, tree in trees.items()}
 
-    def tests_of(self, mutant: Mutant, existing: Collection[str]) -> list[str]:
+    def tests_of(self, mutant: Mutant) -> list[str]:
         """Those of the nearest names first; at last those of the module and of the modules that import it. Of at most
         30 files, for they are collected anew."""
         module = module_name(mutant.file).rpartition(".")[2]
@@ -110,9 +110,9 @@ class Declarations:
         for files in ([mutant.file], near):
             reached = [part.reached for part in self._parts if part.reached and part.file in files]
             chosen |= dict.fromkeys(self._reach.callers(reached))
-        ranked = dict.fromkeys(test.partition("::")[0] for test in chosen if test in existing)
+        ranked = dict.fromkeys(test.partition("::")[0] for test in chosen)
         first = set(list(ranked)[:_FILES_PER_IMPORT])
-        return self._reach.affordable((test for test in chosen if test.partition("::")[0] in first), existing)
+        return self._reach.affordable(test for test in chosen if test.partition("::")[0] in first)
 
     def _mentioned(self, mutant: Mutant) -> Iterator[str]:
         names = _declared(ast.parse((self._root / mutant.file).read_text("utf-8")), mutant)

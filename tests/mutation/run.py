@@ -1,9 +1,12 @@
 """Mutation testing: draws faults by lot and reports those that no test notices.
 
-    python -m tests.mutation.run --seed 30 --count 150      draw, run, and keep the result in build/mutants/
+    python -m tests.mutation.run --seed 30 --count 150      draw and run; continues an interrupted run
     python -m tests.mutation.run --seconds 5                less of the tests for each, for a quick look
-    python -m tests.mutation.run --living                   those of the last run that lived, once more
+    python -m tests.mutation.run --living                   those of the results that lived, once more
     python -m tests.mutation.run --at chalicelib/plan/repair.py:40-60
+
+Each verdict is appended to the results file (--results), and a mutant with a verdict there is not run again: for a new
+run of the same draw remove the file, or name another.
 
 One process collects the tests once and measures which functions each test calls (kept in build/mutants/ per test file).
 For each mutant it forks, replaces the code of the function, and runs the tests that call it: of the unit and contract
@@ -38,27 +41,19 @@ import pytest
 
 from tests.mutation.mutants import Mutant, drawn, equivalents, identity, mutants_of, mutated
 from tests.mutation.reach import Declarations, Reach
-from tests.source_trees import module_name, sources
+from tests.source_trees import import_graph, imported_names, module_name, sources, trees
 
 ROOT = Path(__file__).resolve().parents[2]
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 PACKAGES = ("plan", "operations", "store", "providers", "reconciler", "dispatch", "handlers", "policy")
-TESTS = (
-    *("tests/unit", "tests/contract", "tests/recorded", "tests/functional/operations"),
-    *(f"tests/functional/test_{name}.py" for name in ("hosted_page", "newer_schema", "spoilt_rows", "tick", "watcher")),
-    *(f"tests/functional/test_policy_{name}.py" for name in ("error_report", "theft", "theft_during_operation")),
-    *(f"tests/functional/test_routes_{name}.py" for name in ("event_formats", "metrics", "read_api", "webhook")),
-)
-#: The tests of the repository's own rules read source texts and notice no mutant.
-UNUSED_TESTS = (
-    *("release", "demo", "test_asserting_loops.py", "test_contracts.py", "test_locks.py", "test_names.py"),
-    *("test_project_rules.py", "test_references.py", "test_unused_code.py", "test_version.py"),
-)
+#: Folders of tests that take minutes per file, or that need another process for each case.
+LONG_TESTS = frozenset({"benchmarks", "differential", "faults", "mutation", "scenario"})
 PROCESSES = 2
 #: What a mutant may use of the CPU time of its tests: so many times, and so many seconds for the imports.
 _SLOWER, _IMPORTS = 4, 60
 KILLED, LIVED, TIMEOUT, NOT_APPLICABLE = "killed", "lived", "timeout", "not applicable"
-_CODES = {0: LIVED, 1: KILLED}
 _FRESH = 75  # the exit code of a mutant that needs a fresh import
+_CODES = {0: LIVED, 1: KILLED, _FRESH: "to import"}
 _UNLIMITED = 36_000.0
 #: Functions by path, name and first line.
 LiveFunctions = dict[tuple[str, str, int], list[FunctionType]]
@@ -179,11 +174,18 @@ class _Probes(ast.NodeTransformer):
 class Collected:
     """A pytest plugin: in place of running the tests it measures them and runs the mutants in functions."""
 
-    def __init__(self, root: Path, paths: Sequence[Path], state: Path, mutants: Sequence[Mutant], limit: float) -> None:
-        self._root, self._paths, self._state, self._mutants, self._limit = root, paths, state, mutants, limit
+    def __init__(
+        self,
+        root: Path,
+        paths: Sequence[Path],
+        reach: Callable[[], Reach],
+        mutants: Sequence[Mutant],
+        verdicts: Verdicts,
+    ) -> None:
+        self._root, self._paths, self._reach, self._mutants, self._verdicts = root, paths, reach, mutants, verdicts
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Measure the changed test files, then run the mutants; write what came of it, and the tests that exist."""
+        """Measure the changed test files, then run the mutants."""
         if session.testsfailed:
             _tell("collection failed: run pytest --collect-only")
             os._exit(2)
@@ -193,23 +195,22 @@ class Collected:
         files: dict[Path, list[pytest.Item]] = defaultdict(list)
         for item in session.items:
             files[item.path].append(item)
-        known = Reach(self._state, self._limit)
+        known = self._reach()
         if changed := [path for path in files if not known.knows(path)]:
             _tell(f"measuring {len(changed)} files of tests")
             list(in_forks([lambda: self._measure([files[path] for path in changed], functions, known)], [_UNLIMITED]))
-        reach = Reach(self._state, self._limit)
+        reach = self._reach()
         tests = {
-            index: reach.affordable(reach.callers([mutant.where]), items)
-            for index, mutant in enumerate(self._mutants)
+            mutant: reach.affordable(test for test in reach.callers([mutant.where]) if test in items)
+            for mutant in self._mutants
             if mutant.in_body
         }
-        results = _judged(
-            self._mutants,
-            {index: chosen for index, chosen in tests.items() if chosen},
+        _judge(
+            tests,
             reach,
             lambda mutant, chosen: self._run(mutant, functions, [items[test] for test in chosen]),
+            self._verdicts,
         )
-        (self._state / "results.json").write_text(json.dumps([results, list(items)]), "utf-8")
         return True
 
     def _run(self, mutant: Mutant, functions: LiveFunctions, items: list[pytest.Item]) -> int:
@@ -257,14 +258,18 @@ def run_items(items: Sequence[pytest.Item], ran: Callable[..., None] | None = No
     with tempfile.TemporaryDirectory() as folder:
         for item, following in zip(items, [*items[1:], None], strict=False):
             item.config._tmp_path_factory._given_basetemp = Path(folder) / "tests"  # type: ignore[attr-defined]
-            start = time.process_time()
+            start = _cpu_seconds()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if ran is not None:
-                ran(item, time.process_time() - start, failed=watch.failed)
+                ran(item, _cpu_seconds() - start, failed=watch.failed)
                 watch.failed = False
             elif watch.failed:
                 return 1
     return 0
+
+
+def _cpu_seconds() -> float:
+    return sum(os.times()[:4])  # with the processes that tests started
 
 
 class _Selected:
@@ -306,50 +311,86 @@ def _pytest(root: Path, arguments: Sequence[str], plugin: object) -> int:
 # -- the run
 
 
+class Verdicts:
+    """What came of each mutant: a file with a line for each verdict, of which a later one counts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, mutant: Mutant, result: str) -> None:
+        """Append a verdict, and tell it."""
+        _tell(f"{result:8} {mutant}")
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"result": result, **asdict(mutant)}) + "\n")
+
+    def read(self) -> dict[Mutant, str]:
+        """All but those of mutants to run again, and a last line that an interrupted run left incomplete."""
+        text = self._path.read_text("utf-8") if self._path.exists() else ""
+        rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
+        results = [str(row.pop("result")) for row in rows]
+        last = {Mutant(**row): result for row, result in zip(rows, results, strict=True)}
+        return {mutant: last[mutant] for mutant in last if last[mutant] in {KILLED, LIVED, TIMEOUT, NOT_APPLICABLE}}
+
+
+def files_importing(packages: Sequence[str]) -> list[str]:
+    """The test files that import one of these packages, themselves or through modules of tests and infra."""
+    modules = dict(trees("tests", "infra"))
+    names = {module_name(path): tree for path, tree in modules.items()}
+    within = tuple(f"chalicelib.{package}." for package in packages)
+    using = {name for name, tree in names.items() if any(f"{it}.".startswith(within) for it, _ in imported_names(tree))}
+    graph = import_graph(names)
+    while more := {name for name, imported in graph.items() if imported & using} - using:
+        using |= more
+    return [
+        path
+        for path in modules
+        if module_name(path) in using and "/test_" in path and path.split("/")[1] not in LONG_TESTS
+    ]
+
+
 def run(
-    root: Path, paths: Sequence[Path], tests: Sequence[str], state: Path, mutants: Sequence[Mutant], limit: float = 30.0
-) -> list[str]:
-    """What came of each mutant. state: the folder of what was measured. limit: CPU seconds of tests per mutant."""
+    root: Path,
+    paths: Sequence[Path],
+    tests: Sequence[str],
+    state: Path,
+    mutants: Sequence[Mutant],
+    verdicts: Verdicts,
+    limit: float = 30.0,
+) -> None:
+    """Add the verdict of each mutant. state: where measurements are stored. limit: CPU seconds of tests per mutant."""
     state.mkdir(parents=True, exist_ok=True)
-    plugin = Collected(root, paths, state, mutants, limit)
+    plugin = Collected(root, paths, lambda: Reach(state, limit), mutants, verdicts)
     ended = dict(in_forks([lambda: _pytest(root, tests, plugin)], [_UNLIMITED]))[0]
     if ended not in {LIVED, "error 5"}:
         raise SystemExit(f"the collected session ended: {ended}")
-    found, existing = json.loads((state / "results.json").read_text("utf-8"))
-    results = {int(index): result for index, result in found.items() if result != f"error {_FRESH}"}
-    reach = Reach(state, limit)
+    reach, judged = Reach(state, limit), verdicts.read()
     declarations = Declarations(root, paths, reach)
-    rest = [index for index in range(len(mutants)) if index not in results]
-    chosen = {index: declarations.tests_of(mutants[index], frozenset(existing)) for index in rest}
-    results |= _judged(
-        mutants,
-        {index: tests for index, tests in chosen.items() if tests},
-        reach,
-        lambda mutant, tests: run_fresh(root, mutant, tests),
-    )
-    return [results.get(index, NOT_APPLICABLE) for index in range(len(mutants))]
+    rest = [mutant for mutant in mutants if mutant not in judged or not mutant.in_body]
+    chosen = {mutant: declarations.tests_of(mutant) for mutant in rest}
+    _judge(chosen, reach, lambda mutant, tests: run_fresh(root, mutant, tests), verdicts)
+    for mutant, near in chosen.items():
+        if not near:
+            verdicts.add(mutant, NOT_APPLICABLE)
 
 
-def _judged(
-    mutants: Sequence[Mutant],
-    tests: Mapping[int, Sequence[str]],
+def _judge(
+    tests: Mapping[Mutant, Sequence[str]],
     reach: Reach,
     judge: Callable[[Mutant, Sequence[str]], int],
-) -> dict[int, str]:
-    results, indices = dict[int, str](), list(tests)
-    jobs = [lambda index=index: judge(mutants[index], tests[index]) for index in indices]
-    limits = [_IMPORTS + _SLOWER * sum(reach.seconds[test] for test in tests[index]) for index in indices]
+    verdicts: Verdicts,
+) -> None:
+    mutants = [mutant for mutant, chosen in tests.items() if chosen]
+    jobs = [lambda mutant=mutant: judge(mutant, tests[mutant]) for mutant in mutants]
+    limits = [_IMPORTS + _SLOWER * sum(reach.seconds[test] for test in tests[mutant]) for mutant in mutants]
     for job, result in in_forks(jobs, limits):
-        results[indices[job]] = result
-        _tell(f"{result:8} {mutants[indices[job]]}")
-    return results
+        verdicts.add(mutants[job], result)
 
 
-def table(mutants: Sequence[Mutant], results: Sequence[str], reasons: Mapping[tuple[str, ...], str]) -> str:
+def table(results: Mapping[Mutant, str], reasons: Mapping[tuple[str, ...], str]) -> str:
     """The report: a row per package, then the mutants that lived."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
     living = []
-    for mutant, result in zip(mutants, results, strict=True):
+    for mutant, result in results.items():
         outcome = "equivalent" if result == LIVED and identity(mutant) in reasons else result
         for package in (mutant.file.split("/")[-2 if mutant.file.count("/") == 1 else 1], "all"):
             rows[package].update(["drawn", KILLED if outcome == TIMEOUT else outcome])
@@ -372,28 +413,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=30)
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seconds", type=float, default=30.0, help="of CPU, for the tests of one mutant")
-    parser.add_argument("--living", action="store_true", help="only those of the last run that lived")
+    parser.add_argument("--results", type=Path, default=ROOT / "build/mutants/results.jsonl", help="a line per verdict")
+    parser.add_argument("--living", action="store_true", help="only those of the results that lived")
     parser.add_argument("--at", action="append", default=[], help="FILE:LINE or FILE:FIRST-LAST, all mutants there")
     options = parser.parse_args(arguments)
-    folders, state = [f"chalicelib/{package}" for package in PACKAGES], ROOT / "build/mutants"
+    verdicts = Verdicts(options.results)
+    known = verdicts.read()
     mutants: list[Mutant] = []
-    before: list[tuple[Mutant, str]] = []
-    if options.living:
-        rows = json.loads((state / "last.json").read_text("utf-8"))
-        before = [(Mutant(**row), result) for row, result in rows if result in {KILLED, TIMEOUT}]
-        mutants = [Mutant(**row) for row, result in rows if result not in {KILLED, TIMEOUT}]
     for place in options.at:
         file, _, lines = place.partition(":")
         first, _, last = lines.partition("-")
         mutants += mutants_of(file, (ROOT / file).read_text("utf-8"), range(int(first), int(last or first) + 1))
-    mutants = mutants or drawn(ROOT, folders, options.count, options.seed)
-    ignored = [f"--ignore=tests/unit/{name}" for name in UNUSED_TESTS]
-    results = run(ROOT, sources("chalicelib", "infra/tools"), [*TESTS, *ignored], state, mutants, options.seconds)
-    mutants, results = [*(mutant for mutant, _ in before), *mutants], [*(result for _, result in before), *results]
-    if not options.at:
-        rows = [(asdict(mutant), result) for mutant, result in zip(mutants, results, strict=True)]
-        (state / "last.json").write_text(json.dumps(rows, indent=1), "utf-8")
-    print(table(mutants, results, equivalents(Path(__file__).with_name("equivalent.toml"))))
+    if options.living:
+        mutants = list(known)
+        known = {mutant: result for mutant, result in known.items() if result in {KILLED, TIMEOUT}}
+    elif options.at:
+        known = {}
+    else:
+        mutants = drawn(ROOT, [f"chalicelib/{package}" for package in PACKAGES], options.count, options.seed)
+    ahead = [mutant for mutant in mutants if mutant not in known]
+    _tell(f"{len(ahead)} mutants to run, {len(mutants) - len(ahead)} have a verdict in {options.results}")
+    if ahead:
+        paths, tests = sources("chalicelib", "infra/tools"), files_importing(PACKAGES)
+        run(ROOT, paths, tests, ROOT / "build/mutants", ahead, verdicts, options.seconds)
+    results = verdicts.read()
+    print(table({mutant: results.get(mutant, "error") for mutant in mutants}, equivalents(EQUIVALENT)))
 
 
 if __name__ == "__main__":

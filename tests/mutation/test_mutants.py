@@ -9,7 +9,17 @@ import sys
 from pathlib import Path
 
 from tests.mutation.mutants import Mutant, drawn, equivalents, identity, mutants_of
-from tests.mutation.run import KILLED, LIVED, NOT_APPLICABLE, ROOT, table
+from tests.mutation.run import (
+    EQUIVALENT,
+    KILLED,
+    LIVED,
+    LONG_TESTS,
+    NOT_APPLICABLE,
+    ROOT,
+    Verdicts,
+    files_importing,
+    table,
+)
 
 MODULE = '''"""A shop."""
 
@@ -52,12 +62,13 @@ RUN = """
 import json, sys
 from pathlib import Path
 from tests.mutation.mutants import mutants_of
-from tests.mutation.run import run
+from tests.mutation.run import Verdicts, run
 root = Path(sys.argv[1])
 files = [root / "shop/basket.py", root / "shop/later.py", root / "shop/unused.py"]
 found = [mutant for file in files for mutant in mutants_of(f"shop/{file.name}", file.read_text("utf-8"))]
-results = run(root, files, ["tests"], root / "state", found)
-print(json.dumps([[str(one), result] for one, result in zip(found, results, strict=True)]))
+verdicts = Verdicts(root / "results.jsonl")
+run(root, files, ["tests"], root / "state", found, verdicts)
+print(json.dumps([[str(one), result] for one, result in verdicts.read().items()]))
 """
 
 
@@ -146,16 +157,40 @@ def test_report_counts_by_package_and_lists_those_that_lived(tmp_path: Path) -> 
     )
     known = equivalents(tmp_path / "known.toml")
     assert known == {identity(mutants[0]): "a cache"}
-    results = [KILLED, LIVED, "timeout", NOT_APPLICABLE]
-    assert "50.0" not in table(mutants, results, known)
-    text = table(mutants, results, {})
+    results = dict(zip(mutants, [KILLED, LIVED, "timeout", NOT_APPLICABLE], strict=True))
+    assert "50.0" not in table(results, known)
+    text = table(results, {})
     assert "66.7 % killed" in text
     assert "lived: chalicelib/plan/a.py:2 f: constant: 1  ->  2" in text.splitlines()
     assert "a.py:3 f" not in text
 
 
+def test_results_of_an_interrupted_run_are_read_again(tmp_path: Path) -> None:
+    one, two, three = (Mutant("a.py", line, "f", True, "constant", "1", "2", line, 0) for line in (1, 2, 3))
+    verdicts = Verdicts(tmp_path / "results.jsonl")
+    assert verdicts.read() == {}
+    for mutant, result in [(one, LIVED), (two, "error 70"), (one, KILLED), (three, "to import"), (three, LIVED)]:
+        verdicts.add(mutant, result)
+    with (tmp_path / "results.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"result": "killed", "file": "a.p')
+    assert verdicts.read() == {one: KILLED, three: LIVED}
+
+
+def test_tests_that_may_notice_are_those_that_import_the_code() -> None:
+    tests = files_importing(["policy", "store"])
+    for test in (
+        "unit/policy/test_policy_rules.py",
+        "functional/test_cli_migrate.py",
+        "property/test_policy_fuzz.py",
+    ):
+        assert f"tests/{test}" in tests
+    assert "tests/functional/test_routes_event_formats.py" in tests  # through the module of its client
+    assert "tests/unit/test_version.py" not in tests
+    assert not [test for test in tests if test.split("/")[1] in LONG_TESTS]
+
+
 def test_every_equivalent_still_exists() -> None:
-    rows = equivalents(Path(__file__).with_name("equivalent.toml"))
+    rows = equivalents(EQUIVALENT)
     files = {row[0] for row in rows}
     existing = {identity(one) for file in files for one in mutants_of(file, (ROOT / file).read_text("utf-8"))}
     assert rows.keys() - existing == set()

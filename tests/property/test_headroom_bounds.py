@@ -96,7 +96,7 @@ _moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1
 
 
 @pytest.mark.more
-@settings(max_examples=examples(30, 60), deadline=None, derandomize=True)
+@settings(max_examples=examples(15, 60), deadline=None, derandomize=True)
 @given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
 def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
     nodes: Any, moving: Any, count: int, cpu: int, memory: int, at_once: int

@@ -32,6 +32,7 @@ from chalicelib.policy.sections import CRON
 from chalicelib.providers.cherryservers import definition_reader, pool_definition
 from chalicelib.providers.clusterapi.node_template import parse_taint
 from chalicelib.providers.clusterapi.settings import parse_labels, parse_spec
+from tests.amounts import examples
 from tests.cases import each_row
 
 _FOREIGN = ("\x0b", "\x0c", "\x1c", "\x85", "\u00a0", "\u2028", "\u2029", "\u3000")  # no blanks of a shell
@@ -118,7 +119,8 @@ def steps_of(scanner: Callable[[str], Any], text: str, most: int) -> int:
     return count
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@pytest.mark.more
+@settings(max_examples=examples(100, 400), deadline=None, derandomize=True, database=None)
 @given(st.sampled_from(sorted(_SCANNERS)), _TEXTS)
 def test_every_scanner_ends_on_any_text(scanner: str, text: str) -> None:
     steps_of(_SCANNERS[scanner], text, 20_000 + 2_000 * len(text))

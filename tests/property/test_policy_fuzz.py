@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from chalicelib.command.option_overrides import with_options
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.policy.load import digest, load
+from tests.amounts import examples
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 yamlish = st.text(alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200)
@@ -62,13 +64,15 @@ def check(text: str) -> None:
     assert len(digest(text)) == 64
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(st.one_of(st.text(max_size=200), yamlish))
 def test_any_text_is_a_policy_or_an_input_error(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(100, 400), deadline=None)
 @given(
     st.sampled_from([GOOD, ARCHITECTURE]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), snippets), min_size=1, max_size=4),
@@ -82,7 +86,8 @@ def test_policy_with_pieces_removed_and_inserted_is_read_or_rejected(
     check(text)
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(st.data())
 def test_policy_with_one_value_replaced_is_read_or_rejected(data: st.DataObject) -> None:
     lines = ARCHITECTURE.splitlines()
@@ -95,7 +100,8 @@ def test_policy_with_one_value_replaced_is_read_or_rejected(data: st.DataObject)
     check("\n".join(lines))
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(50, 200), deadline=None)
 @given(st.text(max_size=40))
 @example("=")
 @example("startupTaint=[")

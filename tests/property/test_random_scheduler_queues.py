@@ -17,7 +17,7 @@ from tests.property.plan_check import Trial
 from tests.property.scheduled_cluster import settled
 from tests.property.scheduler_draws import Tally
 
-SEED, EACH, DRAWS = 20_271_121, examples(60, 200), 4
+SEED, EACH, DRAWS = 20_271_121, examples(30, 200), 4
 PROMISED = 5 * EACH  # placements at least, so that the limits below mean something
 LONG_RUN, CHUNK = 10_000, 250
 # Rehearsals are samples of what the scheduler may do, and so are the draws; therefore the limits are shares of

@@ -180,7 +180,7 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
 
 @pytest.mark.more
 @settings(
-    max_examples=examples(150, 500),
+    max_examples=examples(75, 500),
     deadline=None,
     database=None,
     derandomize=True,
@@ -200,7 +200,7 @@ def test_repair_removes_no_node_and_no_more_instances_than_allowed(scene: tuple[
 
 
 @pytest.mark.more
-@settings(max_examples=examples(40, 100), deadline=None, database=None, derandomize=True)
+@settings(max_examples=examples(20, 100), deadline=None, database=None, derandomize=True)
 @given(scenes(), st.randoms(use_true_random=False))
 def test_repairs_do_not_depend_on_the_listing_order(
     scene: tuple[Snapshot, Policy, Memory], chance: random.Random

@@ -24,7 +24,7 @@ from tests.property.checker import Failure, judged
 from tests.property.clusters import draw_cluster, make, write
 from tests.property.plan_check import EMPTY, QUEUE, SPARE
 
-PARTS, EACH, SHRINKABLE, LARGE = 4, examples(50, 275), examples(50, 200), examples(30, 200)
+PARTS, EACH, SHRINKABLE, LARGE = 4, examples(30, 275), examples(20, 200), examples(15, 200)
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
 # Clusters for which plans of former releases rejected a pod that one more node would have taken, bought a needless

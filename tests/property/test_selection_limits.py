@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.policy import MaxDisruption
+from tests.amounts import examples
 from tests.builders import NOW
 from tests.unit.plan.selection_builder import SelectionBuilderPool, goes
 
@@ -75,7 +77,8 @@ def build(groups: list[dict[str, Any]]) -> SelectionBuilderPool:
     return pool
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.more
+@settings(max_examples=examples(100, 400), deadline=None)
 @given(GROUPS, LIMITS, TAKEN)
 def test_removal_selection_never_exceeds_a_limit(
     groups: list[dict[str, Any]], limits: dict[str, Any], taken: tuple[tuple[float, int, int], ...]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from tests.source_trees import trees
+from tests.source_trees import nodes_of, trees
 
 #: Tests whose loops may be empty for some rows. The list may only become shorter.
 EXCEPTIONS = frozenset(
@@ -31,15 +31,18 @@ _DEEPEST = 6
 def loops_over_nothing(tree: ast.Module) -> Iterator[str]:
     """The names of tests that assert only inside loops which may be empty: over something else than a display with
     elements, a name for one, a table in capitals, or a parameter."""
-    tables = _assigned(node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef))
-    for function in ast.walk(tree):
+    tables: dict[str, list[ast.expr]] | None = None
+    for function in nodes_of(tree):
         if not (isinstance(function, ast.FunctionDef) and function.name.startswith("test")):
             continue
+        loops = list(_loops_of_assertions(function, ()))
+        if not loops or () in loops:  # most tests: the values of their names need not be looked for
+            continue
+        if tables is None:
+            tables = _assigned(node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef))
         values = {**tables, **_assigned(function.body)}
         parameters = {argument.arg for argument in function.args.args}
-        loops = list(_loops_of_assertions(function, ()))
-        sure = [all(_is_filled(loop.iter, values, parameters) for loop in around) for around in loops]
-        if loops and not any(sure):
+        if not any(all(_is_filled(loop.iter, values, parameters) for loop in around) for around in loops):
             yield function.name
 
 

@@ -17,6 +17,7 @@ from chalicelib.providers.errors import Conflict, Throttled, Transient
 from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.amounts import examples
 from tests.contract.alicloud.fixtures import order, seen
 from tests.contract.alicloud.test_ali_permissions import UPSTREAM
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
@@ -160,7 +161,8 @@ class Life:
         assert gone <= self.doomed | self._failed(), f"nobody planned that {gone - self.doomed} should go"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(examples(6, 12)))
 def test_alicloud_random_faults_buy_nothing_twice_and_remove_only_named_nodes(seed: int) -> None:
     Life(seed).live(8)
 
@@ -170,13 +172,15 @@ def test_alicloud_random_faults_with_ten_second_old_lists_never_buy_twice(seed: 
     Life(seed, lag=10.0).live(8)
 
 
-@pytest.mark.parametrize("seed", range(200, 212))
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(200, 200 + examples(6, 12)))
 def test_alicloud_random_faults_with_upstreams_rights_buy_nothing_twice(seed: int) -> None:
     life = Life(seed, rights=UPSTREAM)
     life.live(8)
     assert not [each for each in life.held.activities if each.metadata]  # ScaleWithAdjustment gives it
 
 
-@pytest.mark.parametrize("seed", range(300, 306))
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(300, 300 + examples(3, 6)))
 def test_alicloud_random_faults_with_upstreams_rights_and_old_lists_never_buy_twice(seed: int) -> None:
     Life(seed, lag=10.0, rights=UPSTREAM).live(8)

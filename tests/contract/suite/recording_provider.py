@@ -19,6 +19,7 @@ from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import Observation, Provider
 
 T = TypeVar("T")
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})  # most values; none of our objects is below them
 
 
 class Ear(logging.Handler):
@@ -60,7 +61,6 @@ class RecordingProvider:
 
     def __init__(self, provider: Provider, ear: Ear) -> None:
         self._provider, self._ear, self._calls = provider, ear, 0
-        self._look()
 
     @property
     def name(self) -> str:
@@ -104,13 +104,15 @@ class RecordingProvider:
         finally:
             self._calls += 1
             if self._calls == 1:
-                self._look()  # values that are read late, such as credentials
+                self._look()  # now it has the values that are read late, such as credentials
         self._ear.hear(answer)
         return answer
 
     def _look(self) -> None:
         for part in _parts(self._provider):
-            self._ear.texts += [repr(part), str(part)]
+            self._ear.texts.append(repr(part))
+            if type(part).__str__ is not object.__str__:
+                self._ear.texts.append(str(part))
 
 
 def _parts(whole: object) -> Iterator[object]:
@@ -119,7 +121,7 @@ def _parts(whole: object) -> Iterator[object]:
     todo = [whole]
     while todo:
         part = todo.pop()
-        if id(part) in seen or callable(part):
+        if type(part) in _PLAIN or id(part) in seen or callable(part):
             continue
         seen.add(id(part))
         if isinstance(part, Mapping):

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from chalicelib.model.outcome import Succeeded
+from tests.amounts import examples
 from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 
@@ -79,7 +80,8 @@ class _SuiteRandomWalk:
         self.alive = [handle for handle in self.alive if handle not in gone]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.more
+@pytest.mark.parametrize("seed", range(examples(2, 3)))
 def test_provider_random_faults_still_end_in_the_requested_state(yard: OperationDriver, seed: int) -> None:
     walk = _SuiteRandomWalk(yard, seed)
     for number in range(STEPS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from random import Random
 
 import msgspec
@@ -68,13 +69,17 @@ def _whole(others: int = 0) -> ClusterBuilder:
     return build.pending(3, "1")
 
 
+@cache
+def _busy_plan(others: int = 0) -> Plan:
+    return _busy(others).plan()
+
+
 SIZES = pytest.mark.parametrize("others", [0, 700], ids=["small", "large"])
 
 
 @SIZES
 def test_placements_cover_exactly_the_pods_that_get_a_node(others: int) -> None:
-    build = _busy(others)
-    plan = build.plan()
+    build, plan = _busy(others), _busy_plan(others)
     got = [pod for up in plan.scale_ups for pod in up.pods] + list(plan.fits_existing)
     nothing = [pod for each in plan.unschedulable for pod in each.pods]
     assert sorted(pod for promise in plan.promises for pod in promise.pods) == sorted(got)
@@ -83,7 +88,7 @@ def test_placements_cover_exactly_the_pods_that_get_a_node(others: int) -> None:
 
 @SIZES
 def test_new_nodes_are_numbered_and_none_is_empty(others: int) -> None:
-    plan = _busy(others).plan()
+    plan = _busy_plan(others)
     numbers: dict[str, set[int]] = {}
     for promise in plan.promises:
         if promise.group:
@@ -96,8 +101,7 @@ def test_new_nodes_are_numbered_and_none_is_empty(others: int) -> None:
 
 @SIZES
 def test_placements_never_exceed_the_resources_of_a_node(others: int) -> None:
-    build = _busy(others)
-    plan = build.plan()
+    build, plan = _busy(others), _busy_plan(others)
     asks = {pod.key: build.classes[pod.cls].requests for pod in build.pods}
     has = {each.name: dict(each.allocatable) for each in build.nodes}
     for pod in build.pods:
@@ -119,7 +123,7 @@ def test_placements_never_exceed_the_resources_of_a_node(others: int) -> None:
 
 @SIZES
 def test_rules_between_pods_hold_for_all_placements(others: int) -> None:
-    plan = _busy(others).plan()
+    plan = _busy_plan(others)
     places = expected(plan)
     zone_of = {"a1": "a", "b1": "b", "big": "a", "small-a": "a", "small-b": "b", "small-c": "c", "tainted": "b"}
     zone = {pod: zone_of[place.split("/")[0]] for pod, place in places.items()}
@@ -243,7 +247,7 @@ def _bytes(plan: Plan) -> bytes:
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
 def test_plan_is_byte_identical_for_any_input_order(make: Callable[[], ClusterBuilder], expander: str) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))
-    orders = {_bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) for seed in range(examples(2, 4))}
+    orders = {_bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) for seed in range(examples(1, 4))}
     assert orders == {first}
 
 
@@ -264,7 +268,7 @@ def test_order_of_groups_with_upcoming_nodes_does_not_change_the_plan() -> None:
 
 
 def test_planning_twice_gives_the_same_plan() -> None:
-    assert _bytes(_busy().plan()) == _bytes(_busy().plan())
+    assert _bytes(_busy_plan()) == _bytes(_busy().plan())
 
 
 def test_seed_affects_only_the_random_expander() -> None:
@@ -272,7 +276,7 @@ def test_seed_affects_only_the_random_expander() -> None:
         plan = _busy().plan(seed=seed, expander=(expander,))
         return msgspec.json.encode((plan.scale_ups, plan.promises))
 
-    assert len({made(seed, "least-waste") for seed in range(3)}) == 1
+    assert len({made(seed, "least-waste") for seed in range(2)}) == 1
     first = made(0, "random")
     assert any(made(seed, "random") != first for seed in range(1, 9))
 

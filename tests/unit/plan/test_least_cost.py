@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.plan.scale_up.least_cost import Ask, Bought, Offer, Shared, solve
 from chalicelib.plan.scale_up.least_cost.master_problem import Effort, Prices, generate
-from chalicelib.plan.scale_up.least_cost.node_filling import cover
+from chalicelib.plan.scale_up.least_cost.node_filling import ColumnCounter, cover, fill
 from chalicelib.plan.scale_up.least_cost.problem import Rooms, pose
 
 MANY = 10**6
@@ -314,3 +314,15 @@ def test_nodes_are_also_filled_as_if_each_resource_alone_were_scarce() -> None:
     loads = cover(problem, unplaced, np.ones(len(asks)), alike, Rooms(problem))
     assert not unplaced.any()
     assert sum(load.nodes for load in loads) == 3
+
+
+def test_closed_ask_gets_no_pod_of_a_filled_node() -> None:
+    """A filling that has given up a pod of an ask looks for others in its place."""
+    problem = pose([offer("g", 4, 8, 1.0)], [ask(9, cpu=1), ask(9, cpu=2)], [])
+    counter = ColumnCounter(problem, np.array([9.0, 1.0]), problem.cap, np.ones(problem.free.shape))
+    for closed in (0, 1):
+        pods = np.zeros((1, 2), dtype=np.int64)
+        scarce = np.ones((1, problem.free.shape[1]))
+        fill(counter, np.array([0]), pods, counter.value[[0]], scarce, np.array([closed]))
+        assert pods[0, closed] == 0
+        assert pods[0, 1 - closed] > 0

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
-from chalicelib.plan.scale_up.placement.every_order import _RandomNumbers
-from tests.builders import NOW, ClusterBuilder, cluster, expected
+from chalicelib.model.pod import PreferredTerm
+from chalicelib.model.policy import Policy
+from chalicelib.model.selector import NodeTerm, Requirement
+from chalicelib.plan.demand.pending_pods import collect_pending_pods
+from chalicelib.plan.scale_up.placement.every_order import _RandomNumbers, _SchedulerScore
+from chalicelib.plan.simulation.cluster_builder import build as build_cluster
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import ResourceColumns
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected
 
 
 def two(**more: Any) -> ClusterBuilder:
@@ -54,3 +63,43 @@ def test_orders_are_drawn_with_splitmix64() -> None:
     numbers._state = 0
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     assert [numbers.random() for _ in expected] == [(value >> 11) / 2**53 for value in expected]
+
+
+# -- the scheduler's choice among nodes, as far as it is simulated
+
+
+def chosen(build: ClusterBuilder, *placed: str) -> set[str]:
+    """The nodes that the scheduler may choose for the last pod, after pods of its owner were placed on these."""
+    snapshot = build.snapshot()
+    state = build_cluster_state(snapshot, Policy("test"), Memory(), NOW)
+    simulated = build_cluster(state, collect_pending_pods(state).nominated, ResourceColumns(snapshot.classes))
+    score, nodes, cls = _SchedulerScore(simulated), simulated.table.nodes, snapshot.pods[-1].cls
+    score.begin(0.0)
+    for name in placed:
+        score.put(cls, simulated.table.index[name])
+    return {nodes[score.best(cls, np.arange(len(nodes)), _RandomNumbers(seed))].name for seed in range(20)}
+
+
+def in_zones(*zones: str, **more: Any) -> ClusterBuilder:
+    """Equal nodes n0, n1 … in these zones; the keywords describe the last."""
+    build = cluster()
+    for at, zone in enumerate(zones):
+        build.node(f"n{at}", "4", labels={ZONE: zone}, **(more if at == len(zones) - 1 else {}))
+    return build
+
+
+def test_scheduler_chooses_any_of_equal_nodes() -> None:
+    assert chosen(in_zones("a", "b").pending(1, "1")) == {"n0", "n1"}
+
+
+def test_scheduler_follows_a_preferred_affinity_where_no_node_has_a_taint() -> None:
+    preferred = PreferredTerm(1, NodeTerm((Requirement(ZONE, "In", ("b",)),)))
+    assert chosen(in_zones("a", "b").pending(1, "1", preferred_nodes=(preferred,))) == {"n1"}
+
+
+def test_scheduler_avoids_a_soft_taint_where_no_pod_prefers_a_node() -> None:
+    assert chosen(in_zones("a", "a", taints=[Taint("old", "PreferNoSchedule")]).pending(1, "1")) == {"n0"}
+
+
+def test_scheduler_spreads_an_owners_pods_over_zones() -> None:
+    assert chosen(in_zones("a", "a", "b").pending(2, "1", owner="web"), "n0") == {"n2"}

@@ -148,6 +148,15 @@ def test_anti_affinity_of_existing_pods_applies_only_in_its_namespaces(namespace
     assert _says(answer(build, way, A, owner="x", namespace=namespace), why)
 
 
+def test_each_namespace_is_compared_with_a_namespace_selector() -> None:
+    keeper = near(ZONE, X, namespace_selector=having(team="blue"))
+    build = cluster().node("n", "2", labels=A).running("n", 1, "0", owner="keeper", pod_anti_affinity=(keeper,))
+    build.more["namespaces"] = SPACES
+    for namespace in ("blue", "red"):
+        build.pending(1, "1", owner="x", namespace=namespace)
+    assert [pod.partition("/")[0] for pod in build.plan().fits_existing] == ["red"]
+
+
 @each_row("way", WAYS)
 @each_row(
     ("selector", "why"),

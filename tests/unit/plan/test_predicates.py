@@ -186,6 +186,15 @@ def test_pod_host_ports_conflict_on_one_node(wanted: HostPort, taken: bool) -> N
     assert _fits(build) is not taken
 
 
+def test_host_port_is_free_once_every_pod_that_held_it_is_gone() -> None:
+    port = (HostPort(8080),)
+    held = HeldPorts(port * 2)
+    held.remove(port)
+    assert held.clash(port) is not None
+    held.remove(port)
+    assert held.clash(port) is None
+
+
 def test_container_port_alone_is_not_a_host_port() -> None:
     spec = _spec('{"containers": [{"ports": [{"containerPort": 80}]}]}')
     assert spec.containers[0].ports is not None

@@ -163,6 +163,12 @@ THE_OPTIONS: list[Case] = [
         "once",
     ),
     (
+        with_options("scaleDownUnneededTime: 175201h"),
+        "p.yaml:10: spec.options.scaleDownUnneededTime",
+        "out of range",
+        "at most 175200h",
+    ),
+    (
         with_options("allowedSchedulerNames: [a]\nbypassedSchedulerNames: [b]"),
         "p.yaml:11: spec.options.bypassedSchedulerNames",
         "b is not among allowedSchedulerNames",

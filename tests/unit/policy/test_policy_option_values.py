@@ -14,6 +14,7 @@ from tests.unit.policy.test_policy_load import read, warnings
     [
         ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
         ("scaleDownUnneededTime: 0", "scale_down_unneeded_time", 0.0),
+        ("scaleDownUnneededTime: 175200h", "scale_down_unneeded_time", 20 * 365 * 86400.0),  # the longest
         ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
         ("coresTotal: 0:100", "cores_total", (0, 100)),
         ("coresTotal: {max: 100}", "cores_total", (0, 100)),

@@ -12,8 +12,8 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.store import Store
-from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError, StoreUnavailable
-from chalicelib.store.tables import STAGED
+from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite, StoreError, StoreUnavailable
+from chalicelib.store.tables import STAGED, BlobRow
 from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.unit.store.support import START, StoreFixture, all_at_once, new_table
 
@@ -100,6 +100,18 @@ def test_staged_save_crash_after_the_decision_is_completed_by_the_next_reader(
     memory = bench.load()
     assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (GROUPS + 1, GROUPS, START)
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
+
+
+def test_decided_save_that_cannot_be_read_names_its_row(bench: StoreFixture) -> None:
+    small(bench)
+    faults, table = AwsFaults(), bench.store.table
+    faults.instead("transact_write_items", None, lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+    [item] = [raw["item"]["S"] for raw in table.query(bench.cluster, STAGED)]
+    table.write(table.put(BlobRow(bench.cluster, item, blob=b"spoilt", version="", parts=1)))
+    with pytest.raises(RowUnreadable, match=f"the row {item} cannot be read"):
+        bench.load()
 
 
 def test_staged_save_of_an_overtaken_pass_is_fenced_and_stays_invisible(bench: StoreFixture) -> None:

@@ -43,6 +43,20 @@ def test_policy_that_does_not_exist_cannot_be_replaced(bench: StoreFixture) -> N
     assert bench.store.policies.current(bench.cluster) is None
 
 
+def test_policy_replaced_meanwhile_is_not_archived(bench: StoreFixture) -> None:
+    policies, name = bench.store.policies, bench.cluster
+    policies.put(name, "a", "d1", None)
+    before = policies.current(name)
+    assert before is not None
+    policies.put(name, "b", "d2", 1)
+    with pytest.raises(PolicyChanged) as changed:
+        policies.archive(before)
+    assert (changed.value.expected, changed.value.actual) == (1, 2)
+    after = policies.current(name)
+    assert after is not None
+    assert after.text == "b"
+
+
 def test_policy_concurrent_apply_succeeds_for_exactly_one_of_four(bench: StoreFixture) -> None:
     calls = [lambda n=n: bench.store.policies.put(bench.cluster, f"text-{n}", "d", None) for n in range(4)]
     results = all_at_once(calls)

@@ -227,14 +227,12 @@ def _repelling(pod: PodView, world: ClusterView) -> Places:
 
 
 def _forbidden(pod: PodView, world: ClusterView) -> Places:
-    places: Places = Counter()
-    for node, other in world.placed():
-        places.update(
-            (term.topology_key, node.labels[term.topology_key])
-            for term in other.anti_affinity
-            if term.topology_key in node.labels and _term_selects(term, pod, world)
-        )
-    return places
+    return Counter(
+        (term.topology_key, node.labels[term.topology_key])
+        for node, other in world.placed()
+        for term in other.anti_affinity
+        if term.topology_key in node.labels and _term_selects(term, pod, world)
+    )
 
 
 def _holds_any(node: NodeView, places: Places) -> bool:

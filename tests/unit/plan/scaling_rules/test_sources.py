@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.reason import ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
 from chalicelib.model.snapshot import MissingData
 from tests.unit.plan.scaling_rules.rule_harness import (
@@ -160,7 +160,7 @@ def test_CCE_A2_unknown_target_is_reported_and_other_targets_stay_in_force() -> 
     site = with_objects(horizontal("h", cpu(groups=("gone", "g"))))
     plan = site.plan()
     assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, ReasonCode.RULE_NO_GROUP)
-    assert noted(plan) == {ReasonCode.RULE_NO_GROUP}
+    assert plan.notes == (Reason.of(ReasonCode.RULE_NO_GROUP, rule="kube-system/h/cpu", group="gone"),)
 
 
 def test_unreadable_provider_neither_loses_nor_repeats_an_occurrence() -> None:

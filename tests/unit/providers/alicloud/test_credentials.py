@@ -271,6 +271,15 @@ def test_alicloud_oidc_token_is_sent_unsigned_and_read_at_every_renewal() -> Non
     assert ess.server.requests[1].headers["x-acs-accesskey-id"] == "STS.1"
 
 
+def test_alicloud_sessions_of_different_identity_tokens_are_not_shared() -> None:
+    vendor, sessions = Vendor(granted(1), granted(2)), Sessions()
+    ess, secrets = answering(vendor), RotatedSecrets(one=TOKEN, other="eyJ.other")
+    settings: dict[str, Any] = {"oidcProviderArn": PROVIDER, "roleArn": ROLE}
+    for name in ("one", "other", "one"):
+        ess.api(read_secret=secrets, sessions=sessions, oidcTokenSecret=name, **settings).groups([GROUP])
+    assert [form["OIDCToken"] for form in vendor.forms] == [[TOKEN], ["eyJ.other"]]
+
+
 def test_alicloud_oidc_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
     file, vendor, sessions = tmp_path / "token", Vendor(granted(1), granted(2)), Sessions()
     file.write_text(TOKEN)

@@ -131,6 +131,14 @@ def test_alicloud_remove_batch_below_the_minimum_is_refused_as_a_whole(spec: str
     assert isinstance(ess.build(spec).delete_nodes(remove(ess, 5, *names[minimum:])), InProgress)
 
 
+def test_alicloud_remove_below_the_minimum_is_retried_while_an_activity_runs() -> None:
+    ess = EmulatedEss(5)
+    names = ess.machines("asg-1")
+    ess.build("3:10:asg-1").delete_nodes(remove(ess, 5, names[4]))
+    with pytest.raises(Conflict, match="a scaling activity is under way"):
+        ess.build("3:10:asg-1").delete_nodes(remove(ess, 5, *names[1:4], op="another"))
+
+
 def test_alicloud_remove_at_the_minimum_waits_for_a_late_listed_removal() -> None:
     ess = EmulatedEss(2)
     operation = remove(ess, 2, ess.machines("asg-1")[0])
