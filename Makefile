@@ -6,7 +6,8 @@ PYTHON := $(shell for each in $(PYTHONS); do $$each -c 'import ensurepip, venv' 
 endif
 VENV := .venv
 BIN := $(VENV)/bin
-# One stamp per set of packages: unit tests need the first set, everything that must pass needs both.
+# One stamp per set of packages, each with the ones before it: a deployment, unit tests, everything that must pass.
+DEPLOY_STAMP := $(VENV)/.installed-deploy
 TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
 # pip compiles packages on one core, compileall on all. Some packages have files that are no Python 3: compileall says so.
@@ -23,11 +24,15 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-$(TEST_STAMP): requirements.txt requirements-test.txt pyproject.toml
+$(DEPLOY_STAMP): requirements-deploy.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements-test.txt
+	$(PIP) --require-hashes -r requirements-deploy.txt
 	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(TEST_STAMP): $(DEPLOY_STAMP) requirements-test.txt
+	$(PIP) --require-hashes -r requirements-test.txt
 	@$(COMPILE)
 	@touch $@
 
@@ -75,6 +80,7 @@ mutants: $(TEST_STAMP) ## faults drawn by lot into the code, and which of them n
 
 docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.tools.policy_reference > docs/policy.md
+	$(BIN)/python -m infra.tools.command_reference > docs/commands.md
 	$(BIN)/python -m infra.tools.cce_rules_page > docs/rules.md
 	$(BIN)/python -m infra.aws.cost > docs/cost.md
 	$(BIN)/python -m infra.tools.prometheus_rules rules > infra/prometheus/rules.yaml
@@ -86,18 +92,18 @@ docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 screenshots: $(STAMP) ## the pictures of docs/page.md, by headless Chromium
 	$(BIN)/python -m infra.tools.screenshots
 
-package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
+package: $(DEPLOY_STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
 	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)
 
 # Against AWS, with the credentials of the environment; docs/deploy.md.
 STAGE ?= dev
-deploy: $(STAMP) ## a stage into an AWS account (STAGE=dev)
+deploy: $(DEPLOY_STAMP) ## a stage into an AWS account (STAGE=dev)
 	@$(BIN)/python -m infra.aws.deploy deploy --stage $(STAGE) $(ARGS)
 
-check: $(STAMP) ## whether a stage is as it should be (STAGE=dev)
+check: $(DEPLOY_STAMP) ## whether a stage is as it should be (STAGE=dev)
 	@$(BIN)/python -m infra.aws.deploy check --stage $(STAGE)
 
-undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, ARGS=--with-table)
+undeploy: $(DEPLOY_STAMP) ## a stage out of the account; the tables stay (STAGE=dev, ARGS=--with-table)
 	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
@@ -107,7 +113,9 @@ LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annota
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
 	$(LOCK) infra/watcher/requirements.in -c requirements.txt -o infra/watcher/requirements.txt
-	$(LOCK) requirements-test.in -c requirements.txt -o requirements-test.txt
+	$(LOCK) requirements-cli.in -c requirements.txt -o requirements-cli.txt
+	$(LOCK) requirements-deploy.in -c requirements-cli.txt -o requirements-deploy.txt
+	$(LOCK) requirements-test.in -c requirements-deploy.txt -o requirements-test.txt
 	$(LOCK) requirements-vendors.in -c requirements-test.txt -o requirements-vendors.txt
 	$(LOCK) requirements-tools.in -c requirements-test.txt -c requirements-vendors.txt -o requirements-tools.txt
 

@@ -22,6 +22,7 @@ import msgspec
 
 from infra.aws.publish import zip_name
 from infra.aws.wheels import Wheel
+from infra.release.assets import chart, plugin, schema
 from infra.release.errors import ReleaseRefused
 from infra.release.sbom import bill
 
@@ -107,6 +108,16 @@ def _wheel(job: BuildJob) -> None:
     )
 
 
+def _cluster_tools(job: BuildJob) -> None:
+    """Write the chart, the plugin of kubectl with its manifest, and the schema of policies."""
+    name, epoch = f"outscaler-{job.version}", job.checkout.epoch
+    packed, manifest = plugin(job.source, job.version, epoch)
+    (job.out / f"{name}.tgz").write_bytes(chart(job.source, job.version, epoch))
+    (job.out / f"{name}-kubectl.tar.gz").write_bytes(packed)
+    (job.out / f"{name}-krew.yaml").write_text(manifest, "utf-8")
+    (job.out / f"{name}-policy.schema.json").write_text(schema(), "utf-8")
+
+
 def _bill(job: BuildJob) -> None:
     wheels = {
         each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
@@ -127,6 +138,7 @@ STEPS: tuple[Step, ...] = (
     ("zips", _zips),
     ("template", _template),
     ("wheel", _wheel),
+    ("chart, plugin and schema", _cluster_tools),
     ("bill of materials", _bill),
     ("checksums", _sums),
 )

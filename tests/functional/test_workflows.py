@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from chalicelib.policy.providers import PROVIDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 BIN = Path(sys.executable).parent
@@ -50,6 +52,19 @@ def test_workflow_has_a_form_that_github_accepts(file: Path) -> None:
 
 def test_dependabot_configuration_has_a_form_that_github_accepts() -> None:
     assert valid(ROOT / ".github" / "dependabot.yml", "dependabot")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"), [("config", "issue-config"), ("bug", "issue-forms"), ("feature", "issue-forms")]
+)
+def test_issue_form_has_a_form_that_github_accepts(name: str, schema: str) -> None:
+    assert valid(ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml", f"github-{schema}")
+
+
+def test_bug_report_offers_every_provider() -> None:
+    form = read(ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml")
+    [options] = [each["attributes"]["options"] for each in form["body"] if each.get("id") == "provider"]
+    assert len(options) == 1 + len(PROVIDERS)
 
 
 def test_linters_detect_an_invalid_workflow(tmp_path: Path) -> None:
@@ -92,7 +107,7 @@ def test_every_job_has_a_timeout_and_only_a_release_may_write(file: Path) -> Non
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 90
         writes = {right for right, given in job.get("permissions", {}).items() if given == "write"}
-        assert not writes or (file.stem, name) == ("release", "publish")
+        assert not writes or (file.stem, name) in {("release", "publish"), ("release", "index")}
 
 
 def test_tests_run_on_every_supported_python() -> None:
@@ -103,12 +118,15 @@ def test_tests_run_on_every_supported_python() -> None:
 
 
 def test_job_with_write_access_runs_no_code_of_the_repository() -> None:
-    """The build has no right to publish; the publishing job verifies checksums and builds nothing."""
+    """The build has no right to publish; the publishing jobs verify checksums and build nothing."""
     jobs = read(FOLDER / "release.yml")["jobs"]
-    steps = jobs["publish"]["steps"]
-    assert not [step for step in steps if "checkout" in step.get("uses", "")]
-    assert [step["run"].split()[0] for step in steps if "run" in step] == ["sha256sum", "gh"]
-    assert jobs["publish"]["needs"] == "build"
+    programs = {}
+    for name in ("publish", "index"):
+        steps = jobs[name]["steps"]
+        assert not [step for step in steps if "checkout" in step.get("uses", "")]
+        programs[name] = [step["run"].split()[0] for step in steps if "run" in step]
+    assert programs == {"publish": ["sha256sum", "gh"], "index": ["sha256sum", "install"]}
+    assert (jobs["publish"]["needs"], jobs["index"]["needs"]) == ("build", "publish")
     assert "write" not in jobs["build"]["permissions"].values()
 
 

@@ -10,18 +10,43 @@ import msgspec
 import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Each source and its lock, in the order in which pip gets the locks; the first is what Lambda gets.
-SOURCES = ("requirements.in", "requirements-test.in", "requirements-vendors.in", "requirements-tools.in")
+SOURCES = (
+    "requirements.in",
+    "requirements-cli.in",
+    "requirements-deploy.in",
+    "requirements-test.in",
+    "requirements-vendors.in",
+    "requirements-tools.in",
+)
 LOCKS = tuple(each.replace(".in", ".txt") for each in SOURCES)
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+")
 _PYTHONS = ("3.11.7", "3.12.1", "3.13.0")
 #: For Windows or for an older Python than the newest only.
-_NOT_EVERYWHERE = {"ansicon", "colorama", "pywin32", "typing-extensions", "tzdata"}
+_NOT_EVERYWHERE = {
+    "ansicon",
+    "backports-tarfile",
+    "colorama",
+    "importlib-metadata",
+    "lazy-importer",
+    "pywin32",
+    "pywin32-ctypes",
+    "typing-extensions",
+    "tzdata",
+    "zipp",
+}
 #: : Conditions that a lock may put on a pin: the interpreter and the platform, which a package index does not choose.
-_VARIABLES = {"python_full_version", "sys_platform", "platform_python_implementation", "implementation_name"}
+_VARIABLES = {
+    "python_full_version",
+    "sys_platform",
+    "platform_machine",
+    "platform_python_implementation",
+    "implementation_name",
+}
 
 
 class Pin(msgspec.Struct, frozen=True):
@@ -38,6 +63,7 @@ class Pin(msgspec.Struct, frozen=True):
             "python_full_version": python,
             "python_version": python.rpartition(".")[0],
             "sys_platform": "linux",
+            "platform_machine": "x86_64",
             "platform_python_implementation": "CPython",
             "implementation_name": "cpython",
         }
@@ -91,9 +117,9 @@ def test_locks_line_that_weakens_a_lock_is_detected(line: str) -> None:
         pins(line)
 
 
-def test_the_test_lock_holds_what_is_deployed_with_the_same_hashes() -> None:
-    deployed, tested = (pins((ROOT / lock).read_text()) for lock in LOCKS[:2])
-    assert set(deployed) <= set(tested)
+def test_each_lock_up_to_the_tests_holds_the_one_before_it_with_the_same_hashes() -> None:
+    functions, command, deployment, tested = (set(pins((ROOT / lock).read_text())) for lock in LOCKS[:4])
+    assert functions < command < deployment < tested
 
 
 @pytest.mark.parametrize("python", _PYTHONS)
@@ -128,18 +154,55 @@ def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
     assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], "the definition of PIP only"
     installs = [line for line in recipe.splitlines() if "$(PIP)" in line]
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
-    assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[1:])
+    assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[2:])
     assert "--generate-hashes" in recipe
     assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()
 
 
 def test_locks_editable_installation_needs_only_locked_packages() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert {"version", "dependencies"} == set(project["project"]["dynamic"])
-    sources = project["tool"]["setuptools"]["dynamic"]["dependencies"]
-    assert sources == {"file": ["requirements.in", "requirements-cli.in"]}
     recipe = (ROOT / "Makefile").read_text()
     assert [line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line] == []
-    locked = {pin.name for pin in pins((ROOT / LOCKS[1]).read_text())}
-    assert {re.split(r"[>=<]", each)[0] for each in project["build-system"]["requires"]} <= locked
+    locked = {pin.name for pin in pins((ROOT / LOCKS[2]).read_text())}
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    assert {re.split(r"[>=<]", each)[0] for each in build["requires"]} <= locked
+
+
+def declared(group: str = "") -> dict[str, Requirement]:
+    """The requirements of the package in pyproject.toml, or those of an extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = project["optional-dependencies"][group] if group else project["dependencies"]
+    return {canonicalize_name(each.name): each for each in map(Requirement, lines)}
+
+
+def sources(*names: str) -> set[str]:
+    """The names in .in files, without what they include."""
+    lines = [line.partition("#")[0].strip() for name in names for line in (ROOT / name).read_text().splitlines()]
+    return {canonicalize_name(Requirement(line).name) for line in lines if line and not line.startswith("-r")}
+
+
+def test_package_depends_on_what_the_functions_and_the_command_are_locked_to() -> None:
+    assert set(declared()) == sources("requirements.in", "requirements-cli.in")
+    assert set(declared("deploy")) == sources("requirements-deploy.in") - {"setuptools", "wheel"}
+
+
+@pytest.mark.parametrize("python", _PYTHONS)
+def test_every_pin_is_inside_the_range_of_the_package(python: str) -> None:
+    locked = {pin.name: pin.version for pin in pins((ROOT / LOCKS[2]).read_text()) if pin.holds(python)}
+    ranges = declared() | declared("deploy")
+    assert len(ranges) > 15
+    assert [str(each) for name, each in ranges.items() if not each.specifier.contains(locked[name])] == []
+    assert [str(each) for each in ranges.values() if "==" in str(each) or ">=" not in str(each)] == []
+
+
+def test_readme_says_of_each_package_where_it_serves() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").partition("## Packages\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in readme.splitlines() if line[:1] == "|"][
+        2:
+    ]
+    serves = {canonicalize_name(name.strip()): words for names, words, _ in rows for name in names.split(",")}
+    functions = sources("requirements.in")
+    assert {name for name, words in serves.items() if "functions" in words} - functions == {"chalice"}
+    assert functions - set(serves) == {"markupsafe", "python-dateutil", "tzdata"}  # what others of the table need
+    assert {name for name, words in serves.items() if words.startswith("command")} <= sources("requirements-cli.in")
+    assert "kubernetes" not in {pin.name for pin in pins((ROOT / LOCKS[0]).read_text())}
