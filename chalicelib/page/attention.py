@@ -176,6 +176,9 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
     return listed
 
 
+_MEANS = {"unhealthy": "its nodes are not ready, so it is neither grown nor shrunk", "not read": "it could not be read"}
+
+
 def _of_groups(details: ClusterDetails) -> list[Need]:
     listed = []
     for row in details.groups:
@@ -190,7 +193,7 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
         else:
             again, note = "", row.status.word
             command = shlex.join(("outscaler", "explain", "group", row.group, "--cluster", name))
-        text = f"{row.status.detail or row.status.word}{again}"
+        text = f"{row.status.detail or _MEANS.get(row.status.word, row.status.word)}{again}"
         listed.append(Need(row.name, text, note, row.status.since, row.group, "groups", command=command))
     return listed[:LISTED]
 

@@ -27,7 +27,7 @@ from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page.assets import assets
 from chalicelib.reasons.text import sentence as reason_sentence
 from chalicelib.record.journal_lines import spoken
-from chalicelib.record.views import instant
+from chalicelib.record.views import exact
 
 HERE = Path(__file__).parent / "templates"
 RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
@@ -93,7 +93,17 @@ def environment() -> Environment:
         auto_reload=False,
     )
     templates.filters.update(
-        instant=instant, ago=ago, at=at, duration=duration, prose=prose, reason=reason_sentence, money=money
+        ago=ago,
+        at=at,
+        clock=clock,
+        duration=duration,
+        exact=exact,
+        money=money,
+        numbers=numbers,
+        prose=prose,
+        reason=reason_sentence,
+        symbol=lambda currency: _SYMBOLS.get(currency, ""),
+        typed=typed,
     )
     return templates
 
@@ -120,6 +130,7 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_NUMBERS = re.compile(r"[0-9.,e+-]*\Z")
 _SYMBOLS = {"EUR": "€", "GBP": "£", "USD": "$"}
 
 
@@ -152,6 +163,23 @@ def prose(text: object, now: float) -> Markup:
     """Return a sentence as it may be shown, with the RFC 3339 instants in it as times."""
     words = str(escape(shown(text)))
     return Markup(_INSTANT.sub(lambda match: at(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
+
+
+def clock(now: float) -> Markup:
+    """Return the instant of the page (epoch seconds), with seconds."""
+    return _time(now, f"{datetime.fromtimestamp(now, UTC):%H:%M:%S} UTC", "clock")
+
+
+def typed(command: str) -> Markup:
+    """Return a command, or a name, with a button that copies it; the button needs the script."""
+    text = shown(command)
+    button = '<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>'
+    return Markup(f'<span class="typed"><code>{{}}</code>{button}</span>').format(text, text)  # noqa: S704
+
+
+def numbers(values: str) -> Markup:
+    """Return numbers with commas, which may be longer than a foreign text."""
+    return Markup(values) if _NUMBERS.match(values) else Markup("")  # noqa: S704 - nothing but numbers
 
 
 def money(amount: float, currency: str) -> str:
