@@ -37,7 +37,6 @@ _PASSES_BY_ITSELF = frozenset(
         ReasonCode.PAUSED,
     }
 )
-"""Reasons of a group that end without a change of a policy, a pod or a group: shown after all others."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -141,13 +140,13 @@ def _of_cluster(details: ClusterDetails, status: ClusterStatus) -> list[Need]:
     name = details.summary.name
     if status.rank == 0:
         command = shlex.join(("outscaler", "get", "policy", name))
-        return [Need(name, status.detail, "the policy is not in force", anchor="policies-not-in-effect", command=command)]
+        return [Need("Policy", status.detail, "not in force", anchor="policies-not-in-effect", command=command)]
     if status.rank in (1, 2):
         command = shlex.join(("outscaler", "history", name, "--kind", "pass"))
         note = "no pass is made" if status.rank == 1 else "nothing is decided"
-        return [Need(name, status.detail, note, status.since, anchor="missing-passes", command=command)]
+        return [Need("Passes", status.detail, note, status.since, anchor="missing-passes", command=command)]
     if details.undecided and details.summary.plans and details.summary.passed.last_pass:
-        return [Need(name, details.undecided, anchor="empty-plans")]
+        return [Need("Last decision", details.undecided, anchor="empty-plans")]
     return []
 
 
@@ -189,10 +188,10 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
         if row.status.until and backoff is not None:
             again = f"; tried again at {format_time(row.status.until)}"
             note = f"backing off, {counted(backoff.attempt, 'failure')} in a row" if backoff.attempt > 1 else "backing off"
-            command = shlex.join(("outscaler", "retry", name, "group", row.group))
+            command = shlex.join(("outscaler", "retry", name, "group", row.name))
         else:
             again, note = "", row.status.word
-            command = shlex.join(("outscaler", "explain", "group", row.group, "--cluster", name))
+            command = shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name))
         text = f"{row.status.detail or _MEANS.get(row.status.word, row.status.word)}{again}"
         listed.append(Need(row.name, text, note, row.status.since, row.group, "groups", command=command))
     return listed[:LISTED]
@@ -222,7 +221,12 @@ def pods_reason(reasons: Mapping[str, Sequence[Reason]], against: Sequence[tuple
 
 def main_reason(reasons: Sequence[Reason]) -> Reason:
     """Return the first reason that does not pass by itself, otherwise the first one. reasons: at least one."""
-    return next((reason for reason in reasons if reason.code not in _PASSES_BY_ITSELF), reasons[0])
+    return next((reason for reason in reasons if not passes(reason)), reasons[0])
+
+
+def passes(reason: Reason) -> bool:
+    """Return whether a reason of a group ends without a change of a policy, a pod or a group."""
+    return reason.code in _PASSES_BY_ITSELF
 
 
 def _number(reason: Reason, name: str) -> int:
@@ -304,7 +308,7 @@ def paused(cluster: str, pauses: Sequence[Pause], names: Mapping[str, str]) -> l
         part = {PausedPart.ALL: "Everything", PausedPart.GROWTH: "Growth", PausedPart.REMOVALS: "Removals"}[pause.part]
         words = ["outscaler", "resume", cluster]
         words += {PausedPart.ALL: [], PausedPart.GROWTH: ["--growth"], PausedPart.REMOVALS: ["--removals"]}[pause.part]
-        words += ["--group", pause.group] if pause.group else []
+        words += ["--group", names.get(pause.group, pause.group)] if pause.group else []
         of_group = f" of {names.get(pause.group, pause.group)}" if pause.group else ""
         by = pause.by.rpartition("/")[2]
         rows.append(Paused(f"{part}{of_group}", pause.reason, by, pause.until, shlex.join(words)))

@@ -202,7 +202,7 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
         "refused": [(verdict.pods, verdict.reasons[row.group]) for verdict in refused[:PAGE_ROWS]],
         "nodes": sum(node.group == row.group for node in _node_rows(cluster)),
-        "command": shlex.join(("outscaler", "explain", "group", row.group, "--cluster", name)),
+        "command": shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name)),
     }
 
 
@@ -230,12 +230,13 @@ def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
 def _pods(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     cluster, common = _details(context, name)
     words = context.word("q")
-    pods = views.waiting_pods(cluster, words)
+    rows = views.waiting_pods(cluster, words)
     return "pods.html", {
         **common,
         "title": f"Waiting pods of {name}",
-        "rows": pods[:PAGE_ROWS],
-        "total": len(pods),
+        "rows": rows[:PAGE_ROWS],
+        "total": sum(len(row.pods) for row in rows),
+        "most": PAGE_ROWS,
         "words": words,
         "command": f"outscaler get pods {name}",
     }
@@ -248,7 +249,8 @@ def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     whole = context.word("all") == "yes"
     # The bound of the store is exclusive, and an entry may be as new as the page.
     day = timeline.day(context.store, name, end if before else end + 1.0, cluster.names, whole=whole)
-    words = ["outscaler", "history", name, "--since", "24h"] + (["--group", group] if group else [])
+    words = ["outscaler", "history", name, "--since", "24h"]
+    words += ["--group", cluster.name_of(group)] if group else []
     return "history.html", {
         **common,
         "title": f"History of {name}",

@@ -104,8 +104,9 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
 
 
 class Day(msgspec.Struct, frozen=True):
-    """The events of 24 hours, newest first. begin, end: epoch seconds. folded: how many passes without a change are
-    left out. more: some older entries of these 24 hours were not read."""
+    """The events of 24 hours, newest first, without decisions of which an event says what became of them. begin, end:
+    epoch seconds. folded: how many passes without a change there were. more: some older entries of these 24 hours were
+    not read."""
 
     begin: float
     end: float
@@ -126,8 +127,13 @@ def day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole:
             break
         before = read[-1].at
     events = [event_of(entry, names) for entry in entries]
-    shown = tuple(event for event in events if whole or not event.folded)
-    return Day(begin, end, shown, len(events) - len(shown), len(entries) >= MOST)
+    told = {event.plan for event in events if event.kind != "decision"}  # by what became of them
+    shown = tuple(
+        event
+        for event in events
+        if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
+    )
+    return Day(begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST)
 
 
 def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -16,14 +17,15 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import charts
-from chalicelib.page.attention import counted, main_reason, needs, paused, pods_reason, status_of, under_way
+from chalicelib.page.attention import counted, needs, passes, paused, pods_reason, status_of, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
+from chalicelib.reasons.text import sentence
 from chalicelib.record.journal_lines import operation_of
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import GroupRow, NodeRow, Tone
-from chalicelib.record.views import PodView, pod_views
+from chalicelib.record.views import pod_views
 from chalicelib.store.journal import JournalEntry
 
 PODS_SHOWN, LAST_SHOWN, ROWS = 10, 12, 1000
@@ -146,7 +148,7 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "charts": chart_events,
         "mark_texts": [event_of(mark.entry, details.names).text for mark in chart_events.marks],
         "spans": charts.SPANS,
-        "pods": pod_lines(details)[:PODS_SHOWN],
+        "pods": [row for row in waiting_pods(details, "") if row.word != "not considered"][:PODS_SHOWN],
         "pods_total": len(pod_views(plan)),
         **group_values(details, query["show"]),
         "events": selected(told, query["kind"], "")[:LAST_SHOWN],
@@ -180,22 +182,6 @@ def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
 def cells_of(row: GroupRow) -> charts.Cells:
     """Return the cells of a group's size."""
     return charts.cells(row.ready, row.coming, row.min, row.max)
-
-
-def pod_lines(details: ClusterDetails) -> list[dict[str, Any]]:
-    """Return a line per kind of waiting pods, those without a node first. reason: the first that counts."""
-    plan, names = details.plan, details.names
-    lines = [_line(v.pods, "no node", Tone.WARN, pods_reason(v.reasons, v.against)) for v in plan.unschedulable]
-    lines += [
-        _line(up.pods, "new node", Tone.INFO, f"{names.get(up.group, up.group)} grows to {up.to_size} for them")
-        for up in plan.scale_ups
-    ]
-    lines.append(_line(plan.fits_existing, "fits", Tone.OK, "there is room on nodes that exist or are on their way"))
-    return [line for line in lines if line["count"]]
-
-
-def _line(pods: Sequence[str], word: str, tone: Tone, reason: str) -> dict[str, Any]:
-    return {"count": len(pods), "pod": pods[0] if pods else "", "word": word, "tone": tone, "reason": reason}
 
 
 # -- a group
@@ -246,10 +232,11 @@ def shown_nodes(nodes: Sequence[NodeRow], code: str, group: str, words: str) -> 
     ]
 
 
-class WaitingPod(msgspec.Struct, frozen=True):
-    """A pod of the last decision. reason: the first that counts. groups: names and reasons of the groups."""
+class WaitingPods(msgspec.Struct, frozen=True):
+    """Pods of the last decision that wait for the same reason. reason: the first that counts. groups: id, name and
+    reasons of each group."""
 
-    pod: str
+    pods: tuple[str, ...]
     word: str
     tone: Tone
     reason: str
@@ -264,26 +251,32 @@ _WORDS = {
 }
 
 
-def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPod]:
-    """Return the waiting pods with this part of the name, those without a node first."""
-    against = {pod: verdict.against for verdict in details.plan.unschedulable for pod in verdict.pods}
-    return [
-        _waiting(view, details, against.get(view.pod, ())) for view in pod_views(details.plan) if words in view.pod
+def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
+    """Return the waiting pods with this part of the name, those without a node first; alike ones together."""
+    plan = details.plan
+    rows = [
+        _waiting(verdict.pods, "unschedulable", pods_reason(verdict.reasons, verdict.against), details, verdict.reasons)
+        for verdict in plan.unschedulable
     ]
+    rows += [_waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details) for up in plan.scale_ups]
+    room = "there is room on nodes that exist or are on their way"
+    rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
+    rows += [_waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details) for ignored in plan.ignored]
+    chosen = (
+        msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod))) for row in rows
+    )
+    return [row for row in chosen if row.pods]
 
 
-def _waiting(view: PodView, details: ClusterDetails, against: Sequence[tuple[Reason, int]]) -> WaitingPod:
-    from chalicelib.reasons.text import sentence
-
-    word, tone = _WORDS[view.decision]
-    if view.decision == "newNode":
-        reason = f"{details.name_of(view.group)} grows for it"
-    elif view.decision == "fitsExisting":
-        reason = "there is room on a node that exists or is on its way"
-    elif view.reason is not None:
-        reason = sentence(view.reason)
-    else:
-        reason = pods_reason(view.reasons, against)
-    ordered = sorted(view.reasons.items(), key=lambda item: (item[1] and item[1][0] is main_reason(item[1]), item[0]))
-    groups = tuple((group, details.name_of(group), reasons) for group, reasons in ordered)
-    return WaitingPod(view.pod, word, tone, reason, groups)
+def _waiting(
+    pods: Sequence[str],
+    decision: str,
+    reason: str,
+    details: ClusterDetails,
+    reasons: Mapping[str, tuple[Reason, ...]] = MappingProxyType({}),
+) -> WaitingPods:
+    """Return one row. Groups that could not help are before those that could, later."""
+    word, tone = _WORDS[decision]
+    ordered = sorted(reasons.items(), key=lambda item: (any(passes(reason) for reason in item[1]), item[0]))
+    groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
+    return WaitingPods(tuple(pods), word, tone, reason, groups)

@@ -178,7 +178,7 @@ PICTURES = (
 @contextmanager
 def served() -> Iterator[str]:
     """Serve the example without the checks of `outscaler ui`; yields the address."""
-    store, links = example(), Links()
+    store, links = example(hours=336), Links()
 
     class ExampleHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
