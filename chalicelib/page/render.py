@@ -130,6 +130,8 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_AMOUNT = re.compile(r"\b\d+ (?:h|min|s)\b(?: \d+ (?:min|s)\b)?")
+_TOGETHER = "\u00a0"  # a space at which no line ends: a number stays with its unit
 _NUMBERS = re.compile(r"[0-9.,e+-]*\Z")
 _SYMBOLS = {"EUR": "€", "GBP": "£", "USD": "$"}
 
@@ -154,14 +156,15 @@ def ago(instant: float, now: float) -> Markup:
 def duration(seconds: float) -> str:
     """Return `41 s`, `4 min 25 s`, `3 h 12 min`, `2 d 5 h` or `40 d`."""
     days, rest = divmod(round(seconds), 86400)
-    if not days:
-        return spoken(seconds)
-    return f"{days} d {rest // 3600} h" if rest >= 3600 and days < 10 else f"{days} d"
+    text = spoken(seconds)
+    if days:
+        text = f"{days} d {rest // 3600} h" if rest >= 3600 and days < 10 else f"{days} d"
+    return text.replace(" ", _TOGETHER)
 
 
 def prose(text: object, now: float) -> Markup:
     """Return a sentence as it may be shown, with the RFC 3339 instants in it as times."""
-    words = str(escape(shown(text)))
+    words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(shown(text))))
     return Markup(_INSTANT.sub(lambda match: at(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
 
 
@@ -173,8 +176,9 @@ def clock(now: float) -> Markup:
 def typed(command: str) -> Markup:
     """Return a command, or a name, with a button that copies it; the button needs the script."""
     text = shown(command)
-    button = '<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>'
-    return Markup(f'<span class="typed"><code>{{}}</code>{button}</span>').format(text, text)  # noqa: S704
+    words = Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
+    button = Markup('<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>').format(text)
+    return Markup('<span class="typed"><code>{}</code>{}</span>').format(words, button)
 
 
 def numbers(values: str) -> Markup:

@@ -99,7 +99,7 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
             word = entry.kind
         case _:
             kind, word = "people", "by a person"
-    folded = isinstance(line, PlanLine) and line.changes_nothing
+    folded = isinstance(line, PlanLine) and not (line.scale_ups or line.removals or line.repairs)
     return Event(entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded)
 
 

@@ -61,7 +61,7 @@
   // One tick is a round part of a day in local time: 04:00, not 03:20.
   function timeTicks(u, axis, from, to) {
     const steps = [300, 600, 900, 1800, 3600, 7200, 10800, 14400, 21600, 43200, 86400, 172800, 345600];
-    const fits = Math.max(2, Math.floor((u.width - 60) / 75));
+    const fits = Math.max(2, Math.floor((u.width - 60) / 60));
     const step = steps.find((one) => (to - from) / one <= fits) || 604800;
     const shift = new Date(to * 1000).getTimezoneOffset() * 60;
     const ticks = [];
@@ -256,7 +256,7 @@
   const stopped = () => sessionStorage.getItem(STOPPED) === "yes";
   function sayLive() {
     live.hidden = false;
-    live.firstChild.textContent = stopped() ? "· does not reload " : "· reloads every " + seconds + " s ";
+    live.firstChild.textContent = stopped() ? "does not reload " : "reloads every " + seconds + " s ";
     live.querySelector("button").textContent = stopped() ? "reload" : "stop";
   }
   if (live && seconds) {
