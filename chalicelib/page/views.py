@@ -208,7 +208,7 @@ def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> Size
         if before is None and operation.kind is OperationKind.DELETE_NODES:
             before = size + len(operation.target_names)
         if before is not None:
-            levels.append((entry.at, size))
+            levels.append((entry.at, size if operation.to_size is None else operation.to_size))
             size = before
     if len(levels) == 1:
         return None
