@@ -93,6 +93,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     templates.filters.update(
+        age=age,
         ago=ago,
         at=at,
         clock=clock,
@@ -130,6 +131,7 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_CALLER = re.compile(r"\barn:aws[\w-]*:(?:sts|iam)::\d+:(?:[\w+=,.@-]+/)*([\w+=,.@-]+)")
 _AMOUNT = re.compile(r"\b\d+ (?:h|min|s)\b(?: \d+ (?:min|s)\b)?")
 _TOGETHER = "\u00a0"  # a space at which no line ends: a number stays with its unit
 _NUMBERS = re.compile(r"[0-9.,e+-]*\Z")
@@ -162,9 +164,16 @@ def duration(seconds: float) -> str:
     return text.replace(" ", _TOGETHER)
 
 
+def age(seconds: float) -> str:
+    """Return the largest unit of a duration: `5 min`, `16 h` or `3 d`."""
+    return _TOGETHER.join(duration(seconds).split(_TOGETHER)[:2])
+
+
 def prose(text: object, now: float) -> Markup:
-    """Return a sentence as it may be shown, with the RFC 3339 instants in it as times."""
-    words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(shown(text))))
+    """Return a sentence as it may be shown, with the RFC 3339 instants in it as times, and the names of callers in place
+    of their ARNs."""
+    short = _CALLER.sub(lambda match: match[1], shown(text))
+    words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(short)))
     return Markup(_INSTANT.sub(lambda match: at(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
 
 

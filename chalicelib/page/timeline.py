@@ -75,8 +75,7 @@ _KINDS = {
 def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
     """Return what an entry of the journal says. names: of groups by their id."""
     line = line_of(entry)
-    facts = entry.facts | {"by": str(entry.facts["by"]).rpartition("/")[2]} if entry.facts.get("by") else entry.facts
-    named = msgspec.structs.replace(entry, group=names.get(entry.group, entry.group), facts=facts)
+    named = msgspec.structs.replace(entry, group=names.get(entry.group, entry.group))
     text = sentence(named)
     text = text[:1].upper() + text[1:]
     began, failed = entry.at, False

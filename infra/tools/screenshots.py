@@ -10,14 +10,14 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
 from chalicelib.store import Store
@@ -59,14 +59,14 @@ PICTURES = (
 
 
 @contextmanager
-def served(store: Store | None = None, deployment: Deployment = STRICT) -> Iterator[str]:
+def served(store: Store | None = None, clock: Callable[[], float] = lambda: NOW) -> Iterator[str]:
     """Serve a store's clusters, or the example, without the checks of `outscaler ui`; yields the address."""
     shown, links = store or example(hours=336), Links()
 
     class ExampleHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
-            answer = respond(shown, PageRequest(path, dict(parse_qsl(query))), NOW, links, deployment)
+            answer = respond(shown, PageRequest(path, dict(parse_qsl(query))), clock(), links, STRICT)
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

@@ -293,7 +293,7 @@ def test_pods_have_the_reason_first_and_then_each_group(store: Store) -> None:
 def test_nodes_have_their_group_machine_share_and_why_they_stay(store: Store) -> None:
     page = words(get(store, "/clusters/prod/nodes", q="web-3"))
     assert (
-        "web-3 web m5.large 4 d 7 h 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)" in page
+        "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)" in page
     )
 
 
