@@ -75,11 +75,10 @@ _KINDS = {
 def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
     """Return what an entry of the journal says. names: of groups by their id."""
     line = line_of(entry)
-    named = msgspec.structs.replace(entry, group=names.get(entry.group, entry.group))
-    text = sentence(named)
+    text = sentence(entry, names.get(entry.group, ""))
     text = text[:1].upper() + text[1:]
     began, failed = entry.at, False
-    kind, mark, word, tone = "other", "", entry.kind, Tone.INFO
+    kind, mark, word, tone = "other", "", "", Tone.INFO
     match line:
         case OperationLine():
             kind, mark = _KINDS[line.kind]
@@ -95,10 +94,10 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
         case RecoveredLine():
             kind, word, tone = "passes", "recovered", Tone.OK
         case OtherLine():
-            word = entry.kind
+            pass  # of a later release, or without a fact that its kind has
         case _:
             kind, word = "people", "by a person"
-    folded = isinstance(line, PlanLine) and not (line.scale_ups or line.removals or line.repairs)
+    folded = isinstance(line, PlanLine) and line.changes_nothing
     return Event(entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded)
 
 
