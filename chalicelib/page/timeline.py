@@ -76,7 +76,6 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
     """Return what an entry of the journal says. names: of groups by their id."""
     line = line_of(entry)
     text = sentence(entry, names.get(entry.group, ""))
-    text = text[:1].upper() + text[1:]
     began, failed = entry.at, False
     kind, mark, word, tone = "other", "", "", Tone.INFO
     match line:

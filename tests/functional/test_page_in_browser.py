@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.store import JournalEntry, Store
@@ -28,7 +27,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is no
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 AXE_SHA256 = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
-PATIENCE = 8_000.0  # milliseconds that nothing takes, on a machine however busy
+PATIENCE = 60_000.0  # milliseconds that nothing takes, on a machine however busy
 PAGES = (
     "/",
     "/clusters/prod",
@@ -116,9 +115,11 @@ BROKEN_WORDS = """
       const range = document.createRange();
       range.setStart(node, match.index);
       range.setEnd(node, match.index + match[0].length);
-      const rows = new Set([...range.getClientRects()].map((one) => Math.round(one.top)));
-      // An id that nobody could write into one line may be broken, and nothing else.
-      if (rows.size > 1 && match[0].length < 30) broken.push(match[0] + " in " + parent.outerHTML.slice(0, 120));
+      // Headings of a table that is a list on a narrow window are outside of it, for screen readers.
+      const rows = new Set([...range.getClientRects()].filter((one) => one.right > 0).map((one) => Math.round(one.top)));
+      // An id that is longer than its cell may be broken, and nothing else.
+      const isId = match[0].length >= 30 || (match[0].length >= 16 && /\\d/.test(match[0]));
+      if (rows.size > 1 && !isId) broken.push(match[0] + " in " + parent.outerHTML.slice(0, 120));
     }
   }
   return broken;
@@ -197,7 +198,7 @@ def test_charts_have_axes_units_and_marks(browser: Any, address: str) -> None:
         assert page.locator(".mark.up").count() == 3
         assert page.locator(".mark.down").count() == 2
         title = page.locator(".mark.up").first.get_attribute("title")
-        assert title.replace("\u00a0", " ") == "11:00: Grew web from 10 to 12, in 1 min 28 s"
+        assert title.replace("\u00a0", " ") == "11:00: web grew from 10 to 12 for 9 pods, in 1 min 28 s"
 
 
 def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(browser: Any, address: str) -> None:
@@ -296,7 +297,7 @@ def test_pages_are_reached_by_links_and_keys(browser: Any, address: str) -> None
         page.get_by_role("link", name="every group's reason").click()
         assert texts(page, "h1") == ["Waiting pods of prod"]
         page.get_by_role("link", name="History").click()
-        page.get_by_role("link", name="why: Grew web from 10 to 12, in 1 min 28 s").click()
+        page.get_by_role("link", name="why: web grew from 10 to 12 for 9 pods, in 1 min 28 s").click()
         assert texts(page, "h1") == ["Decision of 10:58"]
         assert "outscaler replay plan-a5 --cluster prod" in texts(page, "code")
 
@@ -346,7 +347,6 @@ def test_names_of_any_length_widen_no_page(browser: Any) -> None:
     )
     decided(store, "prod", plan, NOW - 5)
     store.journal.append("prod", JournalEntry(at=NOW - 1, kind="operation", group=name, facts={"message": name}))
-    assert ClusterOverview(groups=(GroupOverview(name),)).groups
     with served(store) as address, opened(browser, f"{address}/") as page:
         for path in ("", "/nodes", "/pods", "/history", f"/groups?group={name}"):
             page.goto(f"{address}/clusters/prod{path}")

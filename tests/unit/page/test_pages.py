@@ -224,11 +224,11 @@ def test_groups_are_filtered(show: str, names: int, store: Store) -> None:
 
 
 SENTENCES = (
-    "Could not grow gpu from 0 to 1: OutOfStock.SoldOut: no capacity, after 6 s",
-    "Grew batch from 2 to 5, in 4 min 25 s",
-    "Removed web-16, web-17, web-18, web-19, web-20 from web, in 1 min 22 s",
-    "Stored version 2 of the policy, by kim",
-    "Paused removals until 22:00: release of the shop, by kim",
+    "gpu could not grow from 0 to 1: sold out (SoldOut): no capacity, after 6 s",
+    "batch grew from 2 to 5 for 15 pods, in 4 min 25 s",
+    "web-16, web-17, web-18, web-19, web-20 were removed from web, 12 pods moved, in 1 min 22 s",
+    "stored version 2 of the policy, by kim",
+    "paused removals until Yesterday 22:00: release of the shop, by kim",
 )
 
 
@@ -236,7 +236,7 @@ def test_history_has_sentences_and_no_dictionaries(store: Store) -> None:
     for path in ("/clusters/prod", "/clusters/prod/history"):
         page = words(get(store, path))
         for sentence in SENTENCES:
-            assert sentence.replace("22:00", "Yesterday 22:00") in page
+            assert sentence in page
         assert not re.search(r"\b(True|False|None|scaleUps|was_on|gaps \d)\b", page)
 
 
@@ -249,23 +249,23 @@ def test_history_is_filtered_by_kind(kind: str, count: int, store: Store) -> Non
 
 def test_history_is_filtered_by_group_and_day(store: Store) -> None:
     page = words(get(store, "/clusters/prod/history", group=BATCH)).partition("What happened")[2]
-    assert "Grew batch from 2 to 5" in page
-    assert "Grew web" not in page
+    assert "batch grew from 2 to 5" in page
+    assert "web grew" not in page
     earlier = words(get(store, "/clusters/prod/history", before=exact(NOW - 86400)))
-    assert "Grew web from 9 to 11" not in earlier  # it was the day before that
-    assert "Grew web from 9 to 11" in words(get(store, "/clusters/prod/history", before=exact(NOW - 190_000)))
+    assert "web grew from 9 to 11" not in earlier  # it was the day before that
+    assert "web grew from 9 to 11" in words(get(store, "/clusters/prod/history", before=exact(NOW - 190_000)))
 
 
 def test_passes_without_a_change_are_folded_away(store: Store) -> None:
     page = words(get(store, "/clusters/prod/history"))
     assert "3 passes without a change are not shown" in page
-    assert "Decided on no change" not in page
-    assert words(get(store, "/clusters/prod/history", all="yes")).count("Decided on no change") == 3
+    assert "decided on no change" not in page
+    assert words(get(store, "/clusters/prod/history", all="yes")).count("decided on no change") == 3
 
 
 def test_event_leads_to_its_decision_and_to_the_replay(store: Store) -> None:
     page = text(get(store, "/clusters/prod/history"))
-    link = re.search(r'href="([^"]+)" aria-label="why: Grew web from 10 to 12', page)
+    link = re.search(r'href="([^"]+)" aria-label="why: web grew from 10 to 12', page)
     assert link is not None
     decision = words(at_address(store, html.unescape(link[1])))
     for sentence in (
