@@ -64,7 +64,7 @@ class Need(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class OperationProgress(msgspec.Struct, frozen=True):
     """An open operation. done, of: how far it is, 0 of 0 where that is not known. usually: seconds that it takes, 0.0
     where that is not known."""
 
@@ -154,7 +154,9 @@ def _of_breaker(details: ClusterDetails, now: float) -> list[Need]:
     breaker = details.memory.breaker
     if not breaker.tripped_at or details.memory.released_until > now:
         return []
-    text = f"a plan would have removed {counted(breaker.wanted, 'node')} at once; no node is removed until it is released"
+    text = (
+        f"a plan would have removed {counted(breaker.wanted, 'node')} at once; no node is removed until it is released"
+    )
     command = shlex.join(("outscaler", "release", details.summary.name))
     return [
         Need("Circuit breaker", text, "", breaker.tripped_at, anchor="tripped-circuit-breaker", command=command),
@@ -171,7 +173,9 @@ def _of_pods(details: ClusterDetails) -> list[Need]:
         text = pods_reason(verdict.reasons, verdict.against)
         listed.append(Need(verdict.pods[0], text, note, page="pods", command=command))
     if len(rows) > LISTED:
-        listed.append(Need(f"{counted(len(rows) - LISTED, 'more kind')} of pods", "no node for them either", page="pods"))
+        listed.append(
+            Need(f"{counted(len(rows) - LISTED, 'more kind')} of pods", "no node for them either", page="pods")
+        )
     return listed
 
 
@@ -187,7 +191,9 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
         name = details.summary.name
         if row.status.until and backoff is not None:
             again = f"; tried again at {format_time(row.status.until)}"
-            note = f"backing off, {counted(backoff.attempt, 'failure')} in a row" if backoff.attempt > 1 else "backing off"
+            note = (
+                f"backing off, {counted(backoff.attempt, 'failure')} in a row" if backoff.attempt > 1 else "backing off"
+            )
             command = shlex.join(("outscaler", "retry", name, "group", row.name))
         else:
             again, note = "", row.status.word
@@ -261,13 +267,13 @@ _STEPS = {
 }
 
 
-def under_way(details: ClusterDetails) -> list[Progress]:
+def under_way(details: ClusterDetails) -> list[OperationProgress]:
     """Return the open operations, the oldest first."""
     operations = sorted(details.memory.operations, key=lambda operation: (operation.spec.created_at, operation.spec.id))
     return [_progress(details, operation) for operation in operations]
 
 
-def _progress(details: ClusterDetails, operation: Operation) -> Progress:
+def _progress(details: ClusterDetails, operation: Operation) -> OperationProgress:
     spec, status = operation.spec, operation.status
     steps = _STEPS[spec.kind]
     step = steps.get(status.step, "waiting for its turn" if not status.step else status.step)
@@ -294,8 +300,7 @@ def _progress(details: ClusterDetails, operation: Operation) -> Progress:
             text = f"{counted(len(nodes), 'machine')} of {name} that never became a node is given back"
     usually = usual_seconds(details.entries, spec.kind, spec.group)
     up = spec.kind is OperationKind.SCALE_UP
-    return Progress(spec.id, spec.group, up, text, step, spec.created_at, usually, done, of)
-
+    return OperationProgress(spec.id, spec.group, up, text, step, spec.created_at, usually, done, of)
 
 
 # -- what is paused

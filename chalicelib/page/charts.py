@@ -23,7 +23,7 @@ CELLS = 150.0
 """The width of a group's cells."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class ChartSpan(msgspec.Struct, frozen=True):
     """A choice of time. row: seconds of one row of the table. hourly: drawn from the points of an hour each."""
 
     key: str
@@ -34,16 +34,16 @@ class Span(msgspec.Struct, frozen=True):
 
 
 SPANS = (
-    Span("1h", "Last hour", HOUR, 300.0),
-    Span("24h", "Last 24 hours", DAY, HOUR),
-    Span("7d", "Last 7 days", 7 * DAY, 6 * HOUR, hourly=True),
-    Span("14d", "Last 14 days", 14 * DAY, 12 * HOUR, hourly=True),
+    ChartSpan("1h", "Last hour", HOUR, 300.0),
+    ChartSpan("24h", "Last 24 hours", DAY, HOUR),
+    ChartSpan("7d", "Last 7 days", 7 * DAY, 6 * HOUR, hourly=True),
+    ChartSpan("14d", "Last 14 days", 14 * DAY, 12 * HOUR, hourly=True),
 )
 USUAL = SPANS[1]
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A growth or a removal that ended well. at: epoch seconds. group: the id."""
+    """A growth or a removal that ended well. at: epoch seconds."""
 
     at: float
     up: bool
@@ -67,31 +67,21 @@ class Charts(msgspec.Struct, frozen=True):
     """The charts of one span. begin, every: epoch seconds of the first point, and seconds between two. columns: the
     values by name, with a comma after each but the last, empty where there is none. rows: newest first."""
 
-    span: Span
+    span: ChartSpan
     begin: float
     every: float
     columns: dict[str, str]
     rows: tuple[ChartRow, ...]
     marks: tuple[Mark, ...]
 
-    @property
-    def has_shares(self) -> bool:
-        """Return whether any point says how much of cpu or memory is requested."""
-        return any(row.cpu is not None or row.memory is not None for row in self.rows)
 
-    @property
-    def has_costs(self) -> bool:
-        """Return whether any point says what the nodes cost."""
-        return any(row.cost is not None for row in self.rows)
-
-
-def span_of(key: str) -> Span:
+def span_of(key: str) -> ChartSpan:
     """Return the choice of this name, the usual one for any other text."""
     return next((span for span in SPANS if span.key == key), USUAL)
 
 
 def charts(
-    span: Span, points: Sequence[GaugePoint], hours: Sequence[GaugePoint], marks: Sequence[Mark], now: float
+    span: ChartSpan, points: Sequence[GaugePoint], hours: Sequence[GaugePoint], marks: Sequence[Mark], now: float
 ) -> Charts:
     """Return the charts of a span that ends at `now`. points: of five minutes; hours: of an hour each."""
     every = HOUR if span.hourly else EVERY

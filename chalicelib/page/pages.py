@@ -248,7 +248,7 @@ def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     end = min(parse_time(before), context.now) if before else context.now
     whole = context.word("all") == "yes"
     # The bound of the store is exclusive, and an entry may be as new as the page.
-    day = timeline.day(context.store, name, end if before else end + 1.0, cluster.names, whole=whole)
+    day = timeline.read_day(context.store, name, end if before else end + 1.0, cluster.names, whole=whole)
     words = ["outscaler", "history", name, "--since", "24h"]
     words += ["--group", cluster.name_of(group)] if group else []
     return "history.html", {

@@ -95,7 +95,7 @@ def environment() -> Environment:
     templates.filters.update(
         age=age,
         ago=ago,
-        at=at,
+        at=time_of,
         clock=clock,
         duration=duration,
         exact=exact,
@@ -138,7 +138,7 @@ _NUMBERS = re.compile(r"[0-9.,e+-]*\Z")
 _SYMBOLS = {"EUR": "€", "GBP": "£", "USD": "$"}
 
 
-def at(instant: float, now: float) -> Markup:
+def time_of(instant: float, now: float) -> Markup:
     """Return an instant (epoch seconds) as a time of day, with the day where it is not today; `never` for 0.0."""
     if instant <= 0:
         return Markup("never")
@@ -170,11 +170,11 @@ def age(seconds: float) -> str:
 
 
 def prose(text: object, now: float) -> Markup:
-    """Return a sentence as it may be shown, with the RFC 3339 instants in it as times, and the names of callers in place
-    of their ARNs."""
+    """Return a sentence as it may be shown, with its RFC 3339 instants as times, and the names of callers in place of
+    their ARNs."""
     short = _CALLER.sub(lambda match: match[1], shown(text))
     words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(short)))
-    return Markup(_INSTANT.sub(lambda match: at(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
+    return Markup(_INSTANT.sub(lambda match: time_of(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
 
 
 def clock(now: float) -> Markup:

@@ -100,7 +100,7 @@ def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
     return Event(entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded)
 
 
-class Day(msgspec.Struct, frozen=True):
+class TimelineDay(msgspec.Struct, frozen=True):
     """The events of 24 hours, newest first, without decisions of which an event says what became of them. begin, end:
     epoch seconds. folded: how many passes without a change there were. more: some older entries of these 24 hours were
     not read."""
@@ -112,7 +112,7 @@ class Day(msgspec.Struct, frozen=True):
     more: bool
 
 
-def day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole: bool = False) -> Day:
+def read_day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole: bool = False) -> TimelineDay:
     """Return the events of the 24 hours before `end` (epoch seconds). whole: with passes without a change. Raises
     StoreError."""
     begin, entries = end - DAY, list[JournalEntry]()
@@ -126,11 +126,9 @@ def day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole:
     events = [event_of(entry, names) for entry in entries]
     told = {event.plan for event in events if event.kind != "decision"}  # by what became of them
     shown = tuple(
-        event
-        for event in events
-        if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
+        event for event in events if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
     )
-    return Day(begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST)
+    return TimelineDay(begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST)
 
 
 def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
@@ -146,12 +144,12 @@ class Lane(msgspec.Struct, frozen=True):
     bars: tuple[tuple[float, float, str, str], ...]
 
 
-def lanes(of_day: Day) -> tuple[Lane, ...]:
+def lanes(day: TimelineDay) -> tuple[Lane, ...]:
     """Return a lane per group with operations, those with the most first."""
     by_group: dict[str, list[tuple[float, float, str, str]]] = {}
-    for event in of_day.events:
+    for event in day.events:
         if event.kind in ("growth", "removal", "repair"):
-            left, right = ((at - of_day.begin) / DAY * 1000 for at in (event.began, event.at))
+            left, right = ((at - day.begin) / DAY * 1000 for at in (event.began, event.at))
             left = max(left, 0.0)
             by_group.setdefault(event.group, []).append(
                 (round(min(left, 996.0), 1), round(max(right - left, 4.0), 1), event.mark, event.text)

@@ -108,11 +108,11 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     return rows
 
 
-def _cost_note(points: Sequence[GaugePoint], last: GaugePoint, currency: str) -> str:
-    before = next((point for point in points if last.at - point.at <= charts.DAY and point.cost >= 0), None)
-    if before is None or last.at - before.at < charts.DAY - charts.HOUR:
+def _cost_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
+    before = next((point for point in points if last_point.at - point.at <= charts.DAY and point.cost >= 0), None)
+    if before is None or last_point.at - before.at < charts.DAY - charts.HOUR:
         return ""
-    change = last.cost - before.cost
+    change = last_point.cost - before.cost
     if abs(change) < 0.005:
         return "as yesterday at this time"
     return f"{money(abs(change), currency)} {'more' if change > 0 else 'less'} than yesterday at this time"
@@ -174,8 +174,11 @@ def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
     return {
         "groups": [(row, cells_of(row)) for row in chosen[:ROWS]],
         "show": show if show in ("problems", "empty") else "",
-        "counts": (("", counted(len(groups), "group")), ("problems", f"with a problem ({len(problems)})"))
-        + (("empty", f"empty ({len(empty)})"),),
+        "counts": (
+            ("", counted(len(groups), "group")),
+            ("problems", f"with a problem ({len(problems)})"),
+            ("empty", f"empty ({len(empty)})"),
+        ),
     }
 
 
@@ -258,13 +261,13 @@ def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
         _waiting(verdict.pods, "unschedulable", pods_reason(verdict.reasons, verdict.against), details, verdict.reasons)
         for verdict in plan.unschedulable
     ]
-    rows += [_waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details) for up in plan.scale_ups]
+    rows += [
+        _waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details) for up in plan.scale_ups
+    ]
     room = "there is room on nodes that exist or are on their way"
     rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
     rows += [_waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details) for ignored in plan.ignored]
-    chosen = (
-        msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod))) for row in rows
-    )
+    chosen = (msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod))) for row in rows)
     return [row for row in chosen if row.pods]
 
 

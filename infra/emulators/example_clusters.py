@@ -17,8 +17,8 @@ from chalicelib.model.operation import (
     OperationStatus,
     RemovalTarget,
 )
-from chalicelib.model.pause import Pause
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.pause import Pause
 from chalicelib.model.plan import GroupVerdict, Health, NodeVerdict, Plan, Removal, ScaleUp, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
@@ -52,9 +52,7 @@ spec:
 """
 
 
-def example(
-    clock: Callable[[], float] = lambda: NOW, account: MemoryAccount | None = None, *, hours: int = 3
-) -> Store:
+def example(clock: Callable[[], float] = lambda: NOW, account: MemoryAccount | None = None, *, hours: int = 3) -> Store:
     """Return the store of the example, whose clusters are `prod` (busy), `shop` (late and failing), `staging` (paused),
     `edge` (shadow) and `lab` (off). hours: of the charts of `prod`."""
     store = (account or MemoryAccount()).store("example", clock=clock)

@@ -90,7 +90,7 @@ def test_link_opens_a_session_that_shows_the_pages(page: AppClient) -> None:
 def test_answers_have_the_headers_of_the_local_page(page: AppClient) -> None:
     headers = page.client.http.get("/ui", headers={"Cookie": cookie_of(page)}).headers
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'; style-src 'sha256-" in headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self'; style-src 'self'" in headers["Content-Security-Policy"]
     assert headers["Cache-Control"] == "no-store"
 
 

@@ -116,7 +116,8 @@ BROKEN_WORDS = """
       range.setStart(node, match.index);
       range.setEnd(node, match.index + match[0].length);
       // Headings of a table that is a list on a narrow window are outside of it, for screen readers.
-      const rows = new Set([...range.getClientRects()].filter((one) => one.right > 0).map((one) => Math.round(one.top)));
+      const rects = [...range.getClientRects()].filter((one) => one.right > 0);
+      const rows = new Set(rects.map((one) => Math.round(one.top)));
       // An id that is longer than its cell may be broken, and nothing else.
       const isId = match[0].length >= 30 || (match[0].length >= 16 && /\\d/.test(match[0]));
       if (rows.size > 1 && !isId) broken.push(match[0] + " in " + parent.outerHTML.slice(0, 120));
@@ -208,7 +209,9 @@ def test_chart_says_its_value_on_hover_and_on_focus_in_local_time(browser: Any, 
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
         value = page.locator("[data-chart=nodes] .value")
         assert re.fullmatch(r"0\d:\d\d CET · ready 12 · wanted 12.*", value.inner_text())
-        assert re.fullmatch(r"0\d:\d\d CET · cpu \d+% · memory \d+%", page.locator("[data-chart=shares] .value").inner_text())
+        assert re.fullmatch(
+            r"0\d:\d\d CET · cpu \d+% · memory \d+%", page.locator("[data-chart=shares] .value").inner_text()
+        )
         page.reload()
         plot.focus()
         assert value.inner_text() == "12:05 CET · ready 19 · wanted 22"
@@ -227,7 +230,9 @@ def test_chart_of_costs_has_the_currency(browser: Any, address: str) -> None:
         assert page.locator("[data-chart=cost] .value").inner_text() == "12:05 CET · an hour $3.13"
 
 
-@pytest.mark.parametrize(("zone", "says"), [("America/New_York", "06:06:40 EST"), ("Asia/Kolkata", "16:36:40 GMT+5:30")])
+@pytest.mark.parametrize(
+    ("zone", "says"), [("America/New_York", "06:06:40 EST"), ("Asia/Kolkata", "16:36:40 GMT+5:30")]
+)
 def test_times_are_those_of_the_reader(zone: str, says: str, browser: Any, address: str) -> None:
     with opened(browser, f"{address}/clusters/prod", timezone_id=zone) as page:
         assert texts(page, "#clock") == [says]

@@ -16,7 +16,7 @@ from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
-from chalicelib.page.render import LONGEST, Links, ago, at, duration, money, prose, security_headers, shown
+from chalicelib.page.render import LONGEST, Links, ago, duration, money, prose, security_headers, shown, time_of
 from chalicelib.policy.load import digest
 from chalicelib.record.journal import plan_entry
 from chalicelib.record.metrics import key
@@ -210,9 +210,10 @@ def test_groups_have_the_names_that_people_know(store: Store) -> None:
 def test_group_row_has_machine_price_size_shares_and_state(store: Store) -> None:
     page = words(get(store, "/clusters/prod"))
     assert (
-        "batch Alibaba ESS · cn-hangzhou-i ecs.c7.2xlarge $0.41 an hour 5 ready · 0 to 12 cpu 91% mem 38% leaving" in page
+        "batch Alibaba ESS · cn-hangzhou-i ecs.c7.2xlarge $0.41 an hour 5 ready · 0 to 12 cpu 91% mem 38% leaving"
+        in page
     )
-    assert "gpu3.small $0.92 an hour 0 ready · 0 to 4 – backing off until 11:14" in page
+    assert re.search(r"gpu3\.small \$0\.92 an hour 0 ready · 0 to 4 \S backing off until 11:14", page)
 
 
 @pytest.mark.parametrize(("show", "names"), [("", 4), ("problems", 1), ("empty", 1), ("x", 4)])
@@ -292,16 +293,15 @@ def test_pods_have_the_reason_first_and_then_each_group(store: Store) -> None:
 
 def test_nodes_have_their_group_machine_share_and_why_they_stay(store: Store) -> None:
     page = words(get(store, "/clusters/prod/nodes", q="web-3"))
-    assert (
-        "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)" in page
-    )
+    assert "web-3 web m5.large 4 d 82% cpu 61% memory 11 not underutilized (cpu 82%, threshold 50%)" in page
 
 
 @pytest.mark.parametrize(
-    ("query", "count"), [({}, 20), ({"reason": "BlockedByPod", "q": "batch-1"}, 1), ({"group": ARM}, 2), ({"q": "x"}, 0)]
+    ("query", "count"),
+    [({}, 20), ({"reason": "BlockedByPod", "q": "batch-1"}, 1), ({"group": ARM}, 2), ({"q": "x"}, 0)],
 )
 def test_nodes_are_filtered_by_reason_name_and_group(query: dict[str, str], count: int, store: Store) -> None:
-    page = text(get(store, "/clusters/prod/nodes", **query))
+    page = text(respond(store, PageRequest("/clusters/prod/nodes", query), NOW, Links(), STRICT))
     assert page.count('<th scope="row">') == count
     assert f"{count} node{'' if count == 1 else 's'}" in page
 
@@ -369,7 +369,16 @@ def test_policy_page_shows_the_difference_and_hides_the_names_of_secrets(store: 
 
 
 @pytest.mark.parametrize(
-    "path", ["/clusters/nope", "/clusters/prod/groups/web", "/x", "/clusters/prod/x", "/clusters", "/clusters/%FF", "/static/x"]
+    "path",
+    [
+        "/clusters/nope",
+        "/clusters/prod/groups/web",
+        "/x",
+        "/clusters/prod/x",
+        "/clusters",
+        "/clusters/%FF",
+        "/static/x",
+    ],
 )
 def test_unknown_page_is_a_404_without_details(store: Store, path: str) -> None:
     answer = get(store, path)
@@ -500,10 +509,10 @@ def test_links_have_the_group_in_the_query() -> None:
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (at(NOW - 60, NOW), "11:05"),
-        (at(NOW - 86400, NOW), "Yesterday 11:06"),
-        (at(NOW - 7 * 86400, NOW), "11 Nov 11:06"),
-        (at(0.0, NOW), "never"),
+        (time_of(NOW - 60, NOW), "11:05"),
+        (time_of(NOW - 86400, NOW), "Yesterday 11:06"),
+        (time_of(NOW - 7 * 86400, NOW), "11 Nov 11:06"),
+        (time_of(0.0, NOW), "never"),
         (ago(NOW - 22, NOW), "22 s ago"),
         (ago(NOW + 90, NOW), "in 1 min 30 s"),
         (duration(200_000), "2 d 7 h"),
