@@ -284,10 +284,41 @@ _STORY: tuple[tuple[float, str, str, dict[str, str | int | float | bool], str], 
 )  # fmt: skip
 
 
-def as_many(groups: int, nodes: int) -> Store:
-    """Return a store with one cluster `large` of that many groups and nodes that stay."""
+def as_many(groups: int, nodes: int, changes: int = 0) -> Store:
+    """Return a store with one cluster `large` of that many groups and nodes that stay, with charts and with so many
+    changes in its last day."""
     store = MemoryAccount().store("example", clock=lambda: NOW)
     text = _POLICY.format(name="large", mode="active", most=9)
     store.policies.put("large", text, digest(text), None)
-    decided(store, "large", msgspec.structs.replace(quiet_plan("large", NOW - 60, groups, nodes)), NOW - 10)
+    plan = quiet_plan("large", NOW - 60, groups, nodes)
+    decided(store, "large", plan, NOW - 10)
+    rows = tuple(
+        GroupOverview(
+            verdict.group, f"pool-{at}", "alicloud", f"cn-hangzhou-{at % 9}", "ecs.c7.2xlarge", 0.41, 8, 5, 2**35, 2**34
+        )
+        for at, verdict in enumerate(plan.groups)
+    )
+    members = tuple(
+        NodeOverview(
+            verdict.node, at % groups, "cn-hangzhou-i", "ecs.c7.2xlarge", NOW - 9e3 * at, at % 100, 50, at % 60
+        )
+        for at, verdict in enumerate(plan.unremovable)
+    )
+    for at in range(changes):
+        facts: dict[str, str | int | float | bool] = {"kind": "grow", "state": "succeeded", "from": at, "to": at + 1}
+        store.journal.append(
+            "large",
+            JournalEntry(
+                NOW - 100 - at * 80,
+                "operation",
+                f"plan-{at}",
+                f"grow-{at}",
+                f"group-{at % groups}",
+                facts | {"seconds": 88.0, "pods": 9},
+            ),
+        )
+    seen = ClusterOverview(NOW, rows, members, currency="USD")
+    for slot in range(POINTS, 0, -1) if changes else ():
+        store.gauge_rings.add("large", _point(NOW - slot * EVERY), seen=NOW - slot * EVERY - EVERY)
+    store.gauge_rings.add("large", _point(NOW), seen, seen=NOW - EVERY)
     return store

@@ -466,7 +466,7 @@ def test_page_of_a_cluster_is_five_reads_and_small() -> None:
     store = example(account=account)
     assert _reads(account, lambda: get(store, "/clusters/prod")) <= 5
     assert len(get(store, "/").body) <= 20_000
-    large = as_many(50, 500)
+    large = as_many(50, 500, changes=100)
     for path in ("", "/nodes", "/pods", "/history"):
         page = get(large, f"/clusters/large{path}")
         assert page.status == 200
