@@ -164,6 +164,21 @@ def test_every_link_of_a_page_is_below_the_random_path() -> None:
         assert len(seen) > 10
 
 
+def test_files_of_the_page_are_below_the_random_path_and_need_the_cookie() -> None:
+    with opened() as server:
+        cookie = entered(server)
+        _, _, body = ask(server, "/", Cookie=cookie)
+        addresses = re.findall(r'(?:src|href)="([^"]*/static/[^"]+)"', body.decode())
+        assert len(addresses) == 3
+        for address in addresses:
+            assert address.startswith(f"{server.links.base}/static/")
+            status, headers, content = ask_whole(server, address, Cookie=cookie)
+            assert (status, headers["Cache-Control"], len(content) > 1000) == (
+                *(200, "public, max-age=31536000, immutable", True),
+            )
+            assert ask_whole(server, address)[0] == 401
+
+
 def dripping(server: PageServer) -> socket.socket:
     """A connection that has sent a part of its request."""
     connection = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=PATIENCE)
