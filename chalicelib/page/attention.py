@@ -190,7 +190,7 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
         backoff = details.memory.groups[row.group].backoff if row.group in details.memory.groups else None
         name = details.summary.name
         if row.status.until and backoff is not None:
-            again = f"; tried again at {format_time(row.status.until)}"
+            again = f"; next try {format_time(row.status.until)}"
             note = (
                 f"backing off, {counted(backoff.attempt, 'failure')} in a row" if backoff.attempt > 1 else "backing off"
             )
