@@ -80,6 +80,12 @@ def span_of(key: str) -> ChartSpan:
     return next((span for span in SPANS if span.key == key), USUAL)
 
 
+def first_span(points: Sequence[GaugePoint], hours: Sequence[GaugePoint], now: float) -> str:
+    """Return the choice that a cluster's page begins with: a new cluster fills no more than an hour."""
+    oldest = min((point.at for point in (*hours[:1], *points[:1])), default=0.0)
+    return (SPANS[0] if oldest > now - HOUR else USUAL).key
+
+
 def charts(
     span: ChartSpan, points: Sequence[GaugePoint], hours: Sequence[GaugePoint], marks: Sequence[Mark], now: float
 ) -> Charts:

@@ -32,8 +32,8 @@ from chalicelib.record.views import exact
 HERE = Path(__file__).parent / "templates"
 RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
 """The page that explains every reason and every status."""
-LONGEST = 500
-"""Characters of one text."""
+LONGEST, BRIEF = 500, 120
+"""Characters of one text, and of one in a row of a table; pages of a group have all of it."""
 
 _SAFE = re.compile(r"[\x20-\x7e]*\Z")
 
@@ -96,6 +96,7 @@ def environment() -> Environment:
         age=age,
         ago=ago,
         at=time_of,
+        brief=lambda text: shown(text, BRIEF),
         clock=clock,
         duration=duration,
         exact=exact,

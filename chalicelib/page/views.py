@@ -102,9 +102,11 @@ def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[T
     if last is not None and last.cpu >= 0:
         memory = f"cpu · memory {last.memory}%" if last.memory >= 0 else "cpu"
         rows.append(Tile("Requested of allocatable", f"{last.cpu}%", memory))
-    if last is not None and last.cost >= 0:
+    if last is not None and last.cost > 0:
         currency = details.overview.currency
-        rows.append(Tile("Cost an hour", money(last.cost, currency), _cost_note(points, last, currency)))
+        unpriced = sum(group.ready for group in groups if group.price is None)
+        note = f"without {counted(unpriced, 'node')} of unknown price" if unpriced else ""
+        rows.append(Tile("Cost an hour", money(last.cost, currency), note or _cost_note(points, last, currency)))
     return rows
 
 
@@ -131,7 +133,7 @@ def waiting_since(points: Sequence[GaugePoint]) -> float:
 def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return the values of a cluster's page. query: range, show and kind, each "" for the usual choice."""
     plan, row = details.plan, cluster_row(details.summary, now)
-    span = charts.span_of(query["range"])
+    span = charts.span_of(query["range"] or charts.first_span(details.points, details.hours, now))
     events = [event_of(entry, details.names) for entry in details.entries]
     told = [event for event in events if event.kind != "decision"]
     passes = sum(event.folded for event in events)
