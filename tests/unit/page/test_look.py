@@ -87,6 +87,14 @@ def test_chart_has_the_points_of_its_span(key: str, every: float, count: int) ->
     assert charts.span_of("x") is charts.USUAL
 
 
+@pytest.mark.parametrize(("minutes", "key"), [(0, "1h"), (50, "1h"), (70, "24h"), (1400, "24h")])
+def test_charts_of_a_new_cluster_begin_with_an_hour(minutes: int, key: str) -> None:
+    points = [point(ago / 5) for ago in range(minutes, -1, -5)]
+    assert charts.first_span(points, (), NOW) == key
+    assert charts.first_span((), (), NOW) == "24h"
+    assert charts.first_span(points, [point(2, every=HOUR)], NOW) == "24h"
+
+
 def test_table_of_a_chart_has_the_most_waiting_pods_of_a_row() -> None:
     points = [point(at, nodes=5, pending=at % 7) for at in range(287, -1, -1)]
     rows = charts.charts(charts.span_of("24h"), points, (), (), NOW).rows

@@ -15,6 +15,8 @@ from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.page import views
+from chalicelib.page.cluster_data import ClusterDetails, details
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import LONGEST, Links, ago, duration, money, prose, security_headers, shown, time_of
 from chalicelib.policy.load import digest
@@ -188,6 +190,22 @@ def test_cluster_page_says_what_is_wrong_and_what_to_type(store: Store) -> None:
         "outscaler get groups prod",
     ):
         assert sentence in page
+
+
+def test_cost_is_shown_where_prices_are_known(store: Store) -> None:
+    cluster = details(store, "prod", NOW, STRICT)
+    assert cluster is not None
+
+    def costs(cluster: ClusterDetails) -> list[tuple[str, str]]:
+        row = views.cluster_row(cluster.summary, NOW)
+        return [(tile.value, tile.note) for tile in views.tiles(cluster, row, NOW) if tile.title == "Cost an hour"]
+
+    assert [value for value, _ in costs(cluster)] == ["$3.13"]
+    unpriced = tuple(msgspec.structs.replace(row, price=None) for row in cluster.groups[:1])
+    partly = msgspec.structs.replace(cluster, groups=unpriced + cluster.groups[1:])
+    assert costs(partly) == [("$3.13", "without 13 nodes of unknown price")]
+    free = msgspec.structs.replace(cluster.points[-1], cost=0.0)
+    assert costs(msgspec.structs.replace(cluster, points=(free,))) == []
 
 
 def test_waiting_pods_stand_before_the_groups_and_needs_before_all(store: Store) -> None:
