@@ -42,7 +42,8 @@ def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, Gau
     amounts, pods = _amounts(state)
     ready = np.array([state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_)
     place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
-    sums = np.array([np.bincount(place, weights=row[ready], minlength=size) for row in amounts]).T.tolist()
+    of_ready = (*amounts[:, ready], np.ones(len(place)))
+    sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
     groups = tuple(_group(group, members.get(at, ()), sums[at + 1], prices) for at, group in enumerate(snapshot.groups))
     shares = _percents(amounts)
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
@@ -110,11 +111,11 @@ def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
 
 
 def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], prices: NodePrices | None) -> GroupOverview:
-    """Return a group. sums: the amounts of its ready nodes."""
+    """Return a group. sums: the amounts of its ready nodes, and their number."""
     known = [node for node in (group.template, *nodes) if node is not None]
     zones = sorted({_zone(node) for node in known} - {""})
     price = next((node_price(node, prices, group.price) for node in known), group.price)
-    cpu, cpu_requested, memory, memory_requested = sums
+    cpu, cpu_requested, memory, memory_requested, ready = sums
     return GroupOverview(
         group.id,
         group.name[:_LONGEST],
@@ -127,6 +128,9 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], price
         memory,
         memory_requested,
         tuple(alias[:_LONGEST] for alias in group.aliases[:_MOST_ALIASES]),
+        int(ready),
+        group.min,
+        group.max,
     )
 
 

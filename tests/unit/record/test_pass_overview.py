@@ -55,9 +55,22 @@ def seen(builder: ClusterBuilder, prices: NodePrices | None = None) -> ClusterOv
 def test_group_has_its_name_its_machine_and_the_use_of_its_ready_nodes() -> None:
     workers, empty = seen(cluster()).groups
     assert workers == GroupOverview(
-        "workers", "Workers", "test", "z-1,z-2", "large", 0.5, 4.0, 2.0, 8.0 * GIB, 2.0 * GIB, ("w", "pool/w")
+        "workers",
+        "Workers",
+        "test",
+        "z-1,z-2",
+        "large",
+        0.5,
+        4.0,
+        2.0,
+        8.0 * GIB,
+        2.0 * GIB,
+        ("w", "pool/w"),
+        1,
+        0,
+        100,
     )
-    assert empty == GroupOverview("empty", "", "test", "z-3", "huge")
+    assert empty == GroupOverview("empty", "", "test", "z-3", "huge", max=100)
 
 
 def test_node_has_its_group_its_age_and_what_its_pods_request() -> None:
