@@ -30,7 +30,7 @@ from chalicelib.store.leases import LastPass
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
 
-HISTORY, LONG_HISTORY = 120, 600
+HISTORY, LONG_HISTORY = 80, 300
 """Newest entries of the journal that a cluster's page reads, and where its charts show more than a day."""
 
 
