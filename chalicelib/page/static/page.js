@@ -99,7 +99,7 @@
     const axis = { stroke: () => css("--muted"), font: "11px system-ui, sans-serif", grid: { stroke: () => css("--line"), width: 1 }, ticks: { show: false } };
     const stepped = uPlot.paths.stepped({ align: 1 });
     const options = {
-      width: Math.max(plot.clientWidth, 200), height: chart.height, legend: { show: false }, padding: [chart.marks ? 16 : 10, 14, 0, 0],
+      width: Math.max(plot.clientWidth, 200), height: chart.height, legend: { show: false }, padding: [chart.marks ? 16 : 10, 22, 0, 0],
       cursor: { y: false, drag: { setScale: false, x: false, y: false }, sync: { key: "charts" }, points: { size: 7 } },
       scales: { x: { time: true, range: (u, least, most) => [least, Math.max(most, least + 60)] },
         y: { range: (u, least, most) => [0, chart.most || Math.max((most || 0) * 1.15, chart.least || 0, chart.money ? 0.1 : 1)] } },
