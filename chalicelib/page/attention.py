@@ -26,6 +26,7 @@ from chalicelib.record.views import LATE_AFTER
 
 LISTED = 5
 """Rows of one kind; the rest is counted, and is on a page of its own."""
+UNHEALTHY = "unhealthy"
 _PASSES_BY_ITSELF = frozenset(
     {
         ReasonCode.GROUP_BACKOFF,
@@ -113,7 +114,7 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
         (late, ClusterStatus("no passes", Tone.BAD, summary.failure or "no pass is made", last, 1)),
         (bool(summary.failure), ClusterStatus("passes fail", Tone.BAD, summary.failure, since, 2)),
         (braked, ClusterStatus("circuit breaker tripped", Tone.BAD, "removals are blocked", 0.0, 3)),
-        (unsafe, ClusterStatus("unhealthy", Tone.BAD, "too many nodes are not ready; nothing is changed", 0.0, 3)),
+        (unsafe, ClusterStatus(UNHEALTHY, Tone.BAD, "too many nodes are not ready; nothing is changed", 0.0, 3)),
         (pause is not None, ClusterStatus("paused", Tone.WARN, pause.reason if pause else "", 0.0, 4)),
         (not last, ClusterStatus("no pass yet", Tone.INFO, "", 0.0, 6)),
         (waiting > 0, ClusterStatus(f"{counted(waiting, 'pod')} wait{'s'[waiting > 1 :]}", Tone.WARN, "", 0.0, 5)),
@@ -145,6 +146,12 @@ def _of_cluster(details: ClusterDetails, status: ClusterStatus) -> list[Need]:
         command = shlex.join(("outscaler", "history", name, "--kind", "pass"))
         note = "no pass is made" if status.rank == 1 else "nothing is decided"
         return [Need("Passes", status.detail, note, status.since, anchor="missing-passes", command=command)]
+    if status.word == UNHEALTHY:
+        health, command = details.plan.health, shlex.join(("outscaler", "get", "nodes", name))
+        text = (
+            f"{health.unready} of {counted(health.registered, 'node')} are not ready; nothing is changed until they are"
+        )
+        return [Need("Nodes", text, anchor="notification-clusterunhealthy", command=command)]
     if details.undecided and details.summary.plans and details.summary.passed.last_pass:
         return [Need("Last decision", details.undecided, anchor="empty-plans")]
     return []

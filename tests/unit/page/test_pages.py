@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import BreakerState, Memory
-from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
+from chalicelib.model.plan import GroupVerdict, Health, NodeVerdict, UnschedulablePods
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import views
@@ -544,6 +544,33 @@ def test_links_have_the_group_in_the_query() -> None:
 )
 def test_times_amounts_and_sentences_are_written_for_people(made: str, says: str) -> None:
     assert re.sub(r"</?time[^>]*>", "", made).replace("\u00a0", " ").startswith(says)
+
+
+def test_cluster_that_may_not_be_scaled_is_unhealthy() -> None:
+    store = example()
+    plan = msgspec.structs.replace(quiet_plan("edge", NOW - 10), health=Health(healthy=False, registered=6, unready=4))
+    decided(store, "edge", plan, NOW - 5, gauges={key("cluster_safe_to_autoscale"): 0.0})
+    page = words(get(store, "/clusters/edge"))
+    assert "edge unhealthy" in page
+    assert "4 of 6 nodes are not ready; nothing is changed until they are" in page
+    assert "outscaler get nodes edge" in page
+    listed = words(get(store, "/"))
+    assert "unhealthy too many nodes are not ready; nothing is changed" in listed
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (
+            "/clusters/shop",
+            "Passes no pass is made, since 11:00 Unauthorized: the cluster refuses the token what to do",
+        ),
+        ("/clusters/lab", "lab off Off · last pass never"),
+        ("/clusters/edge", "edge ok Shadow, nothing is changed"),
+    ],
+)
+def test_status_says_what_is_the_matter_and_since_when(path: str, says: str, store: Store) -> None:
+    assert says in words(get(store, path))
 
 
 def test_list_says_that_the_circuit_breaker_blocks_removals() -> None:
