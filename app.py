@@ -164,6 +164,12 @@ def page_of_clusters() -> Response:
     return _shown("/")
 
 
+@app.route("/ui/static/{file}", methods=["GET"])
+def page_asset(file: str) -> Response:
+    """Return a script or the style sheet of the pages."""
+    return _page(lambda base: hosted_page.asset(file, base, runtime()))
+
+
 @app.route("/ui/clusters/{name}", methods=["GET"])
 def page_of_cluster(name: str) -> Response:
     """Show the page of one cluster."""

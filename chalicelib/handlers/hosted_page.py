@@ -4,8 +4,9 @@ A browser can sign no request for IAM, so a signed request gets a link that work
 a cookie. Nothing is stored for a session: its end and its clusters are in the cookie. Both texts are signed, and bound
 to the deployment and to their own purpose, so one never stands for the other.
 
-Without a session every path gets the same answer, whether its cluster exists or not. The package of the pages is
-imported when it is first needed, because it is of no use to the webhook.
+Without a session every path gets the same answer, whether its cluster exists or not; but the scripts and the style
+sheet are the same for everybody. The package of the pages is imported when it is first needed, because it is of no use
+to the webhook.
 """
 
 from __future__ import annotations
@@ -149,6 +150,20 @@ def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, runtime
     refuse_newer_schema(runtime)
     permitted = None if grant.clusters is None else frozenset(grant.clusters)
     return respond(runtime.store, PageRequest(path, query, permitted), runtime.clock(), Links(base), runtime.deployment)
+
+
+def asset(file: str, base: str, runtime: Runtime) -> PageAnswer:
+    """Handle GET /ui/static/{file}, which needs no session: it is the same for everybody."""
+    return _as_page(lambda: _asset(file, base, runtime), base, runtime)
+
+
+def _asset(file: str, base: str, runtime: Runtime) -> PageAnswer:
+    if not runtime.page_key:
+        raise _refused(runtime)
+    from chalicelib.page.pages import STATIC, static
+    from chalicelib.page.render import Links
+
+    return static(f"{STATIC}{file}", Links(base), runtime.clock())
 
 
 def _grant(cookies: str, runtime: Runtime) -> PageGrant | None:

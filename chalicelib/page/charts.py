@@ -1,141 +1,187 @@
-"""Geometry of the charts, as numbers for the templates: SVG without scripts and without style attributes.
+"""The charts of a cluster: numbers over a span, with marks for growths and removals, and the cells of a group's size.
 
-Every chart has a title, a description and its numbers as a table, so it is never the only form of a fact.
+The script draws them (static/page.js) from attributes of the page. Without it the same numbers are a table, so a chart
+is never the only form of a fact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import msgspec
-from markupsafe import Markup
 
-from chalicelib.model.gauge_ring import EVERY, POINTS, GaugePoint
+from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import OperationKind
 from chalicelib.record.journal_lines import operation_of
 from chalicelib.store.journal import JournalEntry
 
-BAR = 160.0
-LINE, LINE_HEIGHT = 288.0, 40.0
-STEPS, STEPS_HEIGHT = 560.0, 60.0
-USE = 100.0
-DAYS = 14.0
+HOUR, DAY = 3600.0, 86400.0
+MOST_CELLS = 24
+"""Nodes of a group that are drawn as a cell each; a larger maximum is drawn as one bar."""
+CELLS = 150.0
+"""The width of a group's cells."""
 
 
-class SizeBar(msgspec.Struct, frozen=True):
-    """A group's size between its bounds. ready, coming: widths of the bars; target, least: positions of the marks; all
-    of BAR."""
+class ChartSpan(msgspec.Struct, frozen=True):
+    """A choice of time. row: seconds of one row of the table. hourly: drawn from the points of an hour each."""
 
-    ready: float
-    coming: float
-    target: float
-    least: float
-
-
-class Sparkline(msgspec.Struct, frozen=True):
-    """Points of a polyline per run without a gap, as SVG's attribute has them; most: the value at the top."""
-
-    runs: tuple[str, ...]
-    most: int
-    last: int
+    key: str
+    title: str
+    seconds: float
+    row: float
+    hourly: bool = False
 
 
-class Steps(msgspec.Struct, frozen=True):
-    """The size of a group over time: points of a polyline. most: the value at the top; first, last: sizes at both ends;
-    begin: epoch seconds of the left edge."""
-
-    points: str
-    most: int
-    first: int
-    last: int
-    begin: float
+SPANS = (
+    ChartSpan("1h", "Last hour", HOUR, 300.0),
+    ChartSpan("24h", "Last 24 hours", DAY, HOUR),
+    ChartSpan("7d", "Last 7 days", 7 * DAY, 6 * HOUR, hourly=True),
+    ChartSpan("14d", "Last 14 days", 14 * DAY, 12 * HOUR, hourly=True),
+)
+USUAL = SPANS[1]
 
 
-class UseBar(msgspec.Struct, frozen=True):
-    """What a node's pods request, against the threshold below which it is removed. use, threshold: positions of USE;
-    shown, limit: as percentages."""
+class Mark(msgspec.Struct, frozen=True):
+    """A growth or a removal that ended well. at: epoch seconds."""
 
-    use: float
-    threshold: float
-    shown: str
-    limit: str
-
-
-class Strip(msgspec.Struct, frozen=True):
-    """One mark of the strip of growths and removals. x: of STEPS. up: a growth."""
-
-    x: float
+    at: float
     up: bool
-    label: str
+    entry: JournalEntry
 
 
-def size_bar(ready: int, target: int, least: int, most: int) -> SizeBar:
-    """Return the bar of a group; most: its maximum, at least 1 is drawn."""
-    scale = BAR / max(most, target, ready, 1)
-    now, coming = min(ready, target) * scale, max(target - ready, 0) * scale
-    return SizeBar(round(now, 1), round(coming, 1), round(target * scale, 1), round(least * scale, 1))
+class ChartRow(msgspec.Struct, frozen=True):
+    """One row of the table, of the points that begin in it. pending: the most of them; the other values: the last. None
+    where they are not known."""
+
+    at: float
+    nodes: int
+    wanted: int | None
+    pending: int
+    cpu: int | None
+    memory: int | None
+    cost: float | None
 
 
-def sparkline(points: Sequence[GaugePoint], values: Sequence[int], now: float) -> Sparkline:
-    """Return the line of these values, the newest at the right edge. points, values: of the same length."""
-    most = max([*values, 1])
-    first = now // EVERY - POINTS + 1
-    runs: list[list[str]] = []
-    before = -2.0
-    for point, value in zip(points, values, strict=True):
-        slot = point.at // EVERY - first
-        if not 0 <= slot < POINTS:
-            continue
-        if slot != before + 1:
-            runs.append([])
-        runs[-1].append(f"{slot * LINE / POINTS:.0f},{LINE_HEIGHT - 2 - value / most * (LINE_HEIGHT - 4):.1f}")
-        before = slot
-    # Markup: these are no foreign texts, and longer than any of those may be.
-    lines = tuple(Markup(" ".join(run)) for run in runs)  # noqa: S704
-    return Sparkline(lines, most, values[-1] if values else 0)
+class Charts(msgspec.Struct, frozen=True):
+    """The charts of one span. begin, every: epoch seconds of the first point, and seconds between two. columns: the
+    values by name, with a comma after each but the last, empty where there is none. rows: newest first."""
+
+    span: ChartSpan
+    begin: float
+    every: float
+    columns: dict[str, str]
+    rows: tuple[ChartRow, ...]
+    marks: tuple[Mark, ...]
 
 
-def steps(entries: Sequence[JournalEntry], size: int, now: float, *, whole: bool) -> Steps:
-    """Return the line of a group's size over the last DAYS. entries: of the group. size: its present target. whole: the
-    entries reach back that far; otherwise the line begins with the oldest one."""
-    begin = now - DAYS * 86400
-    corners: list[tuple[float, int]] = []
-    for entry in sorted(entries, key=lambda entry: -entry.at):
-        operation = operation_of(entry)
-        if operation is None or not operation.succeeded or entry.at < begin:
-            continue
-        before = operation.from_size
-        if before is None and operation.kind is OperationKind.DELETE_NODES:
-            before = size + len(operation.target_names)
-        if before is not None:
-            corners += [(entry.at, size), (entry.at, before)]
-            size = before
-    if not whole and corners:
-        begin = corners[-1][0]
-    levels = [(begin, size), *reversed(corners)]
-    levels.append((now, levels[-1][1]))
-    most = max(1, *(level for _, level in levels))
-    x, y = STEPS / max(now - begin, 1.0), (STEPS_HEIGHT - 4) / most
-    line = " ".join(f"{(at - begin) * x:.1f},{STEPS_HEIGHT - 2 - level * y:.1f}" for at, level in levels)
-    return Steps(Markup(line), most, levels[0][1], levels[-1][1], begin)  # noqa: S704 - numbers, as above
+def span_of(key: str) -> ChartSpan:
+    """Return the choice of this name, the usual one for any other text."""
+    return next((span for span in SPANS if span.key == key), USUAL)
 
 
-def use_bar(use: float, threshold: float) -> UseBar:
-    """Return the bar of a node's use. use, threshold: shares of what it offers."""
-    bar, mark = (round(min(max(share, 0.0), 1.0) * USE, 1) for share in (use, threshold))
-    return UseBar(bar, mark, f"{use:.0%}", f"{threshold:.0%}")
+def first_span(points: Sequence[GaugePoint], hours: Sequence[GaugePoint], now: float) -> str:
+    """Return the choice that a cluster's page begins with: a new cluster fills no more than an hour."""
+    oldest = min((point.at for point in (*hours[:1], *points[:1])), default=0.0)
+    return (SPANS[0] if oldest > now - HOUR else USUAL).key
 
 
-def strip(entries: Sequence[JournalEntry], now: float, days: float = 1.0) -> tuple[Strip, ...]:
-    """Return marks for operations that ended well in the last days: scale-ups up, removals down."""
-    begin = now - days * 86400
+def charts(
+    span: ChartSpan, points: Sequence[GaugePoint], hours: Sequence[GaugePoint], marks: Sequence[Mark], now: float
+) -> Charts:
+    """Return the charts of a span that ends at `now`. points: of five minutes; hours: of an hour each."""
+    every = HOUR if span.hourly else EVERY
+    count = round(span.seconds / every)
+    first = int(now // every) - count + 1
+    by_slot = {int(point.at // every): point for point in (hours if span.hourly else points)}
+    shown = [by_slot.get(first + slot) for slot in range(count)]
+    columns = {name: ",".join("" if p is None else _text(value(p)) for p in shown) for name, value in _COLUMNS.items()}
+    begin = first * every
+    return Charts(
+        span,
+        begin,
+        every,
+        columns,
+        _rows([point for point in shown if point is not None], span.row),
+        tuple(mark for mark in marks if mark.at >= begin),
+    )
+
+
+_COLUMNS: dict[str, Callable[[GaugePoint], float | None]] = {
+    "nodes": lambda point: point.nodes,
+    "wanted": lambda point: _known(point.wanted),
+    "pending": lambda point: point.pending,
+    "cpu": lambda point: _known(point.cpu),
+    "memory": lambda point: _known(point.memory),
+    "cost": lambda point: _known(point.cost),
+}
+
+
+def _known(value: float) -> float | None:
+    return None if value < 0 else value
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _rows(points: Sequence[GaugePoint], seconds: float) -> tuple[ChartRow, ...]:
+    by_row: dict[float, list[GaugePoint]] = {}
+    for point in points:
+        by_row.setdefault(point.at // seconds * seconds, []).append(point)
+    return tuple(
+        ChartRow(
+            at,
+            of_row[-1].nodes,
+            None if of_row[-1].wanted < 0 else of_row[-1].wanted,
+            max(point.pending for point in of_row),
+            None if of_row[-1].cpu < 0 else of_row[-1].cpu,
+            None if of_row[-1].memory < 0 else of_row[-1].memory,
+            _known(of_row[-1].cost),
+        )
+        for at, of_row in sorted(by_row.items(), reverse=True)
+    )
+
+
+def marks_of(entries: Sequence[JournalEntry]) -> tuple[Mark, ...]:
+    """Return the growths and removals that ended well, in the order of the entries."""
     marks = []
     for entry in entries:
         operation = operation_of(entry)
-        if operation is None or not operation.succeeded or entry.at < begin:
+        if operation is None or not operation.succeeded:
             continue
         if operation.kind in (OperationKind.SCALE_UP, OperationKind.DELETE_NODES):
-            x = round((entry.at - begin) / (now - begin) * STEPS, 1)
-            up = operation.kind is OperationKind.SCALE_UP
-            marks.append(Strip(x, up, f"{operation.kind.value} {entry.group}"))
+            marks.append(Mark(entry.at, operation.kind is OperationKind.SCALE_UP, entry))
     return tuple(marks)
+
+
+class Cells(msgspec.Struct, frozen=True):
+    """A group's size: rectangles (x, width, class of the style sheet) of CELLS, and the position of the minimum, None
+    where it is 0."""
+
+    rectangles: tuple[tuple[float, float, str], ...]
+    least: float | None
+
+
+def cells(ready: int, coming: int, least: int, most: int) -> Cells:
+    """Return one cell per node up to the maximum, or three rectangles where there are too many."""
+    count = max(most, ready + coming, 1)
+    width = CELLS / count
+    if count <= MOST_CELLS:
+        kinds = ["ready"] * ready + ["coming"] * coming + ["free"] * (count - ready - coming)
+        rectangles = tuple((round(at * width + 1, 1), round(width - 2, 1), kind) for at, kind in enumerate(kinds))
+    else:
+        parts = ((0, ready, "ready"), (ready, coming, "coming"), (ready + coming, count - ready - coming, "free"))
+        rectangles = tuple((round(at * width, 1), round(n * width, 1), kind) for at, n, kind in parts if n > 0)
+    return Cells(rectangles, round(min(least * width, CELLS - 1), 1) if least > 0 else None)
+
+
+def usual_seconds(entries: Sequence[JournalEntry], kind: OperationKind, group: str) -> float:
+    """Return the median of how long such operations took that ended well; 0.0 where none did."""
+    operations = (operation_of(entry) for entry in entries if entry.group == group)
+    took = sorted(
+        operation.seconds
+        for operation in operations
+        if operation is not None and operation.kind is kind and operation.succeeded and operation.seconds
+    )
+    return took[math.ceil(len(took) / 2) - 1] if took else 0.0

@@ -12,16 +12,16 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
-from chalicelib.model.pause import Pause, whole
+from chalicelib.model.overview import ClusterOverview
+from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.record.journal import PLAN, DecisionUnreadable, LastDecision, last_decision
 from chalicelib.record.metrics import key
 from chalicelib.record.redaction import without_secrets
-from chalicelib.record.views import LATE_AFTER, pause_view
+from chalicelib.record.tables import GroupRow, group_rows
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
@@ -30,8 +30,8 @@ from chalicelib.store.leases import LastPass
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
 
-HISTORY = 30
-"""Journal entries of a cluster's page."""
+HISTORY, LONG_HISTORY = 80, 300
+"""Newest entries of the journal that a cluster's page reads, and where its charts show more than a day."""
 
 
 class ClusterSummary(msgspec.Struct, frozen=True):
@@ -49,10 +49,15 @@ class ClusterSummary(msgspec.Struct, frozen=True):
     plans: bool
     failure: str
 
+    @property
+    def pending(self) -> int:
+        """Return the number of pods without a node, in the last pass."""
+        return int(self.gauges.get(key("unschedulable_pods_count", type="unschedulable"), 0))
+
 
 class ClusterDetails(msgspec.Struct, frozen=True):
     """One cluster's page. decision: None where there is none, then `undecided` says why. entries: newest first. text:
-    of the policy."""
+    of the policy. points, hours: of the charts, five minutes and an hour each."""
 
     summary: ClusterSummary
     memory: Memory
@@ -61,22 +66,27 @@ class ClusterDetails(msgspec.Struct, frozen=True):
     entries: tuple[JournalEntry, ...]
     points: tuple[GaugePoint, ...]
     text: str
+    hours: tuple[GaugePoint, ...] = ()
+    overview: ClusterOverview = ClusterOverview()
+    groups: tuple[GroupRow, ...] = ()
 
     @property
     def plan(self) -> Plan:
         """Return the last decision, an empty one where there is none."""
         return self.decision.plan if self.decision is not None else Plan(id="", cluster=self.summary.name, at=0.0)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Return what people call each group, by its id."""
+        return {row.group: row.name for row in self.groups}
 
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """The status of a cluster in one word with a shape, so that no status depends on a colour alone. tone: a class of
-    the style sheet. detail: one line. rank: the worst is first."""
+    def name_of(self, group: str) -> str:
+        """Return what people call a group; its id where it is not known any more."""
+        return self.names.get(group, group)
 
-    word: str
-    shape: str
-    tone: str
-    detail: str
-    rank: int
+    def group(self, group: str) -> GroupRow | None:
+        """Return the row of a group; None where it is not known."""
+        return next((row for row in self.groups if row.group == group), None)
 
 
 def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[ClusterSummary, ...]:
@@ -93,13 +103,16 @@ def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[
     )
 
 
-def details(store: Store, name: str, now: float, deployment: Deployment | None) -> ClusterDetails | None:
-    """Return one cluster; None where it is not known. deployment: see summaries. Raises StoreError."""
+def details(
+    store: Store, name: str, now: float, deployment: Deployment | None, limit: int = HISTORY
+) -> ClusterDetails | None:
+    """Return one cluster; None where it is not known. deployment: see summaries. limit: of the entries. Raises
+    StoreError."""
     stored, pauses = store.pauses.with_policy(name)
     if stored is None:
         return None
     passed = store.scan_states.last(name, points=True) or LastPass()
-    entries = store.journal.recent(name, HISTORY)
+    entries = store.journal.recent(name, limit)
     decision, undecided = None, ""
     try:
         decision = last_decision(name, passed, _PartlyReadJournal(store, entries))
@@ -107,7 +120,12 @@ def details(store: Store, name: str, now: float, deployment: Deployment | None) 
     except DecisionUnreadable as error:
         undecided = str(error)
     summary, memory = _summary(stored, passed, pauses, now, deployment), store.memory.glance(name)
-    return ClusterDetails(summary, memory, decision, undecided, entries, passed.points, stored.text)
+    plan = decision.plan if decision is not None else None
+    overview = passed.overview
+    groups = group_rows(plan, memory, overview, now, pauses=summary.pauses, entries=entries)
+    return ClusterDetails(
+        summary, memory, decision, undecided, entries, passed.points, stored.text, passed.hours, overview, groups
+    )
 
 
 class _PartlyReadJournal:
@@ -152,26 +170,3 @@ def _summary(
         permission.plan if permission else False,
         without_secrets(f"{failure.cls}: {failure.message}" if failure is not None else "", stored.text, policy),
     )
-
-
-def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
-    """Return the first status that applies, the worst first."""
-    state, pause = summary.passed.state, whole(summary.pauses)
-    interval = summary.policy.scan_interval if summary.policy is not None else 0.0
-    late = bool(state.last_pass) and now - state.last_pass > interval + LATE_AFTER
-    first_pause = pause_view(summary.pauses[0]).line if summary.pauses else ""
-    since = f", since {format_time(state.failure.since)}" if state.failure is not None else ""
-    braked = bool(state.last_pass) and summary.gauges.get(key("brake"), 0.0) > 0
-    blocked = "the circuit breaker blocks removals until they are released"
-    paused = pause_view(pause).line if pause else ""
-    statuses: tuple[tuple[bool, ClusterStatus], ...] = (
-        (bool(summary.problem), ClusterStatus("UNREADABLE", "▲", "bad", summary.problem, 0)),
-        (not summary.plans, ClusterStatus("OFF", "■", "muted", "the policy's mode is off", 6)),
-        (late, ClusterStatus("LATE", "▲", "bad", summary.failure or "no pass is made", 1)),
-        (bool(summary.failure), ClusterStatus("FAILING", "▲", "bad", summary.failure + since, 2)),
-        (braked, ClusterStatus("BRAKE", "▲", "bad", blocked, 2)),
-        (pause is not None, ClusterStatus("PAUSED", "◐", "warn", paused, 3)),
-        (not state.last_pass, ClusterStatus("WAITING", "○", "muted", "no pass has been made yet", 4)),
-        (True, ClusterStatus("OK", "●", "ok", first_pause, 5)),
-    )
-    return next(status for applies, status in statuses if applies)

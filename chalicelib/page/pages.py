@@ -17,20 +17,24 @@ import msgspec
 
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.plan import Plan
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.timestamps import parse_time
-from chalicelib.page import charts, views
-from chalicelib.page.cluster_data import ClusterDetails, details, summaries
+from chalicelib.page import charts, timeline, views
+from chalicelib.page.assets import YEAR, asset
+from chalicelib.page.attention import pods_reason
+from chalicelib.page.cluster_data import HISTORY, LONG_HISTORY, ClusterDetails, details, summaries
 from chalicelib.page.render import Links, render, security_headers
+from chalicelib.record.journal import PLAN
 from chalicelib.record.redaction import policy_without_secrets, without_secrets
+from chalicelib.record.tables import NodeRow, group_named, node_rows
 from chalicelib.record.views import exact
-from chalicelib.runtime.active_policy import in_force_or_problem
 
 if TYPE_CHECKING:
-    from chalicelib.store import Store, StoredPolicy
+    from chalicelib.store import JournalEntry, Store, StoredPolicy
 
 HTML = "text/html; charset=utf-8"
-PAGE_ROWS, HISTORY_ROWS, VERSIONS = 500, 50, 50
+PAGE_ROWS, VERSIONS, NEAR = 500, 50, 30
 _LONGEST_QUERY = 200
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 
@@ -57,23 +61,28 @@ class _NotFound(OutscalerError):
 
 
 class PageContext(msgspec.Struct, frozen=True):
-    """What a page is made of."""
+    """What a page is made of. clock: what the pages call their time, "" where it is the real one."""
 
     store: Store
     request: PageRequest
     links: Links
     now: float
     deployment: Deployment | None
+    clock: str = ""
 
     def word(self, name: str) -> str:
         """Return a parameter of the query, "" where it is not given."""
         return self.request.query.get(name, "")[:_LONGEST_QUERY]
 
 
-def respond(store: Store, request: PageRequest, now: float, links: Links, deployment: Deployment | None) -> PageAnswer:
+def respond(
+    store: Store, request: PageRequest, now: float, links: Links, deployment: Deployment | None, clock: str = ""
+) -> PageAnswer:
     """Return the page. now: epoch seconds. deployment: what the functions permit policies to name, None where it is not
-    known. Raises nothing that a table, a policy or a request can cause."""
-    context = PageContext(store, request, links, now, deployment)
+    known. clock: see PageContext. Raises nothing that a table, a policy or a request can cause."""
+    if request.path.startswith(STATIC):
+        return static(request.path, links, now)
+    context = PageContext(store, request, links, now, deployment, clock)
     try:
         template, values = _page(context)
     except _NotFound as missing:
@@ -85,9 +94,21 @@ def respond(store: Store, request: PageRequest, now: float, links: Links, deploy
         return failed(links, now, 503, line)
     # Names of secrets consist of characters that HTML does not escape, so they are hidden in the finished page.
     text, policy = values.pop("hidden_names", ("", None))
-    page = render(template, links, now, values)
+    page = render(template, links, now, {"clock": clock, **values})
     body = without_secrets(page, text, policy) if text else page
     return PageAnswer(200, body.encode("utf-8", "backslashreplace"), security_headers() | {"Content-Type": HTML})
+
+
+STATIC = "/static/"
+
+
+def static(path: str, links: Links, now: float) -> PageAnswer:
+    """Return a script or the style sheet, which say nothing about a deployment. path: begins with STATIC."""
+    file = asset(path.removeprefix(STATIC))
+    if file is None:
+        return failed(links, now, 404, "There is no such page.")
+    kept = {"Content-Type": file.media_type, "Cache-Control": f"public, max-age={YEAR}, immutable"}
+    return PageAnswer(200, file.content, security_headers() | kept)
 
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
@@ -97,7 +118,7 @@ def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
 
 def page_of(template: str, links: Links, now: float, status: int, values: dict[str, Any]) -> PageAnswer:
     """Return a page that shows nothing of a cluster. now: epoch seconds. values: of the template."""
-    body = render(template, links, now, values)
+    body = render(template, links, now, {"clock": "", **values})
     return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
 
 
@@ -110,22 +131,20 @@ def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
     name, permitted = parts[1], context.request.permitted
     if not cluster_name_ok(name) or (permitted is not None and name not in permitted):
         raise _NotFound("This cluster is not known.")
-    page = parts[2] if len(parts) > 2 else ""
-    group = parts[3] if len(parts) == 4 else context.word("group")
-    if page == "groups" and (group or len(parts) == 4):
-        return _group(context, name, group)
-    if len(parts) == 4 or page not in _PAGES:
+    page = "/".join(parts[2:])
+    if page not in _PAGES:
         raise _NotFound("There is no such page.")
     return _PAGES[page](context, name)
 
 
-def _details(context: PageContext, name: str) -> tuple[ClusterDetails, dict[str, Any]]:
+def _details(context: PageContext, name: str, limit: int = HISTORY) -> tuple[ClusterDetails, dict[str, Any]]:
     """Return a cluster, and the values that its pages have in common."""
-    cluster = details(context.store, name, context.now, context.deployment)
+    cluster = details(context.store, name, context.now, context.deployment, limit)
     if cluster is None:
         raise _NotFound("This cluster is not known.")
     return cluster, {
         "name": name,
+        "names": cluster.names,
         "decision": cluster.decision,
         "undecided": cluster.undecided,
         "hidden_names": (cluster.text, cluster.summary.policy),
@@ -133,95 +152,158 @@ def _details(context: PageContext, name: str) -> tuple[ClusterDetails, dict[str,
 
 
 def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
-    permitted = context.request.permitted
+    permitted, words = context.request.permitted, context.word("q")
     clusters = summaries(context.store, context.now, context.deployment)
     visible = [summary for summary in clusters if permitted is None or summary.name in permitted]
     return "clusters.html", {
         "title": "Clusters",
-        "rows": views.cluster_rows(visible, context.now),
+        "rows": views.cluster_rows(visible, context.now, words),
+        "total": len(visible),
+        "words": words,
         "unjudged": context.deployment is None,
-        "refresh": context.word("refresh") != "off",
+        "live": True,
         "command": "outscaler get clusters",
     }
 
 
 def _cluster(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    details, common = _details(context, name)
+    query = {key: context.word(key) for key in ("range", "show", "kind")}
+    limit = LONG_HISTORY if charts.span_of(query["range"]).hourly else HISTORY
+    cluster, common = _details(context, name, limit)
     return "cluster.html", {
         **common,
-        **views.cluster_values(details, context.now),
+        **views.cluster_values(cluster, query, context.now),
         "title": name,
+        "query": query,
+        "currency": cluster.overview.currency,
         "unjudged": context.deployment is None,
-        "refresh": context.word("refresh") != "off",
+        "live": True,
         "command": f"outscaler get groups {name}",
     }
 
 
-def _group(context: PageContext, name: str, group: str) -> tuple[str, dict[str, Any]]:
-    details, common = _details(context, name)
-    row = next((row for row in views.group_rows(details, context.now) if row["group"] == group), None)
+def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
+    cluster, common = _details(context, name, LONG_HISTORY)
+    group = context.word("group")
+    row = cluster.group(group) or cluster.group(group_named(cluster.groups, group).group)
     if row is None:
         raise _NotFound("This node group is not part of the last decision.")
-    entries = context.store.journal.recent(name, views.ROWS)
-    of_group = [entry for entry in entries if entry.group == group]
-    refused = [verdict for verdict in details.plan.unschedulable if group in verdict.reasons]
+    entries = [entry for entry in cluster.entries if entry.group == row.group]
+    refused = [verdict for verdict in cluster.plan.unschedulable if row.group in verdict.reasons]
+    verdict = next((verdict for verdict in cluster.plan.groups if verdict.group == row.group), None)
     return "group.html", {
         **common,
-        "title": f"{group} of {name}",
-        "group": group,
+        "title": f"{row.name} of {name}",
         "row": row,
-        "entries": of_group[:HISTORY_ROWS],
-        "strip": charts.strip(of_group, context.now, charts.DAYS),
-        "steps": charts.steps(of_group, row["target"], context.now, whole=len(entries) < views.ROWS),
-        "refused": [(len(pods.pods), pods.pods[0], pods.reasons[group]) for pods in refused[:PAGE_ROWS]],
-        "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
+        "currency": cluster.overview.currency,
+        "cells": views.cells_of(row),
+        "skipped": verdict.skipped if verdict is not None else None,
+        "history": views.size_history(entries, row.target, context.now),
+        "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
+        "refused": [(verdict.pods, verdict.reasons[row.group]) for verdict in refused[:PAGE_ROWS]],
+        "nodes": sum(node.group == row.group for node in _node_rows(cluster)),
+        "command": shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name)),
     }
 
 
+def _node_rows(cluster: ClusterDetails) -> tuple[NodeRow, ...]:
+    return node_rows(cluster.decision.plan if cluster.decision else None, cluster.overview, cluster.groups)
+
+
 def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    details, common = _details(context, name)
-    code, words = context.word("reason"), context.word("q")
-    nodes = views.shown_nodes(details.plan, code, words)
+    cluster, common = _details(context, name)
+    code, group, words = (context.word(key) for key in ("reason", "group", "q"))
+    nodes = views.shown_nodes(_node_rows(cluster), code, group, words)
     return "nodes.html", {
         **common,
         "title": f"Nodes of {name}",
         "rows": nodes[:PAGE_ROWS],
-        "use_of": views.use_of,
         "total": len(nodes),
-        "codes": sorted({verdict.reason.code.value for verdict in details.plan.unremovable}),
-        "chosen": code,
+        "stays": views.stays(cluster.plan),
+        "code": code,
+        "group": group,
         "words": words,
         "command": f"outscaler get nodes {name}",
     }
 
 
 def _pods(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    details, common = _details(context, name)
+    cluster, common = _details(context, name)
     words = context.word("q")
-    pods = views.shown_pods(details.plan, words)
+    rows = views.waiting_pods(cluster, words)
     return "pods.html", {
         **common,
         "title": f"Waiting pods of {name}",
-        "rows": pods[:PAGE_ROWS],
-        "decisions": _DECISIONS,
-        "total": len(pods),
+        "rows": rows[:PAGE_ROWS],
+        "total": sum(len(row.pods) for row in rows),
+        "most": PAGE_ROWS,
         "words": words,
         "command": f"outscaler get pods {name}",
     }
 
 
 def _history(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
-    stored = _stored(context, name)
-    before = context.word("before")
-    entries = context.store.journal.recent(name, HISTORY_ROWS, before=parse_time(before) if before else None)
+    cluster, common = _details(context, name)
+    kind, group, before = (context.word(key) for key in ("kind", "group", "before"))
+    end = min(parse_time(before), context.now) if before else context.now
+    whole = context.word("all") == "yes"
+    # The bound of the store is exclusive, and an entry may be as new as the page.
+    day = timeline.read_day(context.store, name, end if before else end + 1.0, cluster.names, whole=whole)
+    words = ["outscaler", "history", name, "--since", "24h"]
+    words += ["--group", cluster.name_of(group)] if group else []
     return "history.html", {
+        **common,
         "title": f"History of {name}",
-        "name": name,
-        "rows": entries,
-        "hidden_names": (stored.text, in_force_or_problem(stored, context.now, context.deployment)[0]),
-        "older": exact(entries[-1].at) if len(entries) == HISTORY_ROWS else "",
-        "command": f"outscaler history {name}",
+        "day": day,
+        "end": end,
+        "lanes": timeline.lanes(day),
+        "events": timeline.selected(day.events, kind, group)[:PAGE_ROWS],
+        "kinds": tuple(timeline.FILTERS),
+        "kind": kind if kind in timeline.FILTERS else "all",
+        "group": group,
+        "groups": sorted({event.group for event in day.events if event.group} | set(cluster.names)),
+        "whole": whole,
+        "query": {"group": group, "all": "yes" if whole else "", "before": before},
+        "earlier": exact(day.begin),
+        "later": exact(end + charts.DAY) if before and end + charts.DAY < context.now else "",
+        "command": shlex.join(words),
     }
+
+
+def _decision(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
+    """Explain a decision of the journal: the plan of this id, made about then."""
+    cluster, common = _details(context, name)
+    plan_id, about = context.word("plan"), context.word("at")
+    entry = _plan_entry(context, name, plan_id, parse_time(about) if about else context.now)
+    try:
+        plan = msgspec.json.decode(entry.body, type=Plan) if entry is not None and entry.body else None
+    except (msgspec.MsgspecError, ValueError):
+        plan = None
+    if entry is None:
+        raise _NotFound("This decision is not in the journal (any more).")
+    policy = cluster.summary.policy
+    return "decision.html", {
+        **common,
+        "title": f"Decision of {name}",
+        "entry": entry,
+        "event": timeline.event_of(entry, cluster.names),
+        "plan": plan,
+        "pods": [(verdict.pods, pods_reason(verdict.reasons, verdict.against)) for verdict in plan.unschedulable]
+        if plan
+        else [],
+        "stays": views.stays(plan) if plan else [],
+        "replay": shlex.join(("outscaler", "replay", entry.plan, "--cluster", name)),
+        "recorded": policy is not None and policy.record_decisions,
+        "command": f"outscaler history {name} --kind plan",
+    }
+
+
+def _plan_entry(context: PageContext, name: str, plan_id: str, about: float) -> JournalEntry | None:
+    """Return the entry of a plan that was decided about then, at most a few entries away."""
+    for entry in context.store.journal.recent(name, NEAR, before=about + 5.0):
+        if entry.kind == PLAN and entry.plan == plan_id:
+            return entry
+    return None
 
 
 def _stored(context: PageContext, name: str) -> StoredPolicy:
@@ -260,16 +342,12 @@ def _version(text: str) -> int:
     return int(text or 0)
 
 
-_DECISIONS = {
-    "unschedulable": "no node",
-    "newNode": "new node",
-    "fitsExisting": "fits",
-    "notLookedAt": "not considered",
-}
 _PAGES: dict[str, Callable[[PageContext, str], tuple[str, dict[str, Any]]]] = {
     "": _cluster,
+    "groups": _group,
     "nodes": _nodes,
     "pods": _pods,
     "history": _history,
+    "decision": _decision,
     "policy": _policy,
 }

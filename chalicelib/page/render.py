@@ -2,34 +2,38 @@
 
 Names of pods, labels, errors of vendors and policies come from others. `finalized` is their only way onto a page:
 visible and bounded. Control characters and those that change the direction of writing are shown as their numbers,
-because they could hide or reorder what an operator reads. Then Jinja2 escapes every expression. The one style sheet is
-part of each page and permitted by its hash: no script, no style attribute and no other source is.
+because they could hide or reorder what an operator reads. Then Jinja2 escapes every expression. Scripts and the style
+sheet come from the page's own origin (assets.py): no script or style inside a page runs, and no other source is asked.
+
+Times are printed in UTC as <time> elements, which the script rewrites in the reader's time zone.
 """
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import re
 import unicodedata
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import format_time, parse_time
+from chalicelib.page.assets import assets
 from chalicelib.reasons.text import sentence as reason_sentence
-from chalicelib.record.journal_lines import sentence as entry_sentence
-from chalicelib.record.views import ago, instant
+from chalicelib.record.journal_lines import spoken
+from chalicelib.record.views import exact
 
 HERE = Path(__file__).parent / "templates"
 RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
 """The page that explains every reason and every status."""
-LONGEST = 500
-"""Characters of one text."""
+LONGEST, BRIEF = 500, 120
+"""Characters of one text, and of one in a row of a table; pages of a group have all of it."""
 
 _SAFE = re.compile(r"[\x20-\x7e]*\Z")
 
@@ -37,15 +41,19 @@ _SAFE = re.compile(r"[\x20-\x7e]*\Z")
 class Links(msgspec.Struct, frozen=True):
     """Addresses of the pages and of the runbook. Every name is percent-encoded as one segment of a path.
 
-    base: the path before every page, "" on the loopback address. API Gateway does not keep an encoded slash in a
-    segment of a path, so below a base the name of a group is in the query.
+    base: the path before every page. The name of a group is in the query: it may have slashes, and API Gateway does not
+    keep an encoded one in a segment of a path.
     """
 
     base: str = ""
 
-    def start(self, *, live: bool = True) -> str:
-        """Return the list of clusters. live: reloads itself."""
-        return (self.base or "/") + ("" if live else "?refresh=off")
+    def start(self) -> str:
+        """Return the list of clusters."""
+        return self.base or "/"
+
+    def asset(self, name: str) -> str:
+        """Return a file of assets.py."""
+        return f"{self.base}/static/{assets()[name].name}"
 
     def cluster(self, name: str, page: str = "", **query: str) -> str:
         """Return a page of a cluster. query: empty values are left out."""
@@ -55,9 +63,7 @@ class Links(msgspec.Struct, frozen=True):
 
     def group(self, name: str, group: str) -> str:
         """Return the page of a node group."""
-        if self.base:
-            return self.cluster(name, "groups", group=group)
-        return f"{self.base}/clusters/{segment(name)}/groups/{segment(group)}"
+        return self.cluster(name, "groups", group=group)
 
     def runbook(self, anchor: str = "reasons") -> str:
         """Return a heading of the runbook."""
@@ -70,8 +76,8 @@ def segment(name: str) -> str:
 
 
 def render(template: str, links: Links, now: float, values: dict[str, Any]) -> str:
-    """Return the page. values: of the template; `links`, `now`, `style` are added."""
-    return environment().get_template(template).render(**values, links=links, now=now, style=Markup(style()))  # noqa: S704
+    """Return the page. values: of the template; `links` and `now` are added."""
+    return environment().get_template(template).render(**values, links=links, now=now)
 
 
 @functools.cache
@@ -86,7 +92,21 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters.update(instant=instant, ago=ago, reason=reason_sentence, entry=entry_sentence)
+    templates.filters.update(
+        age=age,
+        ago=ago,
+        at=time_of,
+        brief=lambda text: shown(text, BRIEF),
+        clock=clock,
+        duration=duration,
+        exact=exact,
+        money=money,
+        numbers=numbers,
+        prose=prose,
+        reason=reason_sentence,
+        symbol=lambda currency: _SYMBOLS.get(currency, ""),
+        typed=typed,
+    )
     return templates
 
 
@@ -111,19 +131,96 @@ def shown(value: object, longest: int = LONGEST) -> str:
     )
 
 
-@functools.cache
-def style() -> str:
-    """Return the style sheet."""
-    return (HERE / "style.css").read_text("utf-8")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_CALLER = re.compile(r"\barn:aws[\w-]*:(?:sts|iam)::\d+:(?:[\w+=,.@-]+/)*([\w+=,.@-]+)")
+_AMOUNT = re.compile(r"\b\d+ (?:h|min|s)\b(?: \d+ (?:min|s)\b)?")
+_TOGETHER = "\u00a0"  # a space at which no line ends: a number stays with its unit
+_NUMBERS = re.compile(r"[0-9.,e+-]*\Z")
+_SYMBOLS = {"EUR": "€", "GBP": "£", "USD": "$"}
+
+
+def time_of(instant: float, now: float) -> Markup:
+    """Return an instant (epoch seconds) as a time of day, with the day where it is not today; `never` for 0.0."""
+    if instant <= 0:
+        return Markup("never")
+    moment, today = (datetime.fromtimestamp(seconds, UTC) for seconds in (instant, now))
+    day = {0: "", 1: "Yesterday "}.get((today.date() - moment.date()).days, f"{moment.day} {moment:%b} ")
+    return _time(instant, f"{day}{moment:%H:%M}", "at")
+
+
+def ago(instant: float, now: float) -> Markup:
+    """Return an instant as `13 s ago`, `in 7 s` or `never`."""
+    if instant <= 0:
+        return Markup("never")
+    away = duration(abs(now - instant))
+    return _time(instant, f"{away} ago" if instant <= now else f"in {away}", "ago")
+
+
+def duration(seconds: float) -> str:
+    """Return `41 s`, `4 min 25 s`, `3 h 12 min`, `2 d 5 h` or `40 d`."""
+    days, rest = divmod(round(seconds), 86400)
+    text = spoken(seconds)
+    if days:
+        text = f"{days} d {rest // 3600} h" if rest >= 3600 and days < 10 else f"{days} d"
+    return text.replace(" ", _TOGETHER)
+
+
+def age(seconds: float) -> str:
+    """Return the largest unit of a duration: `5 min`, `16 h` or `3 d`."""
+    return _TOGETHER.join(duration(seconds).split(_TOGETHER)[:2])
+
+
+def prose(text: object, now: float) -> Markup:
+    """Return a sentence as it may be shown, with its RFC 3339 instants as times, and the names of callers in place of
+    their ARNs."""
+    short = _CALLER.sub(lambda match: match[1], shown(text))
+    words = _AMOUNT.sub(lambda match: match[0].replace(" ", _TOGETHER), str(escape(short)))
+    return Markup(_INSTANT.sub(lambda match: time_of(_epoch(match[0], now), now), words))  # noqa: S704 - escaped above
+
+
+def clock(now: float) -> Markup:
+    """Return the instant of the page (epoch seconds), with seconds."""
+    return _time(now, f"{datetime.fromtimestamp(now, UTC):%H:%M:%S} UTC", "clock")
+
+
+def typed(command: str) -> Markup:
+    """Return a command, or a name, with a button that copies it; the button needs the script."""
+    text = shown(command)
+    words = Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
+    button = Markup('<button type="button" class="copy" aria-label="copy: {}" hidden>copy</button>').format(text)
+    return Markup('<span class="typed"><code>{}</code>{}</span>').format(words, button)
+
+
+def numbers(values: str) -> Markup:
+    """Return numbers with commas, which may be longer than a foreign text."""
+    return Markup(values) if _NUMBERS.match(values) else Markup("")  # noqa: S704 - nothing but numbers
+
+
+def money(amount: float, currency: str) -> str:
+    """Return an amount with its currency; cents, or two digits of a smaller amount."""
+    text = f"{amount:.2f}" if abs(amount) >= 0.1 or amount == 0 else f"{amount:.2g}"
+    symbol = _SYMBOLS.get(currency, "")
+    return f"{symbol}{text}" if symbol else f"{text} {currency}".strip()
+
+
+def _time(instant: float, text: str, form: str) -> Markup:
+    written = format_time(instant)
+    return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(written, form, written, text)
+
+
+def _epoch(written: str, now: float) -> float:
+    try:
+        return parse_time(written)
+    except BadInput:  # a foreign text with a month 13
+        return now
 
 
 @functools.cache
 def security_headers() -> dict[str, str]:
     """Return the headers of every answer."""
-    digest = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action 'self'; base-uri 'none'; "
-        "frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     )
     return {
         "Content-Security-Policy": policy,
@@ -131,4 +228,5 @@ def security_headers() -> dict[str, str]:
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
         "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
     }

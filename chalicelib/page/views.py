@@ -6,33 +6,55 @@ Lists are bounded here; what is left out is counted and can be found on a page o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from chalicelib.model.memory import GroupMemory
+import msgspec
+
+from chalicelib.model.gauge_ring import EVERY, GaugePoint
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import charts
-from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary, status_of
+from chalicelib.page.attention import counted, needs, passes, paused, pods_reason, status_of, under_way
+from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
+from chalicelib.page.render import money
+from chalicelib.page.timeline import FILTERS, event_of, selected
+from chalicelib.reasons.text import sentence
+from chalicelib.record.journal_lines import operation_of
 from chalicelib.record.metrics import key
-from chalicelib.record.views import (
-    GroupView,
-    NodeView,
-    PodView,
-    group_view,
-    node_views,
-    operation_view,
-    pause_view,
-    pod_views,
-)
+from chalicelib.record.tables import GroupRow, NodeRow, Tone
+from chalicelib.record.views import pod_views
+from chalicelib.store.journal import JournalEntry
 
-PODS_SHOWN, LAST_SHOWN, ROWS = 20, 8, 1000
+PODS_SHOWN, LAST_SHOWN, ROWS = 10, 12, 1000
 """Lines of a cluster's page, and rows of a list at most."""
+_STAYS = {
+    ReasonCode.NOT_UNDERUTILIZED: "in use",
+    ReasonCode.GROUP_MIN_SIZE: "at the minimum of their group",
+    ReasonCode.POOL_MIN_SIZE: "at the minimum of their pool",
+    ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: "not unneeded for long enough",
+    ReasonCode.NOT_AUTOSCALED: "in no autoscaled group",
+    ReasonCode.NO_PLACE_TO_MOVE_PODS: "with pods that fit nowhere else",
+    ReasonCode.BLOCKED_BY_POD: "blocked by a pod",
+    ReasonCode.RECENTLY_UNREMOVABLE: "found unremovable a short while ago",
+    ReasonCode.IN_COOLDOWN: "in the cooldown after a change",
+    ReasonCode.NODE_COOLDOWN: "too young",
+    ReasonCode.NOT_STARTED: "not started yet",
+    ReasonCode.PROMISED: "expected by waiting pods",
+    ReasonCode.HEADROOM: "kept as headroom",
+    ReasonCode.BEING_DELETED: "being deleted",
+    ReasonCode.GROUP_GROWING: "in a group that grows",
+}
 
 
-def cluster_rows(clusters: Sequence[ClusterSummary], now: float) -> list[dict[str, Any]]:
-    """Return a line per cluster, the worst status first."""
-    rows = [cluster_row(summary, now) for summary in clusters]
+# -- all clusters
+
+
+def cluster_rows(clusters: Sequence[ClusterSummary], now: float, words: str = "") -> list[dict[str, Any]]:
+    """Return a line per cluster, the worst status first. words: a part of the name, "" for all."""
+    rows = [cluster_row(summary, now) for summary in clusters if words.casefold() in summary.name.casefold()]
     return sorted(rows, key=lambda row: (row["status"].rank, row["name"]))
 
 
@@ -45,103 +67,221 @@ def cluster_row(summary: ClusterSummary, now: float) -> dict[str, Any]:
         "mode": summary.mode_word,
         "version": summary.version,
         "last_pass": passed.last_pass,
-        "next_pass": passed.last_pass + summary.policy.scan_interval if summary.policy else 0.0,
-        "nodes": int(sum(value for series, value in gauges.items() if series.startswith("nodes_count;"))),
+        "next_pass": passed.last_pass + summary.policy.scan_interval if summary.policy and passed.last_pass else 0.0,
         "ready": int(gauges.get(key("nodes_count", state="ready"), 0)),
         "most": int(gauges.get(key("max_nodes_count"), 0)),
-        "pending": int(gauges.get(key("unschedulable_pods_count", type="unschedulable"), 0)),
+        "pending": summary.pending,
         "leaving": int(gauges.get(key("pending_node_deletions"), 0)),
     }
 
 
-def cluster_values(details: ClusterDetails, now: float) -> dict[str, Any]:
-    """Return the values of a cluster's page."""
-    plan, points, memory = details.plan, details.points, details.memory
-    stays = Counter(verdict.reason.code.value for verdict in plan.unremovable)
-    return {
-        "row": cluster_row(details.summary, now),
-        "pauses": [pause_view(pause).line for pause in details.summary.pauses],
-        "brake": bool(memory.breaker.tripped_at) and memory.released_until <= now,
-        "blocked": plan.paused,
-        "operations": [operation_view(operation) for operation in memory.operations[:ROWS]],
-        "groups": group_rows(details, now),
-        "pods": _pod_lines(plan)[:PODS_SHOWN],
-        "pods_total": len(pod_views(plan)),
-        "stays": stays.most_common(),
-        "stays_total": stays.total(),
-        "last": details.entries[:LAST_SHOWN],
-        "nodes_line": charts.sparkline(points, [point.nodes for point in points], now),
-        "pending_line": charts.sparkline(points, [point.pending for point in points], now),
-        "points": points,
-        "strip": charts.strip(details.entries, now),
-        "gaps": plan.gaps[:ROWS],
-    }
+# -- one cluster
 
 
-def group_rows(details: ClusterDetails, now: float) -> list[dict[str, Any]]:
-    """Return a line per node group of the last decision."""
-    scale_ups = {up.group: up for up in details.plan.scale_ups}
-    rows = []
-    for verdict in details.plan.groups[:ROWS]:
-        name, up = verdict.group, scale_ups.get(verdict.group)
-        memory = group_view(name, details.memory.groups.get(name, GroupMemory()))
-        rows.append(
-            {
-                "group": name,
-                "provider": verdict.provider,
-                "min": verdict.min,
-                "max": verdict.max,
-                "ready": verdict.ready,
-                "target": max(verdict.target, up.to_size if up is not None else 0),
-                "bar": charts.size_bar(verdict.ready, verdict.target, verdict.min, verdict.max),
-                "state": _state(memory, now, grows=up is not None) or ("" if verdict.healthy else "unhealthy"),
-                "why": verdict.skipped,
-            }
-        )
+class Tile(msgspec.Struct, frozen=True):
+    """One figure. note: below it. tone: of the value, "" for none."""
+
+    title: str
+    value: str
+    note: str = ""
+    tone: str = ""
+
+
+def tiles(details: ClusterDetails, row: Mapping[str, Any], now: float) -> list[Tile]:
+    """Return the figures of a cluster's page; those that are not known are left out."""
+    groups, points = details.groups, details.points
+    coming = sum(group.coming for group in groups)
+    most = row["most"] or sum(group.max for group in groups)
+    notes = [f"of {most} at most" if most else "", f"{coming} coming" if coming else ""]
+    notes.append(f"{row['leaving']} leaving" if row["leaving"] else "")
+    rows = [Tile("Nodes ready", str(row["ready"]), " · ".join(filter(None, notes)))]
+    worst = max(points, key=lambda point: point.pending, default=None)
+    note = f"most in 24 hours: {worst.pending}" if worst is not None and worst.pending else "none in 24 hours"
+    rows.append(Tile("Waiting pods", str(row["pending"]), note, "warn" if row["pending"] else ""))
+    last = points[-1] if points and now - points[-1].at < 12 * EVERY else None
+    if last is not None and last.cpu >= 0:
+        memory = f"cpu · memory {last.memory}%" if last.memory >= 0 else "cpu"
+        rows.append(Tile("Requested of allocatable", f"{last.cpu}%", memory))
+    if last is not None and last.cost > 0:
+        currency = details.overview.currency
+        unpriced = sum(group.ready for group in groups if group.price is None)
+        note = f"without {counted(unpriced, 'node')} of unknown price" if unpriced else ""
+        rows.append(Tile("Cost an hour", money(last.cost, currency), note or _cost_note(points, last, currency)))
     return rows
 
 
-def _state(group: GroupView, now: float, *, grows: bool) -> str:
-    backoff = group.backoff_at(now)
-    if backoff is not None:
-        return f"back-off: {backoff.title}"
-    if grows:
-        return "grows"
-    return f"waits for {group.request.increase}" if group.request is not None else ""
+def _cost_note(points: Sequence[GaugePoint], last_point: GaugePoint, currency: str) -> str:
+    before = next((point for point in points if last_point.at - point.at <= charts.DAY and point.cost >= 0), None)
+    if before is None or last_point.at - before.at < charts.DAY - charts.HOUR:
+        return ""
+    change = last_point.cost - before.cost
+    if abs(change) < 0.005:
+        return "as yesterday at this time"
+    return f"{money(abs(change), currency)} {'more' if change > 0 else 'less'} than yesterday at this time"
 
 
-def shown_nodes(plan: Plan, code: str, name_part: str) -> list[NodeView]:
-    """Return the nodes of the decision with this code of a reason and this part of the name; "" for all."""
-    return [
-        view
-        for view in node_views(plan)
-        if name_part in view.node and (not code or (view.reason is not None and view.reason.code.value == code))
-    ]
+def waiting_since(points: Sequence[GaugePoint]) -> float:
+    """Return since when pods wait, according to the points; 0.0 where none does."""
+    since = 0.0
+    for point in reversed(points):
+        if not point.pending:
+            break
+        since = point.at
+    return since
 
 
-def use_of(reason: Reason | None) -> charts.UseBar | None:
-    """Return the bar of a node that stays because it is used too much; None for any other reason."""
-    use, threshold = (reason.params.get(name) if reason else None for name in ("utilization", "threshold"))
-    if not isinstance(use, int | float) or not isinstance(threshold, int | float):
+def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float) -> dict[str, Any]:
+    """Return the values of a cluster's page. query: range, show and kind, each "" for the usual choice."""
+    plan, row = details.plan, cluster_row(details.summary, now)
+    span = charts.span_of(query["range"] or charts.first_span(details.points, details.hours, now))
+    events = [event_of(entry, details.names) for entry in details.entries]
+    told = [event for event in events if event.kind != "decision"]
+    passes = sum(event.folded for event in events)
+    chart_events = charts.charts(span, details.points, details.hours, charts.marks_of(details.entries), now)
+    return {
+        "row": row,
+        "waiting_since": waiting_since(details.points) if row["pending"] else 0.0,
+        "coming": sum(group.coming for group in details.groups),
+        "needs": needs(details, row["status"], now),
+        "paused": paused(details.summary.name, details.summary.pauses, details.names),
+        "blocked": plan.paused,
+        "under_way": under_way(details)[:ROWS],
+        "tiles": tiles(details, row, now),
+        "charts": chart_events,
+        "mark_texts": [event_of(mark.entry, details.names).text for mark in chart_events.marks],
+        "spans": charts.SPANS,
+        "pods": [row for row in waiting_pods(details, "") if row.word != "not considered"][:PODS_SHOWN],
+        "pods_total": len(pod_views(plan)),
+        **group_values(details, query["show"]),
+        "events": selected(told, query["kind"], "")[:LAST_SHOWN],
+        "kinds": tuple(FILTERS),
+        "kind": query["kind"] if query["kind"] in FILTERS else "all",
+        "folded": passes,
+        "stays": stays(plan),
+    }
+
+
+def stays(plan: Plan) -> list[tuple[str, int, str]]:
+    """Return why nodes stay: the code, how many, and what they are."""
+    counts = Counter(verdict.reason.code for verdict in plan.unremovable)
+    return [(code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()]
+
+
+def group_values(details: ClusterDetails, show: str) -> dict[str, Any]:
+    """Return the rows of the groups. show: problems, empty, or "" for all."""
+    groups = details.groups
+    problems = [row for row in groups if row.status.tone in (Tone.BAD, Tone.WARN)]
+    empty = [row for row in groups if not row.ready and not row.coming]
+    chosen = {"problems": problems, "empty": empty}.get(show, list(groups))
+    return {
+        "groups": [(row, cells_of(row)) for row in chosen[:ROWS]],
+        "show": show if show in ("problems", "empty") else "",
+        "counts": (
+            ("", counted(len(groups), "group")),
+            ("problems", f"with a problem ({len(problems)})"),
+            ("empty", f"empty ({len(empty)})"),
+        ),
+    }
+
+
+def cells_of(row: GroupRow) -> charts.Cells:
+    """Return the cells of a group's size."""
+    return charts.cells(row.ready, row.coming, row.min, row.max)
+
+
+# -- a group
+
+
+class SizeHistory(msgspec.Struct, frozen=True):
+    """A group's size over time, as the script draws it: instants and sizes, with commas."""
+
+    times: str
+    sizes: str
+    first: int
+    last: int
+
+
+def size_history(entries: Sequence[JournalEntry], size: int, now: float) -> SizeHistory | None:
+    """Return how a group's size changed, by its operations of 14 days that ended well; None where there is none.
+    entries: of the group, newest first. size: its present target."""
+    levels, last = [(now, size)], size
+    for entry in entries:
+        operation = operation_of(entry)
+        if operation is None or not operation.succeeded or entry.at < now - 14 * charts.DAY:
+            continue
+        before = operation.from_size
+        if before is None and operation.kind is OperationKind.DELETE_NODES:
+            before = size + len(operation.target_names)
+        if before is not None:
+            levels.append((entry.at, size if operation.to_size is None else operation.to_size))
+            size = before
+    if len(levels) == 1:
         return None
-    return charts.use_bar(float(use), float(threshold))
+    levels.append((levels[-1][0] - charts.HOUR, size))
+    levels.reverse()
+    times, sizes = (",".join(f"{level[at]:.0f}" for level in levels) for at in (0, 1))
+    return SizeHistory(times, sizes, size, last)
 
 
-def shown_pods(plan: Plan, name_part: str) -> list[PodView]:
-    """Return the waiting pods with this part of the name, those without a node first."""
-    return [view for view in pod_views(plan) if name_part in view.pod]
+# -- nodes and pods
 
 
-def _pod_lines(plan: Plan) -> list[dict[str, Any]]:
-    """Return a line per class of pods without a node, one per group that grows for pods, and one for those that fit."""
-    fits = plan.fits_existing
-    classes = [
-        *((verdict.pods, "no node fits", "") for verdict in plan.unschedulable),
-        *((up.pods, "new nodes of", up.group) for up in plan.scale_ups),
-        (fits, "fits on nodes that exist or come", ""),
-    ]
+def shown_nodes(nodes: Sequence[NodeRow], code: str, group: str, words: str) -> list[NodeRow]:
+    """Return the nodes with this code of a reason, of this group, and with this part of the name; "" for all."""
     return [
-        {"count": len(pods), "pod": pods[0], "decision": decision, "group": group}
-        for pods, decision, group in classes
-        if pods
+        row
+        for row in nodes
+        if words in row.node
+        and group in ("", row.group)
+        and (not code or (row.reason is not None and row.reason.code.value == code))
     ]
+
+
+class WaitingPods(msgspec.Struct, frozen=True):
+    """Pods of the last decision that wait for the same reason. reason: the first that counts. groups: id, name and
+    reasons of each group."""
+
+    pods: tuple[str, ...]
+    word: str
+    tone: Tone
+    reason: str
+    groups: tuple[tuple[str, str, tuple[Reason, ...]], ...] = ()
+
+
+_WORDS = {
+    "unschedulable": ("no node", Tone.WARN),
+    "newNode": ("new node", Tone.INFO),
+    "fitsExisting": ("fits", Tone.OK),
+    "notLookedAt": ("not considered", Tone.INFO),
+}
+
+
+def waiting_pods(details: ClusterDetails, words: str) -> list[WaitingPods]:
+    """Return the waiting pods with this part of the name, those without a node first; alike ones together."""
+    plan = details.plan
+    rows = [
+        _waiting(verdict.pods, "unschedulable", pods_reason(verdict.reasons, verdict.against), details, verdict.reasons)
+        for verdict in plan.unschedulable
+    ]
+    rows += [
+        _waiting(up.pods, "newNode", f"{details.name_of(up.group)} grows for them", details) for up in plan.scale_ups
+    ]
+    room = "there is room on nodes that exist or are on their way"
+    rows.append(_waiting(plan.fits_existing, "fitsExisting", room, details))
+    rows += [_waiting(ignored.pods, "notLookedAt", sentence(ignored.reason), details) for ignored in plan.ignored]
+    chosen = (msgspec.structs.replace(row, pods=tuple(sorted(pod for pod in row.pods if words in pod))) for row in rows)
+    return [row for row in chosen if row.pods]
+
+
+def _waiting(
+    pods: Sequence[str],
+    decision: str,
+    reason: str,
+    details: ClusterDetails,
+    reasons: Mapping[str, tuple[Reason, ...]] = MappingProxyType({}),
+) -> WaitingPods:
+    """Return one row. Groups that could not help are before those that could, later."""
+    word, tone = _WORDS[decision]
+    ordered = sorted(reasons.items(), key=lambda item: (any(passes(reason) for reason in item[1]), item[0]))
+    groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
+    return WaitingPods(tuple(pods), word, tone, reason, groups)

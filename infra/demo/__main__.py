@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -175,7 +176,8 @@ def tell(
         code = 0 if all(each.met for each in found) else 1
         _say_verdict(console, code, emulation)
         if stay:
-            with status_page(emulation.store, emulation.clock, emulation.deployment) as page:
+            name = partial(clock_name, emulation.clock.until_present)
+            with status_page(emulation.store, emulation.clock, emulation.deployment, name) as page:
                 try:
                     _stay(console, emulation, page)
                 except KeyboardInterrupt:
@@ -217,6 +219,11 @@ def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
     )
 
 
+def clock_name(until_present: Callable[[], float]) -> str:
+    """Return what the page calls its time: that of the demonstration, until it has reached the real time."""
+    return "the demonstration's time, not the real time" if until_present() > 0.0 else ""
+
+
 def _stay(console: Console, emulation: Emulation, page: str) -> None:
     """Tell what can be looked at, and wait for Ctrl-C. The commands read the real time, so they are told as soon as it
     is the time of the emulation."""
@@ -226,6 +233,7 @@ Everything stays up; Ctrl-C ends it.
   the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
   the page        {page}
+                  (its clock is the demonstration's)
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,

@@ -189,9 +189,13 @@ def workloads() -> list[KubeObject]:
 
 
 @contextmanager
-def status_page(store: Store, clock: Callable[[], float], deployment: Deployment) -> Iterator[str]:
+def status_page(
+    store: Store, clock: Callable[[], float], deployment: Deployment, clock_name: Callable[[], str] = lambda: ""
+) -> Iterator[str]:
+    """Serve the status page, whose time is that of the clock; yields its address. clock_name: what the page calls the
+    clock, "" for the real time."""
     with PageServer(
-        0, lambda request, links: respond(store, request, clock(), links, deployment), time.monotonic
+        0, lambda request, links: respond(store, request, clock(), links, deployment, clock_name()), time.monotonic
     ) as server:
         thread = threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True)
         thread.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,6 +18,7 @@ from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
+from chalicelib.page.assets import FOLDER
 from infra.aws.wheels import Wheel
 
 SCHEMA = SchemaVersion.V1_6
@@ -40,7 +43,7 @@ def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str
     for architecture, each in ((name, each) for name in sorted(wheels) for each in wheels[name]):
         files.setdefault((each.name, each.version), []).append((architecture, each))
     components = [_component(name, number, given) for (name, number), given in sorted(files.items())]
-    components.append(_chalice())
+    components += [_chalice(), _uplot()]
     made = Bom(
         components=components,
         version=1,
@@ -89,6 +92,23 @@ def _chalice() -> Component:
         bom_ref=purl.to_string(),
         purl=purl,
         licenses=_licences(str(about.get("license_expression") or about.get("license") or "")),
+    )
+
+
+def _uplot() -> Component:
+    """Return the library that draws the charts of the status page; the zip has one file of it (chalicelib/page)."""
+    content = (FOLDER / "uPlot.js").read_bytes()
+    version = re.search(rb"\(v([0-9.]+)\)", content[:200])
+    assert version is not None
+    purl = PackageURL("npm", None, "uplot", version[1].decode())
+    return Component(
+        name="uplot",
+        version=purl.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=purl.to_string(),
+        purl=purl,
+        licenses=_licences("MIT"),
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())],
     )
 
 

@@ -51,7 +51,6 @@ EXCEPTIONS = (
         "requests and urllib3 call and read these",
     ),
     UnusedException("chalicelib/page/render.py", ("runbook",), "templates use it"),
-    UnusedException("chalicelib/page/cluster_data.py", ("tone",), "templates use it"),
     UnusedException(
         "chalicelib/runtime/tracing.py",
         ("end_time", "trace_id", "parent_id", "subsegments"),

@@ -34,6 +34,9 @@ from chalicelib.handlers.hosted_page import (
 )
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.page.assets import assets
+from chalicelib.page.pages import PageRequest, respond
+from chalicelib.page.render import Links
 from chalicelib.runtime.runtime import install, runtime
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy
@@ -90,7 +93,7 @@ def test_link_opens_a_session_that_shows_the_pages(page: AppClient) -> None:
 def test_answers_have_the_headers_of_the_local_page(page: AppClient) -> None:
     headers = page.client.http.get("/ui", headers={"Cookie": cookie_of(page)}).headers
     assert headers["Content-Type"] == "text/html; charset=utf-8"
-    assert "default-src 'none'; style-src 'sha256-" in headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self'; style-src 'self'" in headers["Content-Security-Policy"]
     assert headers["Cache-Control"] == "no-store"
 
 
@@ -104,6 +107,30 @@ def test_UI_1_without_a_session_every_path_gets_the_same_answer(page: AppClient)
     [(status, text)] = answers
     assert status == 401
     assert name not in text
+
+
+def test_files_of_the_page_need_no_session_and_are_the_same_for_everybody(page: AppClient) -> None:
+    _, refused = seen(page, "/ui", "")
+    addresses = re.findall(r'(?:src|href)="(/ui/static/[^"]+)"', refused)
+    assert len(addresses) == 3
+    for address in addresses:
+        answer = page.get(address)
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (200, "public, max-age=31536000, immutable")
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert page.get("/ui/static/page.js").status_code == 404
+
+
+def test_deployment_without_a_page_serves_no_files(desk: AppClient) -> None:
+    assert desk.get(f"/ui/static/{assets()['page.js'].name}").status_code == 404
+
+
+def test_hosted_page_has_the_markup_of_the_local_one(page: AppClient) -> None:
+    name = page.cluster()
+    cookie = cookie_of(page)
+    for path in ("/", f"/clusters/{name}", f"/clusters/{name}/nodes", f"/clusters/{name}/history"):
+        _, hosted = seen(page, f"/ui{path}".rstrip("/"), cookie)
+        local = respond(page.store, PageRequest(path, {}), page.clock(), Links("/ui"), page.runtime.deployment)
+        assert hosted == local.body.decode()
 
 
 def test_UI_2_link_works_once_and_for_a_minute(page: AppClient) -> None:

@@ -136,7 +136,10 @@ def test_ui_judges_as_the_functions_do_and_ends_at_a_signal(number: int, aws: Lo
     environment = aws.env | {"OUTSCALER_PROFILE": str(tmp_path / "none.json"), "OUTSCALER_SECRET_PREFIX": "other/"}
     with started("-m", "chalicelib", "ui", "--no-open", "--table", table, **environment) as process:
         page = shown(line_with(process, "http://").strip()).decode()
-        assert (re.findall(r'class="status \w+">\S+ (\w+)<', page), "Not judged here" in page) == (["WAITING"], False)
+        assert (re.findall(r'class="tag \w+ \w*">([^<]+)<', page), "Not judged here" in page) == (
+            ["no pass yet"],
+            False,
+        )
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (130, "")

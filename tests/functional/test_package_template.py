@@ -279,12 +279,13 @@ def _security(stage: str) -> dict[str, list[Any]]:
 def test_read_routes_need_a_signed_request_in_prod_and_a_key_in_dev() -> None:
     reads = ("get /metrics", "get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
     sessions = ("post /ui/session", "post /clusters/{name}/session")
-    pages = ("get /ui", "get /ui/open/{code}", "get /ui/clusters/{name}", "get /ui/clusters/{name}/{page}")
+    below = ("/open/{code}", "/static/{file}", "/clusters/{name}", "/clusters/{name}/{page}")
+    pages = ("get /ui", *(f"get /ui{path}" for path in below))
     for stage, scheme in (("prod", "sigv4"), ("dev", "api_key")):
         security = _security(stage)
         assert set(security) == {*reads, *sessions, *pages, "post /clusters/{name}/events", "get /healthz"}
         assert [security[each] for each in sessions] == [[{"sigv4": []}]] * 2
-        assert [security[each] for each in pages] == [[]] * 4  # the function checks their cookie
+        assert [security[each] for each in pages] == [[]] * 5  # the function checks their cookie, and files need none
         for read in reads:
             assert security[read] == [{scheme: []}]
         assert security["get /healthz"] == security["post /clusters/{name}/events"] == []

@@ -164,8 +164,14 @@ def test_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) ->
     assert found["metadata"]["timestamp"] == _DATE
     lock = (ROOT / "requirements.txt").read_text()
     listed = {each["name"]: each for each in found["components"]}
+    library = listed.pop("uplot")  # which the page's folder has, and no wheel
+    assert (library["purl"], library["licenses"]) == ("pkg:npm/uplot@1.6.32", [{"license": {"id": "MIT"}}])
+    assert (
+        library["hashes"][0]["content"]
+        == hashlib.sha256((ROOT / "chalicelib/page/static/uPlot.js").read_bytes()).hexdigest()
+    )
     assert listed.keys() - {"chalice"} == set(re.findall(r"^([a-z0-9._-]+)==", lock, re.MULTILINE))
-    for each in found["components"]:
+    for each in listed.values():
         assert each["purl"] == f"pkg:pypi/{each['name']}@{each['version']}"
         assert each["licenses"], each["name"]
         assert all(f"sha256:{one['content']}" in lock for one in each.get("hashes", ())), each["name"]

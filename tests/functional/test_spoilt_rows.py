@@ -234,7 +234,7 @@ def test_cluster_with_an_unreadable_row_is_shown_as_unreadable(
     found = {
         "api": bool(shown.api[SPOILT].get("problem")) and shown.api[SPOILT]["health"] == "unreadable",
         "metrics": f'outscaler_unreadable{{cluster="{SPOILT}"}} 1' in shown.metrics[SPOILT],
-        "page": "UNREADABLE" in shown.page[SPOILT],
+        "page": ">not read<" in shown.page[SPOILT],
         "tick": SPOILT in shown.failed,
     }
     assert {place for place, seen in found.items() if seen} == places

@@ -13,13 +13,16 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from chalicelib.command.deployment_settings import known_settings
 from chalicelib.command.main import main
 from chalicelib.command.ui_server import AT_ONCE, PageServer
-from chalicelib.model.policy_permissions import STRICT
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.page.render import Links
+from chalicelib.policy.load import digest
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.example_clusters import NOW, example
+from infra.emulators.example_clusters import NOW, decided, example, quiet_plan
+from infra.emulators.memory_table import MemoryAccount
 
 PATIENCE = 120.0
 """Seconds that nothing takes, on a machine however busy."""
@@ -164,6 +167,21 @@ def test_every_link_of_a_page_is_below_the_random_path() -> None:
         assert len(seen) > 10
 
 
+def test_files_of_the_page_are_below_the_random_path_and_need_the_cookie() -> None:
+    with opened() as server:
+        cookie = entered(server)
+        _, _, body = ask(server, "/", Cookie=cookie)
+        addresses = re.findall(r'(?:src|href)="([^"]*/static/[^"]+)"', body.decode())
+        assert len(addresses) == 3
+        for address in addresses:
+            assert address.startswith(f"{server.links.base}/static/")
+            status, headers, content = ask_whole(server, address, Cookie=cookie)
+            assert (status, headers["Cache-Control"], len(content) > 1000) == (
+                *(200, "public, max-age=31536000, immutable", True),
+            )
+            assert ask_whole(server, address)[0] == 401
+
+
 def dripping(server: PageServer) -> socket.socket:
     """A connection that has sent a part of its request."""
     connection = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=PATIENCE)
@@ -232,6 +250,40 @@ def test_command_ends_after_half_an_hour_without_a_request() -> None:
         clock.advance(1700.0)
         assert ask(server, "/healthz")[0] == 401  # an unauthorized request does not keep it alive
     # `opened` checks that the thread has ended
+
+
+def test_page_shows_what_the_deployment_judges_whatever_the_shell_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryAccount().store("outscaler-live", clock=lambda: NOW)
+    deployed = Deployment("outscaler/live/", frozenset({"outscaler/live/all/exoscale"}), frozenset({"proxy.example"}))
+    store.deployment_settings().publish(deployed)
+    document = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: mine}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/live/mine/kubeconfig}
+  providers:
+    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/live/all/exoscale, endpoint: 'https://proxy.example'}
+"""
+    store.policies.put("mine", document, digest(document), None)
+    decided(store, "mine", quiet_plan("mine", NOW - 60), NOW - 5)
+    pages = set()
+    for shell in (
+        {},
+        {"OUTSCALER_PREFIX": "other", "OUTSCALER_SECRET_PREFIX": "elsewhere/"},
+        {"OUTSCALER_SHARED_SECRETS": ""},
+    ):
+        for name in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX", "OUTSCALER_SHARED_SECRETS"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in shell.items():
+            monkeypatch.setenv(name, value)
+        for judged in (known_settings(store), deployed):  # `outscaler ui`, and the functions' own
+            pages.add(respond(store, PageRequest("/clusters/mine", {}), NOW, Links(), judged).body)
+    [page] = pages
+    assert b'<span class="tag ok big">ok</span>' in page
+    assert b"not read" not in page
+    assert b"Not judged here" not in page
 
 
 @pytest.mark.parametrize(

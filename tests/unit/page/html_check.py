@@ -12,11 +12,10 @@ PERMITTED = frozenset(
         "meta",
         "title",
         "link",
-        "style",
+        "script",
         "body",
         "a",
         "header",
-        "strong",
         "span",
         "time",
         "nav",
@@ -36,9 +35,17 @@ PERMITTED = frozenset(
         "svg",
         "rect",
         "line",
-        "polyline",
-        "polygon",
-        "desc",
+        "ol",
+        "dl",
+        "dt",
+        "dd",
+        "b",
+        "i",
+        "h3",
+        "small",
+        "figure",
+        "figcaption",
+        "progress",
         "details",
         "summary",
         "div",
@@ -56,39 +63,13 @@ PERMITTED = frozenset(
 )
 SAFE_ATTRIBUTES = frozenset(
     {
-        "lang",
-        "charset",
-        "name",
-        "content",
-        "http-equiv",
-        "rel",
-        "href",
-        "class",
-        "id",
-        "datetime",
-        "title",
-        "aria-label",
-        "scope",
-        "colspan",
-        "data-name",
-        "role",
-        "width",
-        "height",
-        "viewbox",
-        "x",
-        "y",
-        "x1",
-        "x2",
-        "y1",
-        "y2",
-        "stroke-width",
-        "stroke-dasharray",
-        "points",
-        "method",
-        "for",
-        "value",
-        "selected",
-        "open",
+        *("action", "aria-current", "aria-hidden", "aria-label", "aria-labelledby", "autocomplete", "charset", "class"),
+        *("colspan", "content", "datetime", "defer", "for", "height", "hidden", "href", "id", "lang", "max", "method"),
+        *("name", "open", "preserveaspectratio", "rel", "role", "rx", "scope", "selected", "src", "tabindex", "title"),
+        *("type", "value", "viewbox", "width", "x", "x1", "x2", "y", "y1", "y2"),
+        *("data-at", "data-begin", "data-chart", "data-every", "data-form", "data-live", "data-mark", "data-name"),
+        *("data-now", "data-swap", "data-times", "data-unit"),
+        *("data-nodes", "data-wanted", "data-pending", "data-cpu", "data-memory", "data-cost"),
     }
 )
 
@@ -130,7 +111,9 @@ class CheckedPage(HTMLParser):
             self.links.append(found.get("href") or "")
         if tag == "label":
             self._labels.add(found.get("for") or "")
-        if tag in ("input", "select"):
+        if tag == "script" and not (found.get("src") or "").startswith(("/static/", "/ui/static/")):
+            self.problems.append("a script that is not a file of the pages")
+        if tag in ("input", "select") and found.get("type") != "hidden":
             self._inputs.add(found.get("id") or "")
 
     def handle_endtag(self, tag: str) -> None:
@@ -138,13 +121,15 @@ class CheckedPage(HTMLParser):
             self.problems.append(f"</{tag}> closes nothing")
 
     def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["script"] and data.strip():
+            self.problems.append("a script inside the page")
         self.text.append(data)
 
     def _end(self) -> None:
         self.problems += [f"{tag} is not closed" for tag in self._open]
         counts = self.elements
-        wanted = {"h1": 1, "main": 1, "title": 1 + counts.get("svg", 0) + counts.get("polygon", 0), "style": 1}
-        self.problems += [f"{counts.get(tag, 0)} {tag}" for tag, count in wanted.items() if counts.get(tag, 0) != count]
+        exactly = {"h1": 1, "main": 1, "script": 2}
+        self.problems += [f"{counts.get(tag, 0)} {tag}" for tag, n in exactly.items() if counts.get(tag, 0) != n]
         if counts.get("table", 0) != counts.get("caption", 0):
             self.problems.append("a table without a caption")
         if self._inputs != self._labels:

@@ -1,0 +1,158 @@
+"""What happened to a cluster, as events of a day: which group changed when, why, what it took, what failed, who did it.
+
+Passes that changed nothing are folded away and counted. Each operation leads to the decision that planned it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.model.operation import OperationKind, OperationState
+from chalicelib.page.charts import DAY
+from chalicelib.record.journal_lines import (
+    FailingLine,
+    OperationLine,
+    OtherLine,
+    PlanLine,
+    RecoveredLine,
+    line_of,
+    sentence,
+)
+from chalicelib.record.tables import Tone
+from chalicelib.store.journal import JournalEntry
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+READ_AT_ONCE, MOST = 200, 2000
+"""Entries of one read, and of one day."""
+LANES = 12
+"""Groups that have a lane of their own."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened. kind: growth, removal, repair, decision, passes, people or other. mark: up, down, bad or
+    "". word: the tag, "" for none. began: epoch seconds, equal to `at` where it took no time. group: the id. plan: the
+    id of the decision that led to it. folded: a pass that changed nothing."""
+
+    at: float
+    began: float
+    kind: str
+    mark: str
+    word: str
+    tone: Tone
+    text: str
+    group: str = ""
+    plan: str = ""
+    failed: bool = False
+    folded: bool = False
+
+    @property
+    def decided(self) -> float:
+        """Return about when it was decided: the pass that planned it began no later."""
+        return self.began
+
+
+FILTERS: dict[str, Callable[[Event], bool]] = {
+    "all": lambda _: True,
+    "growth": lambda event: event.kind == "growth",
+    "removal": lambda event: event.kind == "removal",
+    "failed": lambda event: event.failed,
+    "people": lambda event: event.kind == "people",
+}
+_PEOPLE = ("policy", "pause", "resume", "retry", "release", "claim-released", "uninstalled", "accept")
+_KINDS = {
+    OperationKind.SCALE_UP: ("growth", "up"),
+    OperationKind.DELETE_NODES: ("removal", "down"),
+    OperationKind.DECREASE_TARGET: ("repair", "down"),
+    OperationKind.DELETE_INSTANCES: ("repair", "down"),
+}
+
+
+def event_of(entry: JournalEntry, names: Mapping[str, str]) -> Event:
+    """Return what an entry of the journal says. names: of groups by their id."""
+    line = line_of(entry)
+    text = sentence(entry, names.get(entry.group, ""))
+    began, failed = entry.at, False
+    kind, mark, word, tone = "other", "", "", Tone.INFO
+    match line:
+        case OperationLine():
+            kind, mark = _KINDS[line.kind]
+            began -= line.seconds or 0.0
+            failed = not line.succeeded
+            undone = line.state is OperationState.ABANDONED
+            word, tone = ("done", Tone.OK) if line.succeeded else ("not done" if undone else "failed", Tone.BAD)
+            mark = "bad" if failed else mark
+        case PlanLine():
+            kind, word = "decision", "decision"
+        case FailingLine():
+            kind, mark, word, tone, failed = "passes", "bad", "passes fail", Tone.BAD, True
+        case RecoveredLine():
+            kind, word, tone = "passes", "recovered", Tone.OK
+        case OtherLine():
+            pass  # of a later release, or without a fact that its kind has
+        case _:
+            kind, word = "people", "by a person"
+    folded = isinstance(line, PlanLine) and line.changes_nothing
+    return Event(entry.at, began, kind, mark, word, tone, text, entry.group, entry.plan, failed, folded)
+
+
+class TimelineDay(msgspec.Struct, frozen=True):
+    """The events of 24 hours, newest first, without decisions of which an event says what became of them. begin, end:
+    epoch seconds. folded: how many passes without a change there were. more: some older entries of these 24 hours were
+    not read."""
+
+    begin: float
+    end: float
+    events: tuple[Event, ...]
+    folded: int
+    more: bool
+
+
+def read_day(store: Store, name: str, end: float, names: Mapping[str, str], *, whole: bool = False) -> TimelineDay:
+    """Return the events of the 24 hours before `end` (epoch seconds). whole: with passes without a change. Raises
+    StoreError."""
+    begin, entries = end - DAY, list[JournalEntry]()
+    before = end
+    while len(entries) < MOST:
+        read = store.journal.recent(name, READ_AT_ONCE, before=before)
+        entries += [entry for entry in read if entry.at >= begin]
+        if len(read) < READ_AT_ONCE or read[-1].at < begin:
+            break
+        before = read[-1].at
+    events = [event_of(entry, names) for entry in entries]
+    told = {event.plan for event in events if event.kind != "decision"}  # by what became of them
+    shown = tuple(
+        event for event in events if whole or not (event.folded or (event.kind == "decision" and event.plan in told))
+    )
+    return TimelineDay(begin, end, shown, sum(event.folded for event in events), len(entries) >= MOST)
+
+
+def selected(events: Sequence[Event], kind: str, group: str) -> list[Event]:
+    """Return the events of this kind (a key of FILTERS) and about this group; "" for all."""
+    permits = FILTERS.get(kind, FILTERS["all"])
+    return [event for event in events if permits(event) and group in ("", event.group)]
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """A group's day. bars: position and width of 1000, class of the style sheet, and what happened."""
+
+    group: str
+    bars: tuple[tuple[float, float, str, str], ...]
+
+
+def lanes(day: TimelineDay) -> tuple[Lane, ...]:
+    """Return a lane per group with operations, those with the most first."""
+    by_group: dict[str, list[tuple[float, float, str, str]]] = {}
+    for event in day.events:
+        if event.kind in ("growth", "removal", "repair"):
+            left, right = ((at - day.begin) / DAY * 1000 for at in (event.began, event.at))
+            left = max(left, 0.0)
+            by_group.setdefault(event.group, []).append(
+                (round(min(left, 996.0), 1), round(max(right - left, 4.0), 1), event.mark, event.text)
+            )
+    order = sorted(by_group, key=lambda group: (-len(by_group[group]), group))[:LANES]
+    return tuple(Lane(group, tuple(by_group[group])) for group in order)
