@@ -4,7 +4,7 @@ others, the error suggests similar ones."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -62,6 +62,12 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
     else:
         remedy = f"there are {_some(sorted(known))}" if known else f"there is no {what} at all"
     return BadInput(place, f"no {what} is called {name!r}", remedy)
+
+
+def not_one_of(text: str, words: Sequence[str]) -> str:
+    """Return the message about a word that is none of a closed list, with the nearest one."""
+    close = get_close_matches(text, words, n=1)
+    return f"{text[:60]!r} is not one of {', '.join(words)}{f'; did you mean {close[0]}?' if close else ''}"
 
 
 def near(name: str, known: Collection[str]) -> list[str]:
