@@ -17,7 +17,7 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
     commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes;
-    requested: by their pods."""
+    requested: by their pods. aliases: further names by which a person may mean it."""
 
     group: str
     name: str = ""
@@ -29,6 +29,7 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     cpu_requested: float = 0.0
     memory: float = 0.0
     memory_requested: float = 0.0
+    aliases: tuple[str, ...] = ()
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
