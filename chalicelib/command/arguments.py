@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, management: str = "") -> None:
     """Add --kubeconfig and --context, and --management-kubeconfig where there is a help text for it."""
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help=kubeconfig)
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context, if not its current one")
     if management:
         parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path, help=management)
 

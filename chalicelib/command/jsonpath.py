@@ -1,9 +1,9 @@
 """`-o jsonpath=TEMPLATE`, as kubectl takes it: text, expressions in braces, and `{range …}…{end}`.
 
-An expression is a path from the answer that `-o json` prints, such as `{.nodes[*].node}` or `{[0].name}`; inside a range
-it is a path from the element, and `$` is the whole answer again. `{"\\n"}` is text. Values are separated by blanks;
-lists and objects are JSON. A path that matches nothing prints nothing. kubectl's `.items` of an answer that is a list
-is the list.
+An expression is a path from the answer that `-o json` prints, such as `{.nodes[*].node}` or `{[0].name}`; inside a
+range it is a path from the element, and `$` is the whole answer again. `{"\\n"}` is text. Values are separated by
+blanks; lists and objects are JSON. A path that matches nothing prints nothing. kubectl's `.items` of an answer that is
+a list is the list.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _text(part: _Text | _Path | _Range, root: Any, element: Any) -> str:
 def _values(path: str, root: Any, element: Any) -> Sequence[Any]:
     """Return the values of a path. Raises BadInput for one that is none."""
     from jsonpath_ng.exceptions import JSONPathError
-    from jsonpath_ng.ext import parse
+    from jsonpath_ng.ext.parser import parse
 
     start, way = (root, path[1:]) if path.startswith("$") else (element, path.removeprefix("@"))
     way = _ESCAPED_NAME.sub(lambda name: f"['{name[2].replace(chr(92), '')}']", way)

@@ -21,7 +21,7 @@ import signal
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from types import ModuleType
 from typing import NoReturn
@@ -59,21 +59,21 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "get",
             "get",
-            "clusters, groups, nodes, waiting pods, operations, a policy, the breaker",
+            "clusters, groups, nodes, pods, operations, a policy, the breaker",
             (
-                "get                                  # every cluster",
+                "get # every cluster",
                 "get groups shop -o wide",
-                "get nodes shop -l group=workers -w   # changed rows, until Ctrl-C",
+                "get nodes shop -l group=workers -w # changed rows, until Ctrl-C",
                 "get no shop -o jsonpath='{.nodes[*].node}'",
             ),
         ),
         Command(
             "explain",
             "explain",
-            "the decision about one pod, node or group, and its reason; never writes",
+            "why: the decision about one pod, node or group; never writes",
             (
-                "explain pod shop/web-7f9c --cluster prod       # the last decision",
-                "explain node worker-3 my-cluster               # files that capture saved",
+                "explain pod shop/web-7f9c --cluster prod # the last decision",
+                "explain node worker-3 my-cluster # files that capture saved",
                 "explain group workers --kubeconfig ~/.kube/config --policy prod.yaml",
             ),
         ),
@@ -86,13 +86,13 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "shadow",
             "shadow",
-            "compare a cluster in mode shadow with the autoscaler that acts there",
+            "compare mode shadow with the autoscaler that acts in the cluster",
             ("shadow shop --since 7d", "shadow accept shop/worker-17"),
         ),
         Command(
             "ui",
             "ui",
-            "the status page of all clusters, on this machine's loopback address",
+            "the status page of all clusters, on this machine only",
             ("ui", "ui --hosted --cluster shop"),
         ),
     ),
@@ -102,8 +102,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "plan",
             "the changes that would be made now, and the reasons; never writes",
             (
-                "plan my-cluster                                # files that capture saved",
-                "plan --context prod --policy prod.yaml         # a live cluster",
+                "plan my-cluster # files that capture saved",
+                "plan --context prod --policy prod.yaml # a live cluster",
                 "plan my-cluster --add-pods 50xdeployment.yaml",
             ),
         ),
@@ -122,7 +122,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "replay",
             "replay",
-            "make a recorded plan again, also with another policy and over days",
+            "make recorded plans again, also with another policy",
             ("replay PLAN --cluster shop", "replay --cluster shop --since 7d --with-policy new.yaml"),
         ),
     ),
@@ -136,7 +136,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "pause",
             "pause",
-            "keep a cluster or a part of it unchanged for a time; planning goes on",
+            "change nothing for a time, in all or a part of a cluster",
             ("pause shop --for 2h --reason 'release test'", "pause shop --removals --group workers --reason sale"),
         ),
         Command("resume", "resume", "end pauses before their time", ("resume shop", "resume shop --mode active")),
@@ -155,7 +155,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "notify",
             "notify",
-            "send a test notification; show open conditions and lost messages",
+            "send a test notification; show open conditions, lost messages",
             ("notify test shop", "notify open shop"),
         ),
         Command(
@@ -166,7 +166,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "Set up": (
-        Command("login", "login", "keep a deployment's tables and region for the commands that follow", ("login dev",)),
+        Command("login", "login", "keep a deployment's tables and region for later commands", ("login dev",)),
         Command(
             "init",
             "init",
@@ -176,7 +176,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "import",
             "import_policy",
-            "make a policy of the settings of Cluster Autoscaler or of CCE's autoscaler",
+            "make a policy of the settings of Cluster Autoscaler, or of CCE",
             ("import cluster-autoscaler.yaml --name prod > prod.yaml", "import addons.json rules.yaml --name prod"),
         ),
         Command("validate", "validate", "check policy documents", ("validate prod.yaml", "validate --strict *.yaml")),
@@ -198,13 +198,13 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "migrate",
             "migrate",
-            "copy policies that an older release has stored to the policy table",
+            "copy an older release's policies to the policy table",
             ("migrate --dry-run", "migrate"),
         ),
         Command(
             "completion",
             "completion",
-            "a script for the shell that completes commands, arguments and names",
+            "a script for the shell: completes commands, arguments, names",
             ("completion bash > ~/.local/share/bash-completion/completions/outscaler",),
         ),
     ),
@@ -264,11 +264,10 @@ def _overview() -> str:
 def parser_of(command: Command) -> CommandParser:
     """Return the parser of a command, with its examples."""
     module = command.load()
-    examples = "\n".join(f"  outscaler {example}" for example in command.examples)
     parser = CommandParser(
         prog=f"outscaler {command.name}",
         description=f"{command.help[0].upper()}{command.help[1:]}.",
-        epilog=f"examples:\n{examples}",
+        epilog="\n".join(("examples:", *_example_lines(command))),
         formatter_class=_Help,
         allow_abbrev=False,
     )
@@ -278,6 +277,14 @@ def parser_of(command: Command) -> CommandParser:
     action = parser.add_argument("-o", "--output", metavar="FORM", type=_output_of(forms), default="table", help=text)
     action.completer = lambda **_: (*forms, JSONPATH)  # type: ignore[attr-defined]
     return parser
+
+
+def _example_lines(command: Command) -> Iterator[str]:
+    """Yield the examples with their comments below each other."""
+    parts = [example.partition(" # ") for example in command.examples]
+    width = max(len(line) for line, _, _ in parts)
+    for line, _, comment in parts:
+        yield f"  outscaler {line:<{width}}  # {comment}" if comment else f"  outscaler {line}"
 
 
 def _output_of(forms: tuple[str, ...]) -> Callable[[str], str]:

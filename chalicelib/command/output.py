@@ -19,9 +19,12 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import msgspec
+
+from chalicelib.model.timestamps import format_time
 
 JSONPATH = "jsonpath="
 FIRST = 1.0
@@ -128,8 +131,13 @@ def _printable_rows(table: Table) -> list[tuple[str, ...]]:
 
 def _padded(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> Iterable[str]:
     for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        fill = " " * (width - columns(cell))
+        fill = " " * max(0, width - columns(cell))
         yield fill + cell if index in right else cell + fill
+
+
+def line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return one row below a table that has these widths."""
+    return _GAP.join(_padded([printable(cell) for cell in cells], widths[: len(cells)], frozenset())).rstrip()
 
 
 def style_of(cell: str) -> str:
@@ -175,8 +183,11 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
         grid.add_column(name, width=column_width, justify="right" if index in right else "left")
     for row in cells:
         grid.add_row(*row)
-    colours = "standard" if has_colour(out) else None
-    console = Console(file=out, width=max(width, sum(widths) + len(_GAP) * len(widths)), color_system=colours)
+    console = Console(
+        file=out,
+        width=max(width, sum(widths) + len(_GAP) * len(widths)),
+        color_system="standard" if has_colour(out) else None,
+    )
     with console.capture() as capture:
         console.print(grid)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
@@ -249,6 +260,15 @@ def columns(text: str) -> int:
         return len(text)
     wide = sum(unicodedata.east_asian_width(char) in {"W", "F"} for char in text if not unicodedata.combining(char))
     return wide + sum(not unicodedata.combining(char) for char in text)
+
+
+def local_time(at: float, now: float, stream: TextIO) -> str:
+    """Return an instant for a person on a terminal: the local time, with the day if it is another one. Files and pipes
+    get RFC 3339."""
+    if not stream.isatty():
+        return format_time(at)
+    moment, today = (datetime.fromtimestamp(instant, UTC).astimezone() for instant in (at, now))
+    return moment.strftime("%H:%M" if moment.date() == today.date() else "%b %d %H:%M")
 
 
 def plural(count: int, noun: str) -> str:

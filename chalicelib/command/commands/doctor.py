@@ -23,7 +23,7 @@ from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.command.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
 from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 
@@ -40,10 +40,12 @@ _UNNEEDED = 660.0  # seconds: longer than the default time after which an unneed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the policy, the kubeconfigs, the secrets, and what to check."""
     parser.add_argument("--policy", metavar="FILE", required=True, help="the policy document, or - for standard input")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig that the functions will use")
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, required=True, help="the kubeconfig that the functions will use"
+        "--context",
+        metavar="NAME",
+        help="its context, if not the current one; without --kubeconfig, of $KUBECONFIG or ~/.kube/config",
     )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument(
         "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
     )
@@ -77,6 +79,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings. Returns 1 for an error, or with --strict for a warning, otherwise 0. Raises BadInput."""
     from chalicelib.command.doctor.registry import examine
 
+    if args.kubeconfig is None:
+        if args.context is None:
+            raise BadInput("outscaler doctor", "no cluster is named", "add --kubeconfig FILE or --context NAME")
+        args.kubeconfig = kubeconfig_of(os.environ)
     text = read_document(args.policy)
     deployment = _deployment(args)
     policy, warnings = load_document(text, place_of(args.policy), deployment=deployment)
