@@ -63,7 +63,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             (
                 "get # every cluster",
                 "get groups shop -o wide",
-                "get nodes shop -l group=workers -w # changed rows, until Ctrl-C",
+                "get nodes shop -l group=workers -w # rows that change",
                 "get no shop -o jsonpath='{.nodes[*].node}'",
             ),
         ),
@@ -72,8 +72,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "explain",
             "why: the decision about one pod, node or group; never writes",
             (
-                "explain pod shop/web-7f9c --cluster prod # the last decision",
-                "explain node worker-3 my-cluster # files that capture saved",
+                "explain pod web-7f9c --cluster shop # of the last pass",
+                "explain node worker-3 my-cluster # of a saved cluster",
                 "explain group workers --kubeconfig ~/.kube/config --policy prod.yaml",
             ),
         ),
@@ -102,7 +102,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "plan",
             "the changes that would be made now, and the reasons; never writes",
             (
-                "plan my-cluster # files that capture saved",
+                "plan my-cluster # a saved cluster",
                 "plan --context prod --policy prod.yaml # a live cluster",
                 "plan my-cluster --add-pods 50xdeployment.yaml",
             ),
@@ -171,7 +171,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "init",
             "init",
             "write a first policy document from five answers",
-            ("init prod.yaml", "init --name prod --provider exoscale --location ch-gva-2 --max-nodes 100"),
+            ("init prod.yaml", "init prod.yaml --provider exoscale --location ch-gva-2"),
         ),
         Command(
             "import",
@@ -205,7 +205,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "completion",
             "completion",
             "a script for the shell: completes commands, arguments, names",
-            ("completion bash > ~/.local/share/bash-completion/completions/outscaler",),
+            ("completion zsh > ~/.zfunc/_outscaler",),
         ),
     ),
 }
@@ -282,7 +282,7 @@ def parser_of(command: Command) -> CommandParser:
 def _example_lines(command: Command) -> Iterator[str]:
     """Yield the examples with their comments below each other."""
     parts = [example.partition(" # ") for example in command.examples]
-    width = max(len(line) for line, _, _ in parts)
+    width = max((len(line) for line, _, comment in parts if comment), default=0)
     for line, _, comment in parts:
         yield f"  outscaler {line:<{width}}  # {comment}" if comment else f"  outscaler {line}"
 
@@ -314,7 +314,8 @@ class CommandParser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
         flags = [flag for action in self._actions for flag in action.option_strings]
         close = get_close_matches(unknown[1], flags, n=1) if unknown else []
-        raise BadInput(self.prog, message, f"did you mean {close[0]}?" if close else f"see {self.prog} --help")
+        remedy = f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
+        raise BadInput(self.prog, message, "" if message.endswith("?") else remedy)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
