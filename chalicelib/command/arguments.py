@@ -64,9 +64,10 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
     return BadInput(place, f"no {what} is called {name!r}", remedy)
 
 
-def not_one_of(text: str, words: Sequence[str]) -> str:
-    """Return the message about a word that is none of a closed list, with the nearest one."""
-    close = get_close_matches(text, words, n=1)
+def not_one_of(text: str, words: Sequence[str], further: Sequence[str] = ()) -> str:
+    """Return the message about a word that is none of a closed list, with the nearest one. further: words that are
+    taken, but not listed."""
+    close = get_close_matches(text, (*words, *further), n=1)
     return f"{text[:60]!r} is not one of {', '.join(words)}{f'; did you mean {close[0]}?' if close else ''}"
 
 

@@ -24,7 +24,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from chalicelib.model.timestamps import format_time
+from chalicelib.model.timestamps import format_time, parse_time
 
 JSONPATH = "jsonpath="
 FIRST = 1.0
@@ -37,6 +37,8 @@ _STYLES = (
     (re.compile(r"\+[0-9]+ -> "), "green"),
     (re.compile(r"-[0-9]+ -> "), "magenta"),
 )
+_PADDING = re.compile(r" +((?:\x1b\[0m)*)\Z")  # rich pads the last cell
+_INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _CODES = {"red": 31, "yellow": 33}
 
 
@@ -190,7 +192,7 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
     )
     with console.capture() as capture:
         console.print(grid)
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    return "".join(_PADDING.sub(r"\1", line) + "\n" for line in capture.get().splitlines())
 
 
 def _natural_widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -269,6 +271,11 @@ def local_time(at: float, now: float, stream: TextIO) -> str:
         return format_time(at)
     moment, today = (datetime.fromtimestamp(instant, UTC).astimezone() for instant in (at, now))
     return moment.strftime("%H:%M" if moment.date() == today.date() else "%b %d %H:%M")
+
+
+def with_local_times(text: str, now: float, stream: TextIO) -> str:
+    """Return a text with its instants as local_time writes them."""
+    return _INSTANT.sub(lambda match: local_time(parse_time(match[0]), now, stream), text)
 
 
 def plural(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command.deployment_settings import known_settings
-from chalicelib.command.output import Styled, Table, local_time, plural, warn
+from chalicelib.command.output import Styled, Table, local_time, plural, warn, with_local_times
 from chalicelib.command.store_access import load_decision, not_moved
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput, InputErrors
@@ -186,7 +186,7 @@ def clusters(store: Store) -> Listing:
         wide=("version", "stored", "digest"),
         rows=tuple(_cluster_row(state, now) for state in states),
         labels=("mode", "health"),
-        before=tuple(f"{name}: {pause.paused_line}" for name, pause in pauses),
+        before=tuple(with_local_times(f"{name}: {pause.paused_line}", now, sys.stdout) for name, pause in pauses),
         empty="no cluster has a policy yet",
     )
 

@@ -74,14 +74,18 @@ def _typed_parser(line: str) -> argparse.ArgumentParser:
 
 def _attach(action: argparse.Action, command: str) -> None:
     """Attach the completer of an argument: that of its command and name, else of what its metavar stands for."""
-    from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     if hasattr(action, "completer") or action.choices is not None:
         return
     completer = _OF_ARGUMENT.get(f"{command} {action.dest}") or _OF_METAVAR.get(str(action.metavar))
     if completer is None:
         completer = {"FILE": FilesCompleter(), "DIR": DirectoriesCompleter()}.get(str(action.metavar))
-    action.completer = completer or SuppressCompleter()  # type: ignore[attr-defined]
+    action.completer = completer or _nothing  # type: ignore[attr-defined]
+
+
+def _nothing(**_: object) -> Iterable[str]:
+    return ()
 
 
 def _names_of(kind: str) -> Callable[..., Iterable[str]]:

@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.command import stored_rows
 from chalicelib.command.arguments import duration, not_one_of, unknown
-from chalicelib.command.output import emit, line_of, one_line, warn
+from chalicelib.command.output import emit, line_of, one_line, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.command.stored_rows import Listing, Row, StoredCluster
 from chalicelib.model.errors import BadInput
@@ -106,8 +106,8 @@ def _what(text: str) -> str:
     word, slash, name = text.partition("/")
     thing = thing_named(word)
     if thing is None:
-        words = tuple(name for thing in THINGS for name in thing.names if name not in _OLD_WORDS)
-        raise argparse.ArgumentTypeError(not_one_of(word, words))
+        further = tuple(name for thing in THINGS for name in thing.names[1:] if name not in _OLD_WORDS)
+        raise argparse.ArgumentTypeError(not_one_of(word, tuple(thing.name for thing in THINGS), further))
     if word in _OLD_WORDS:
         sys.stderr.write(f"note: {word} is an old word; write {_OLD_WORDS[word]}\n")
     return f"{thing.name}{slash}{name}"
@@ -156,9 +156,10 @@ def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
             if name not in known:
                 raise unknown(name, [row.name for row in rows], "NAME", listing.kind)
         rows = tuple(row for row in rows if {row.name, *row.aliases} & set(names))
-    if selector:
-        rows = selected(rows, selector, listing.labels, listing.kind)
-    return msgspec.structs.replace(listing, rows=rows)
+    if not selector:
+        return msgspec.structs.replace(listing, rows=rows)
+    rows = selected(rows, selector, listing.labels, listing.kind)
+    return msgspec.structs.replace(listing, rows=rows, empty=f"no {listing.kind} has {one_line(selector)}")
 
 
 def _print(listing: Listing, output: str) -> None:
@@ -185,7 +186,8 @@ def _show_one(store: Store, thing: Thing, cluster: str, args: argparse.Namespace
     else:
         view = views.breaker_view(store.memory.look(cluster), time.time())
         form = "table" if args.output == "wide" else args.output
-        emit(form, {"name": cluster, **as_json(view)}, lambda: [f"{cluster}: {view.line}"])
+        line = with_local_times(view.line, time.time(), sys.stdout)
+        emit(form, {"name": cluster, **as_json(view)}, lambda: [f"{cluster}: {line}"])
     return 0
 
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command.commands.shadow import add_since_argument, show
-from chalicelib.command.output import Block, Styled, Table, emit, local_time, one_line, plural, warn
+from chalicelib.command.output import Block, Styled, Table, emit, local_time, one_line, plural, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.command.stored_rows import StoredCluster
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.quantity import format_duration
 from chalicelib.record.journal_lines import PlanLine, line_of, operation_of, sentence
-from chalicelib.record.tables import short_name
+from chalicelib.record.tables import failure_words, short_name
 from chalicelib.record.views import instant
 from chalicelib.store.errors import StoreError
 
@@ -40,6 +40,7 @@ EVERY = 5.0
 _PAGE = 200
 _FOLDED = 2000  # entries that are searched for lines to show, where most are decisions that changed nothing
 _AT_ONCE = 500
+_TOLD = {"seconds", "class", "code", "message"}  # facts of an operation that a line tells in its own way
 _OVERLAP = 120.0  # seconds; a function writes no entry that is older than this
 
 
@@ -148,12 +149,13 @@ class Narrator:
 
     def line(self, entry: JournalEntry) -> Line:
         """Return what an entry says; the time that an operation took is its result."""
-        facts = {name: value for name, value in entry.facts.items() if name != "seconds"}
-        named = msgspec.structs.replace(entry, facts=facts, group=self._name(entry.group))
-        operation = operation_of(entry)
+        operation, named = operation_of(entry), msgspec.structs.replace(entry, group=self._name(entry.group))
         if operation is None:
-            return Line(entry.at, sentence(entry if entry.kind == "pass" else named))
-        text, pods = sentence(named), self._pods(entry)
+            return Line(entry.at, sentence(named))
+        facts = {name: value for name, value in entry.facts.items() if name not in _TOLD}
+        if not operation.succeeded:
+            facts |= {"message": failure_words(operation.error_class, operation.message)}
+        text, pods = sentence(msgspec.structs.replace(named, facts=facts)), self._pods(entry)
         if pods and operation.kind is OperationKind.SCALE_UP and ";" not in text:
             text += f" for {plural(pods, 'pod')}"
         took = f" in {format_duration(round(operation.seconds))}" if operation.seconds is not None else ""
@@ -220,7 +222,10 @@ def _blocks(
     zone = datetime.fromtimestamp(now, UTC).astimezone().strftime(" (%Z)") if sys.stdout.isatty() else ""
     yield Table(
         (f"when{zone}", "what happened", "result"),
-        tuple((local_time(line.at, now, sys.stdout), line.text, line.result) for line in lines),
+        tuple(
+            (local_time(line.at, now, sys.stdout), with_local_times(line.text, now, sys.stdout), line.result)
+            for line in lines
+        ),
         empty="nothing has happened yet" if whole and not folded else "nothing of it has happened",
     )
     if folded:
