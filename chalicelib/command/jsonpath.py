@@ -69,7 +69,9 @@ def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | 
     for expression, text in tokens:
         if text:
             parts.append(_Text(text))
-        elif expression == "end" and inside:
+        elif expression == "end":
+            if not inside:
+                raise BadInput(_PLACE, "{end} ends no range", _HELP)
             return tuple(parts)
         elif expression.startswith("range "):
             parts.append(_Range(expression.removeprefix("range ").strip(), _parts(tokens, inside=True)))
