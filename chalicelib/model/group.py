@@ -97,3 +97,4 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False
+    name: str = ""  # what a person calls it, for display only; empty: its id

@@ -55,3 +55,24 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
     nodes: tuple[NodeOverview, ...] = ()
     more_nodes: int = 0
     currency: str = ""
+
+    @property
+    def timeless(self) -> ClusterOverview:
+        """It without its instant: what it says."""
+        return msgspec.structs.replace(self, at=0.0)
+
+    @property
+    def coarse(self) -> ClusterOverview:
+        """What people should see within minutes: which groups and nodes there are, and their use in tenths."""
+        groups = (
+            msgspec.structs.replace(
+                group,
+                cpu_requested=group.cpu_requested / group.cpu // 0.1 if group.cpu else 0.0,
+                memory_requested=group.memory_requested / group.memory // 0.1 if group.memory else 0.0,
+            )
+            for group in self.groups
+        )
+        nodes = (
+            msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0) for node in self.nodes
+        )
+        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes))

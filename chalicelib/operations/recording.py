@@ -119,6 +119,7 @@ class PassRecorder:
             emit=self._rt.emit,
             metrics=self._policy.metrics,
             ring=self._rt.store.gauge_rings,
+            prices=self._policy.prices,
         )
 
     def _timed(self) -> dict[str, float]:

@@ -18,11 +18,12 @@ from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
 from chalicelib.kube.objects import ConfigMap, get_pod, post_event
 from chalicelib.model.errors import published_name
-from chalicelib.model.gauge_ring import EVERY
+from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.policy import Metrics, Options
+from chalicelib.model.policy import Metrics, NodePrices, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import is_ready
 from chalicelib.record import events, journal, metric_values, metrics, operation_events, status_configmap
@@ -41,15 +42,18 @@ class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
 class GaugeRing(Protocol):
     """The method of the store's rings that is used here."""
 
-    def add(self, cluster: str, at: float, nodes: int, pending: int) -> None:
-        """Store a point."""
+    def add(self, cluster: str, point: GaugePoint, overview: ClusterOverview | None = None, *, seen: float) -> None:
+        """Store a point and the overview."""
+
+    def overview(self, cluster: str) -> ClusterOverview:
+        """Return the stored overview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
     written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch. ring:
-    the points of the page's charts, None to store none."""
+    the points of the page's charts and the overview of groups and nodes, None to store none. prices: of the policy."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -58,6 +62,7 @@ class Recorder:
     emit: Callable[[str], None] = metrics.to_stdout
     metrics: Metrics = Metrics.SUMMARY
     ring: GaugeRing | None = None
+    prices: NodePrices | None = None
 
     def emit_metrics(self, cluster: str, values: Values, now: float, fields: Mapping[str, str]) -> None:
         """Write the values for CloudWatch, as far as the policy asks for them."""
@@ -99,9 +104,8 @@ def record_plan(
         trouble.append(f"journal: {published_name(error)}: {error}")
     carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
     if recorder.ring is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
-        pending = sum(len(item.pods) for item in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
         try:
-            recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
+            _store_overview(plan, snapshot, recorder, recorder.ring, carry_over.ring_at)
         except StoreError as error:
             trouble.append(f"chart: {published_name(error)}: {error}")
         carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
@@ -174,6 +178,18 @@ def _measured(
     }
     counted = old_carry_over.counting(counts | metric_values.duration_counts(seconds)).removing(unready, plan.at)
     return msgspec.structs.replace(counted, gauges=gauges)
+
+
+def _store_overview(plan: Plan, snapshot: Snapshot, recorder: Recorder, ring: GaugeRing, seen: float) -> None:
+    """Store the overview and the point of the charts. What was known of groups that could not be read is retained.
+    Raises StoreError."""
+    from chalicelib.record.pass_overview import completed, pass_overview  # of one pass in five minutes
+
+    overview, point = pass_overview(plan, snapshot, recorder.options, recorder.prices)
+    gaps = [gap.kind.removeprefix("provider/") for gap in snapshot.gaps if gap.kind.startswith("provider/")]
+    if gaps or any(group.error for group in snapshot.groups):
+        overview = completed(overview, ring.overview(plan.cluster), gaps)
+    ring.add(plan.cluster, point, overview, seen=seen)
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -15,15 +15,28 @@ import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.gauge_ring import GaugePoint, added, packed, unpacked
-from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
+from chalicelib.model.gauge_ring import (
+    EVERY,
+    HOUR,
+    GaugePoint,
+    added,
+    continued,
+    hourly,
+    is_due,
+    packed,
+    unpacked,
+)
+from chalicelib.model.overview import ClusterOverview
+from chalicelib.store.codec import NOT_DECODED, PIECE, decode, encode, fingerprint, pack, unpack
 from chalicelib.store.errors import RowUnreadable, StoreError
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, readable, row_of, value_or_error
 from chalicelib.store.tables import (
     COUNTERS,
     GAUGES,
+    HOURS,
     JOURNAL,
     NOTICES,
+    OVERVIEW,
     PARTITION_KEY,
     SHADOW,
     SHADOW_ACCEPTED,
@@ -32,6 +45,7 @@ from chalicelib.store.tables import (
     GaugesRow,
     JournalRow,
     NoticesRow,
+    OverviewRow,
     RowKey,
     ShadowRow,
 )
@@ -44,7 +58,9 @@ UNREADABLE = "unreadable"
 """The kind of an entry whose row cannot be read."""
 COUNT = "n "  # prefix of the attributes that are counters
 _ACCEPTED = "a "  # prefix of the attributes that are accepted results
-_GAUGES_KEPT = 2 * 86400  # seconds after the last write that DynamoDB may delete the row
+_GAUGES_KEPT = 15 * 86400  # seconds after the last write that DynamoDB may delete the row
+_UNCHANGED = 1800.0  # seconds for which an overview stands whose changes do not matter
+_NODES_PER_WRITE = 250  # nodes of an overview, beyond which it is written the less often, the more it has
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
@@ -176,22 +192,77 @@ def _first_at(at: float) -> str:
 
 
 class GaugeRings:
-    """A cluster's numbers of the last 24 hours (model/gauge_ring.py). A pass writes the row every five minutes: one
-    read and one write."""
+    """A cluster's numbers of the last 14 days (model/gauge_ring.py), and the overview of its groups and nodes
+    (model/overview.py), for people.
+
+    Every five minutes a pass reads one row. It writes that row only if the stored point does not stand for the new one,
+    the row of the hours once an hour, and the overview only if it has changed, because a quiet cluster should cost
+    next to nothing. Passes of a cluster follow each other, so a lost point is the worst that two writers can cause.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def add(self, cluster: str, at: float, nodes: int, pending: int) -> None:
-        """Store the point of this instant (epoch seconds). Passes of a cluster follow each other, so a lost point is
-        the worst that two writers can cause. Raises StoreError."""
-        blob = packed(added(self.load(cluster), at, nodes, pending))
-        self._table.write(self._table.put(GaugesRow(cluster, GAUGES, blob=blob, expires_at=int(at) + _GAUGES_KEPT)))
-
-    def load(self, cluster: str) -> tuple[GaugePoint, ...]:
-        """Return the points, oldest first. Raises StoreError."""
+    def add(self, cluster: str, point: GaugePoint, overview: ClusterOverview | None = None, *, seen: float) -> None:
+        """Store a point, and the overview. seen: when the last point was made, stored or not (epoch seconds; 0.0:
+        unknown). Raises StoreError."""
         row = self._table.get(GaugesRow, cluster, GAUGES, consistent=False)
-        return unpacked(row.blob) if row is not None else ()
+        row = row or GaugesRow(cluster, GAUGES, blob=b"")
+        points = unpacked(row.blob)
+        if prints := _overview_prints(overview, row, point.at):
+            assert overview is not None
+            self._put(OverviewRow(cluster, OVERVIEW, blob=_packed_overview(overview)), point.at)
+            row.overview, row.overview_at = prints, point.at
+        elif not is_due(points, point, seen):
+            return
+        points = continued(points, seen)
+        if points and points[-1].at // HOUR < point.at // HOUR:
+            old = self._table.get(GaugesRow, cluster, HOURS, consistent=False)
+            hours = hourly(unpacked(old.blob) if old is not None else (), points, point.at)
+            self._put(GaugesRow(cluster, HOURS, blob=packed(hours)), point.at)
+        row.blob = packed(added(points, point))
+        self._put(row, point.at)
+
+    def overview(self, cluster: str) -> ClusterOverview:
+        """Return the overview, an empty one where there is none. Raises StoreError."""
+        row = self._table.get(OverviewRow, cluster, OVERVIEW, consistent=False)
+        return unpacked_overview(row.blob) if row is not None else ClusterOverview()
+
+    def _put(self, row: GaugesRow | OverviewRow, at: float) -> None:
+        row.expires_at = int(at) + _GAUGES_KEPT
+        self._table.write(self._table.put(row))
+
+
+def _overview_prints(overview: ClusterOverview | None, row: GaugesRow, now: float) -> str:
+    """Return the fingerprints of an overview that must be stored, "" for one that need not be: of what matters at once,
+    and of all of it, which matters after half an hour. A large overview is written the less often, the larger it is."""
+    age = now - (row.overview_at or 0.0)
+    if overview is None or 0.0 <= age < EVERY * len(overview.nodes) / _NODES_PER_WRITE:
+        return ""
+    prints = f"{fingerprint(encode(overview.coarse))} {fingerprint(encode(overview.timeless))}"
+    if prints == row.overview:
+        return ""
+    same = prints.partition(" ")[0] == (row.overview or "").partition(" ")[0]
+    return "" if same and 0.0 <= age < _UNCHANGED else prints
+
+
+def _packed_overview(overview: ClusterOverview) -> bytes:
+    """Return the form that is stored, with fewer nodes where all of them are more than a row takes."""
+    pieces = pack(encode(overview))
+    while len(pieces) > 1 and overview.nodes:
+        nodes = overview.nodes[: len(overview.nodes) // 2]
+        more = overview.more_nodes + len(overview.nodes) - len(nodes)
+        overview = msgspec.structs.replace(overview, nodes=nodes, more_nodes=more)
+        pieces = pack(encode(overview))
+    return pieces[0] if len(pieces) == 1 else pack(encode(ClusterOverview(overview.at)))[0]
+
+
+def unpacked_overview(data: bytes) -> ClusterOverview:
+    """Return an overview from its stored form; an empty one for anything that is not one: people still see the rest."""
+    try:
+        return decode(unpack((data,)), ClusterOverview)
+    except NOT_DECODED:
+        return ClusterOverview()
 
 
 class NoticeRows:

@@ -37,11 +37,23 @@ from pynamodb.attributes import Attribute
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.gauge_ring import GaugePoint, unpacked
+from chalicelib.model.gauge_ring import GaugePoint, continued, unpacked
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreError
+from chalicelib.store.journal import unpacked_overview
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, readable, row_of, value_or_error
-from chalicelib.store.tables import CARRY_OVER, GAUGES, LEASE, CarryOverRow, GaugesRow, LeaseRow
+from chalicelib.store.tables import (
+    CARRY_OVER,
+    GAUGES,
+    HOURS,
+    LEASE,
+    OVERVIEW,
+    CarryOverRow,
+    GaugesRow,
+    LeaseRow,
+    OverviewRow,
+)
 
 LONGEST_TEXT = 300
 """Characters of an error's message that are kept."""
@@ -299,13 +311,15 @@ class ScanState(msgspec.Struct, frozen=True):
 
 class LastPass(msgspec.Struct, frozen=True):
     """The last pass for display. last_pass: its instant (epoch seconds, 0.0: none yet). carry_over: the bytes of
-    record/carry_over.py, empty where it has none. state: all of the scan state. points: of the charts, where they were
-    requested."""
+    record/carry_over.py, empty where it has none. state: all of the scan state. points, hours, overview: of the charts
+    (model/gauge_ring.py) and of groups and nodes (model/overview.py), where they were requested."""
 
     last_pass: float = 0.0
     carry_over: bytes = b""
     state: ScanState = ScanState()
     points: tuple[GaugePoint, ...] = ()
+    hours: tuple[GaugePoint, ...] = ()
+    overview: ClusterOverview = ClusterOverview()
 
 
 class ScanStates:
@@ -336,9 +350,9 @@ class ScanStates:
         }
 
     def last(self, cluster: str, *, points: bool = False) -> LastPass | None:
-        """Return the last pass of one cluster, None where there is none; one read. points: with those of its charts.
-        Raises StoreError."""
-        items = (LEASE, CARRY_OVER, GAUGES) if points else (LEASE, CARRY_OVER)
+        """Return the last pass of one cluster, None where there is none; one read. points: with those of its charts,
+        and with the overview. Raises StoreError."""
+        items = (LEASE, CARRY_OVER, GAUGES, HOURS, OVERVIEW) if points else (LEASE, CARRY_OVER)
         raws = self._table.get_many([(cluster, item) for item in items])
         return _last_pass(raws, cluster) if (cluster, LEASE) in raws else None
 
@@ -381,12 +395,19 @@ def _scan_state(raw: Raw) -> ScanState:
 
 
 def _last_pass(raws: Mapping[tuple[str, str], Raw], cluster: str) -> LastPass:
-    lease, separate_row, points = (raws.get((cluster, item)) for item in (LEASE, CARRY_OVER, GAUGES))
+    items = (LEASE, CARRY_OVER, GAUGES, HOURS, OVERVIEW)
+    lease, separate_row, points, hours, overview = (raws.get((cluster, item)) for item in items)
     state, row = _scan_state(lease or {}), row_of(LeaseRow, lease or {})
     separate = row_of(CarryOverRow, separate_row).left or b"" if separate_row is not None else b""
     return LastPass(
         state.last_pass,
         _whole_carry_over(row.left or b"", separate),
         state,
-        unpacked(row_of(GaugesRow, points).blob) if points is not None else (),
+        continued(_points(points), state.last_success),
+        _points(hours),
+        unpacked_overview(row_of(OverviewRow, overview).blob) if overview is not None else ClusterOverview(),
     )
+
+
+def _points(raw: Raw | None) -> tuple[GaugePoint, ...]:
+    return unpacked(row_of(GaugesRow, raw).blob) if raw is not None else ()

@@ -32,7 +32,7 @@ BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
 OPEN, ENDED = "memory#operation#", "operation#"  # operations
 STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"
 COUNTERS, CARRY_OVER = "ledger", "left"
-GAUGES, NOTICES = "gauges", "notices"
+GAUGES, HOURS, OVERVIEW, NOTICES = "gauges", "gauges#hours", "overview", "notices"
 SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
 
 
@@ -192,7 +192,16 @@ class ShadowRow(RowKey):
 
 
 class GaugesRow(RowKey):
-    """The ring of points of one cluster (journal.py)."""
+    """A ring of points of one cluster (journal.py); in a row of its own the points of the hours. overview: fingerprints
+    of the overview that is stored, overview_at: its instant."""
+
+    blob = BinaryAttribute(legacy_encoding=False)
+    overview = UnicodeAttribute(null=True)
+    overview_at = InstantAttribute(null=True)
+
+
+class OverviewRow(RowKey):
+    """What the last passes saw of one cluster (model/overview.py), compressed."""
 
     blob = BinaryAttribute(legacy_encoding=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from chalicelib.model.gauge_ring import EVERY, POINTS
+from chalicelib.model.gauge_ring import EVERY, POINTS, GaugePoint
 from chalicelib.model.memory import Backoff, BreakerState, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import (
     Operation,
@@ -131,7 +131,9 @@ def _busy(store: Store) -> None:
     decided(store, "prod", plan, NOW - 22)
     for slot in range(POINTS, 0, -1):
         wave = math.sin(slot / 40.0)
-        store.gauge_rings.add("prod", NOW - slot * EVERY, int(20 + 6 * wave), max(0, int(9 * wave) - 5))
+        at, nodes, pending = NOW - slot * EVERY, int(20 + 6 * wave), max(0, int(9 * wave) - 5)
+        point = GaugePoint(at, nodes, pending, nodes + pending // 2, 60 + pending, 50 + pending, 0.25 * nodes)
+        store.gauge_rings.add("prod", point, seen=at - EVERY)
     operations = (
         _operation("grow-5be1f0a2", OperationKind.SCALE_UP, "web", "request", (14, 17)),
         _operation("remove-77aa01c3", OperationKind.DELETE_NODES, "batch", "evict"),

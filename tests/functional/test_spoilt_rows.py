@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 from chalicelib.handlers import prometheus, read_api
+from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pause import Pause
 from chalicelib.page.pages import PageRequest, respond
 from chalicelib.page.render import Links
@@ -99,7 +101,7 @@ def _rows() -> Rows:
         store.breaker_overrides.release(name, NOW + 60)
         store.journal.count(name, {"errors_total;type=cloudProviderError": 2.0})
         store.journal.tell(name, {}, b"told", expected="")
-        store.gauge_rings.add(name, NOW, 3, 1)
+        store.gauge_rings.add(name, GaugePoint(NOW, 3, 1), ClusterOverview(NOW), seen=0.0)
         store.pauses.change(name, lambda _: (Pause(NOW + 4800, NOW - 60, reason="test", by="kim"),))
         store.notices().save(name, b"{}", "")
     rows: Rows = {}

@@ -433,6 +433,7 @@ class _AlicloudGroupBuilder:
             options=options,
             priority=bounds.priority,
             scale_down_held=no_removal(group),
+            name=group.scaling_group_name,
         )
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:

@@ -240,6 +240,7 @@ class _CapiGroupBuilder:
             priority=group_policy.priority if group_policy else 0,
             scale_down_held=restrained.group,
             claim=claim,
+            name=resource.metadata.name,
         )
 
     def _error(self, candidate: _Candidate) -> str:

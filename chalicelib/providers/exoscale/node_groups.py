@@ -425,6 +425,7 @@ class _ExoscaleGroupBuilder:
             priority=selection.bounds.priority if selection.bounds is not None else 0,
             aliases=pool.aliases,
             discovered=selection.discovered,
+            name=pool.name,
         )
 
     def unread(self, pool: str, why: str) -> NodeGroup:

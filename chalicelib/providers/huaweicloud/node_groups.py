@@ -373,6 +373,7 @@ class _CceGroupBuilder:
             rank=group.priority,
             pool=Pool(pool.id, pool.name, whole.min, whole.max, elsewhere),
             aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
+            name=pool.name if group.name == DEFAULT_GROUP else f"{pool.name}/{group.name}",
         )
 
     def unread(self, pool: NodePool) -> NodeGroup:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from chalicelib.model.gauge_ring import EVERY, POINTS, GaugePoint, added, packed, unpacked
+from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.page import charts
 from chalicelib.page.render import style
 from chalicelib.store import JournalEntry
@@ -43,22 +43,6 @@ def test_colours_have_the_contrast_that_reading_needs(scheme: int) -> None:
         }.items():
             found = _contrast(colours[name], colours[ground])
             assert found >= (least if ground == "bg" else min(least, 6.5)), (name, ground, round(found, 2))
-
-
-def test_ring_keeps_24_hours_and_one_point_per_five_minutes() -> None:
-    points: tuple[GaugePoint, ...] = ()
-    for at in range(400):
-        points = added(points, NOW + at * EVERY, at, at)
-    assert (len(points), points[0].nodes, points[-1].nodes) == (POINTS, 400 - POINTS, 399)
-    assert added(points, NOW + 399 * EVERY + 1, 7, 8)[-1] == GaugePoint(points[-1].at, 7, 8)
-    assert added(points, NOW + 10**8, 1, 1) == (GaugePoint((NOW + 10**8) // EVERY * EVERY, 1, 1),)
-    assert unpacked(packed(points)) == points
-    assert len(packed(points)) < 2500
-
-
-@pytest.mark.parametrize("data", [b"", b"x", b"\x00" * 50_000, packed(())[:-1], packed((GaugePoint(NOW, 1, 1),))[:-6]])
-def test_ring_that_cannot_be_read_is_an_empty_chart(data: bytes) -> None:
-    assert unpacked(data) in ((), (GaugePoint(NOW // EVERY * EVERY, 1, 1),))
 
 
 def test_line_has_a_gap_where_no_pass_was_made() -> None:

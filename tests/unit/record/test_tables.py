@@ -25,6 +25,7 @@ from chalicelib.record.tables import (
     node_rows,
     short_name,
 )
+from chalicelib.record.views import Instant
 from chalicelib.store.journal import JournalEntry
 from tests.unit.record.support import NOW
 
@@ -39,6 +40,12 @@ OVERVIEW = ClusterOverview(
 )
 BACKOFF = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
 FULL = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5)
+
+
+def stands(
+    word: str, tone: Tone, detail: str = "", since: float = 0.0, until: float = 0.0, usually: float = 0.0
+) -> GroupStatus:
+    return GroupStatus(word, tone, detail, Instant(since), Instant(until), usually)
 
 
 def verdict(**changes: Any) -> GroupVerdict:
@@ -74,7 +81,7 @@ def test_row_has_what_decision_and_overview_say() -> None:
     assert (row.group, row.name, row.provider_title) == (GROUP, "workers", "Cluster API")
     assert (row.zone, row.machine, row.price, row.cpu, row.memory) == ("eu-1", "m5", 0.25, 75, 61)
     assert (row.ready, row.coming, row.target, row.min, row.max) == (3, 0, 3, 1, 5)
-    assert row.status == GroupStatus("steady", Tone.OK)
+    assert row.status == stands("steady", Tone.OK)
 
 
 def test_group_without_overview_has_the_short_name_of_its_id_and_nothing_invented() -> None:
@@ -121,7 +128,7 @@ def test_statuses_come_in_their_order() -> None:
 
 
 def test_back_off_says_what_failed_where_and_until_when() -> None:
-    assert status(plan(verdict()), GroupMemory(backoff=BACKOFF)) == GroupStatus(
+    assert status(plan(verdict()), GroupMemory(backoff=BACKOFF)) == stands(
         "backing off", Tone.BAD, "sold out in eu-1", NOW - 240, NOW + 60
     )
     over = msgspec.structs.replace(BACKOFF, until=NOW - 1)
@@ -146,9 +153,7 @@ def test_group_is_paused_by_a_pause_of_its_own_or_of_the_cluster(
     part: PausedPart, group: str, detail: str | None
 ) -> None:
     pause = Pause(NOW + 600, NOW - 5, part, group, "test", "kim")
-    expected = (
-        GroupStatus("paused", Tone.WARN, detail, NOW - 5, NOW + 600) if detail else GroupStatus("steady", Tone.OK)
-    )
+    expected = stands("paused", Tone.WARN, detail, NOW - 5, NOW + 600) if detail else stands("steady", Tone.OK)
     assert status(plan(verdict()), pauses=[pause]) == expected
     assert status(plan(verdict()), pauses=[msgspec.structs.replace(pause, until=NOW - 1)]).word == "steady"
 
@@ -157,7 +162,7 @@ def test_growth_says_since_when_and_how_long_the_latest_ones_took() -> None:
     request = GroupMemory(request=ScaleUpRequest(2, NOW - 41, NOW + 900))
     entries = [ended(at, seconds=at) for at in (130.0, 100.0, 140.0, 120.0, 110.0, 9000.0)]
     entries.insert(1, ended(105.0, "failed", seconds=1.0))
-    assert status(plan(verdict(upcoming=2)), request, entries=entries) == GroupStatus(
+    assert status(plan(verdict(upcoming=2)), request, entries=entries) == stands(
         "growing", Tone.INFO, "2 nodes on their way", NOW - 41, usually=120.0
     )
     assert status(plan(verdict(upcoming=1)), request).usually == 0.0
@@ -173,7 +178,7 @@ def test_growth_that_the_decision_has_just_requested_counts_as_coming() -> None:
 
 def test_removal_says_how_many_nodes_leave() -> None:
     leaving = (operation(OperationKind.DELETE_NODES, NOW - 50, (3, 2), "n-1"),)
-    assert status(plan(verdict()), operations=leaving) == GroupStatus("leaving", Tone.INFO, "1 node leaves", NOW - 50)
+    assert status(plan(verdict()), operations=leaving) == stands("leaving", Tone.INFO, "1 node leaves", NOW - 50)
 
 
 def test_full_group_is_at_its_maximum_only_for_pods_that_it_refuses() -> None:
@@ -184,17 +189,17 @@ def test_full_group_is_at_its_maximum_only_for_pods_that_it_refuses() -> None:
     )
     assert status(plan(full)).word == "steady"
     assert status(plan(full, unschedulable=refused[1:])).word == "steady"
-    assert status(plan(full, unschedulable=refused)) == GroupStatus(
+    assert status(plan(full, unschedulable=refused)) == stands(
         "at its maximum", Tone.WARN, "2 pods would need another node"
     )
 
 
 def test_steady_group_says_what_it_could_not_do_until_it_did_or_a_day_has_passed() -> None:
     failed = ended(600.0, "failed", **{"class": "OutOfStock"})
-    assert status(plan(verdict()), entries=[failed]) == GroupStatus(
+    assert status(plan(verdict()), entries=[failed]) == stands(
         "steady", Tone.OK, "could not grow: sold out in eu-1", NOW - 600
     )
-    assert status(plan(verdict()), entries=[ended(10.0), failed]) == GroupStatus("steady", Tone.OK)
+    assert status(plan(verdict()), entries=[ended(10.0), failed]) == stands("steady", Tone.OK)
     assert status(plan(verdict()), entries=[ended(90_000.0, "failed", **{"class": "Unknown"})]).detail == ""
 
 
@@ -202,7 +207,7 @@ def test_group_of_a_provider_that_was_not_read_keeps_its_row() -> None:
     gap = MissingData("provider/exoscale", "Transient: no answer")
     workers, burst = rows(plan(verdict(), gaps=(gap, MissingData("NodeGroup", "a warning", name=GROUP))))
     assert (workers.status.word, burst.name) == ("steady", "burst")
-    assert burst.status == GroupStatus("not read", Tone.BAD, "Transient: no answer")
+    assert burst.status == stands("not read", Tone.BAD, "Transient: no answer")
     assert len(rows(plan(verdict()))) == 1, "a group that is gone has none"
 
 

@@ -1,0 +1,118 @@
+"""What a pass records of groups and nodes for people, and the point of the charts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
+from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
+from chalicelib.model.policy import NodePrices, Options
+from chalicelib.record.pass_overview import completed, pass_overview
+from tests.builders import NOW, ClusterBuilder, node
+
+TYPE = "node.kubernetes.io/instance-type"
+GIB = 2**30
+
+
+def cluster() -> ClusterBuilder:
+    builder = ClusterBuilder()
+    builder.node("w-1", "4", "8Gi", group="workers", zone="z-1", labels={TYPE: "large"}, created=NOW - 60)
+    builder.node("w-2", "4", "8Gi", group="workers", zone="z-2", labels={TYPE: "large"}, ready=False)
+    builder.node("alone", "2", "4Gi")
+    builder.group("workers", target=3, price=0.5, aliases=("w", "pool/w"))
+    builder.groups[0] = msgspec.structs.replace(builder.groups[0], name="Workers")
+    builder.group("empty", template=node("t", "8", "16Gi", zone="z-3", labels={TYPE: "huge"}))
+    builder.running("w-1", 2, "1", "1Gi")
+    builder.running("w-1", 1, "1", "1Gi", pod={"phase": "Succeeded"})
+    builder.running("w-2", 1, "1", "1Gi")
+    builder.running("alone", 1, "1", "1Gi", kind="DaemonSet", owner="agent")
+    builder.pending(1, "1")
+    return builder
+
+
+def plan(**changes: object) -> Plan:
+    groups = (GroupVerdict("workers", "test", 0, 9, 3), GroupVerdict("empty", "test", 0, 9, 0))
+    made = Plan(id="p", cluster="test", at=NOW, groups=groups, health=Health(ready=2, registered=3))
+    return msgspec.structs.replace(made, **changes)
+
+
+def seen(builder: ClusterBuilder, prices: NodePrices | None = None) -> ClusterOverview:
+    return pass_overview(plan(), builder.snapshot(), Options(), prices)[0]
+
+
+def test_group_has_its_name_its_machine_and_the_use_of_its_ready_nodes() -> None:
+    workers, empty = seen(cluster()).groups
+    assert workers == GroupOverview(
+        "workers", "Workers", "test", "z-1,z-2", "large", 0.5, 4.0, 2.0, 8.0 * GIB, 2.0 * GIB, ("w", "pool/w")
+    )
+    assert empty == GroupOverview("empty", "", "test", "z-3", "huge")
+
+
+def test_node_has_its_group_its_age_and_what_its_pods_request() -> None:
+    alone, first, second = seen(cluster()).nodes
+    assert alone == NodeOverview("alone", -1, "", "", alone.created, 50, 25, 1)
+    assert first == NodeOverview("w-1", 0, "z-1", "large", NOW - 60, 50, 25, 2)
+    assert (second.name, second.group, second.pods) == ("w-2", 0, 1)
+
+
+def test_price_of_the_policy_comes_before_the_providers() -> None:
+    workers, empty = seen(cluster(), NodePrices({"large": 0.7, "huge": 2.0})).groups
+    assert (workers.price, empty.price) == (0.7, 2.0)
+
+
+def test_node_without_amounts_has_unknown_shares() -> None:
+    builder = ClusterBuilder()
+    builder.nodes.append(Node("bare", {}, {}))
+    (bare,) = seen(builder).nodes
+    assert (bare.cpu, bare.memory, bare.pods) == (-1, -1, 0)
+
+
+def test_point_has_ready_and_wanted_nodes_use_and_cost() -> None:
+    decision = plan(
+        scale_ups=(ScaleUp("empty", "test", 0, 2, 9, ("a/b", "a/c")),),
+        removals=(Removal("w-2", "workers", "empty"),),
+        unschedulable=(UnschedulablePods(("a/d",)),),
+    )
+    _, point = pass_overview(decision, cluster().snapshot(), Options(), None)
+    assert (point.at, point.nodes, point.pending) == (NOW, 2, 3)
+    assert point.wanted == 3 - 1 + 2 + 1, "targets, a removal, a growth, and a node in no group"
+    assert (point.cpu, point.memory) == (50, 25), "of the two ready nodes"
+    assert point.cost == 1.0, "two nodes of known price"
+
+
+def test_cost_is_unknown_where_no_price_is() -> None:
+    builder = ClusterBuilder().node("n", group="g").group("g")
+    assert pass_overview(plan(), builder.snapshot(), Options(), None)[1].cost == -1.0
+    assert pass_overview(plan(), builder.snapshot(), Options(), NodePrices(cpu=0.1))[1].cost == pytest.approx(0.1)
+
+
+def test_overview_is_bounded_and_says_how_many_nodes_are_left_out() -> None:
+    builder = ClusterBuilder()
+    builder.nodes = [node(f"n-{at:05}") for at in range(MOST_NODES + 7)][::-1]
+    overview = seen(builder)
+    assert (len(overview.nodes), overview.more_nodes) == (MOST_NODES, 7)
+    assert overview.nodes[0].name == "n-00000"
+
+
+def test_long_names_of_a_vendor_are_cut() -> None:
+    builder = ClusterBuilder()
+    builder.groups.append(NodeGroup("g", "test", name="x" * 9999, aliases=("y" * 9999,) * 99))
+    (group,) = seen(builder).groups
+    assert (len(group.name), len(group.aliases), len(group.aliases[0])) == (200, 6, 200)
+
+
+def test_groups_that_were_not_read_stay_as_they_were() -> None:
+    before = seen(cluster())
+    builder = cluster()
+    builder.groups = [NodeGroup("empty", "test", error="busy")]
+    after = completed(seen(builder), before, ["test"])
+    assert [group.group for group in after.groups] == ["empty", "workers"]
+    assert (after.groups[0].zone, after.groups[0].machine) == ("z-3", "huge")
+    assert after.groups[1] == before.groups[0]
+    assert [member.group for member in after.nodes] == [-1, 1, 1]
+    gone = completed(seen(builder), before, [])
+    assert [group.group for group in gone.groups] == ["empty"], "its provider was read, and does not have it"
+    assert [member.group for member in gone.nodes] == [-1, -1, -1]
