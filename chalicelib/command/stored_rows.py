@@ -117,7 +117,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
             decision,
             problem,
             store.memory.look(cluster),
-            ClusterOverview(),
+            store.gauge_rings.overview(cluster),
             store.pauses.current(cluster),
             store.journal.recent(cluster, entries) if entries else (),
             time.time(),

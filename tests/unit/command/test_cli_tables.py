@@ -132,7 +132,9 @@ def test_table_that_is_too_wide_shows_each_row_as_lines(terminal: Callable[..., 
 @pytest.mark.parametrize("width", [20, 40, 80, 100, 120])
 def test_words_are_not_broken_on_any_terminal(width: int, terminal: Callable[..., list[str]]) -> None:
     words = ["operation", "a-node-with-a-rather-long-name-0123456789", "waits", "for", "machines", "日本語"]
-    rows = tuple(tuple(" ".join((words * 3)[start : start + 5]) for start in (row, row + 1, row + 2)) for row in range(6))
+    rows = tuple(
+        tuple(" ".join((words * 3)[start : start + 5]) for start in (row, row + 1, row + 2)) for row in range(6)
+    )
     lines = terminal(Table(("one", "two", "three"), rows), width=width, text=" ".join(words * 9))
     heads = {"ONE", "TWO", "THREE"}
     assert {word for line in lines for word in line.split()} - heads == set(words)

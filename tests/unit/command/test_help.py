@@ -76,7 +76,10 @@ def test_help_of_a_command_can_be_asked_in_front_of_it(capsys: Said) -> None:
         ("gte", "'gte' is not a command; did you mean get?"),
         ("get nod", "did you mean node?"),
         ("get gruops", "did you mean groups?"),
-        ("get groups a -o jsn", "'jsn' is not one of table, wide, name, json, yaml, jsonpath=TEMPLATE; did you mean json?"),
+        (
+            "get groups a -o jsn",
+            "'jsn' is not one of table, wide, name, json, yaml, jsonpath=TEMPLATE; did you mean json?",
+        ),
         ("validate a -o wide", "'wide' is not one of table, json, yaml, jsonpath=TEMPLATE"),
         ("explain pods/a a --clster b", "unrecognized arguments: --clster b; did you mean --cluster?"),
         ("explain deployment a b", "'deployment' is not one of pod, node, group"),
