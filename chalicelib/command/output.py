@@ -137,7 +137,7 @@ def _padded(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) ->
         yield fill + cell if index in right else cell + fill
 
 
-def line_of(cells: Sequence[str], widths: Sequence[int]) -> str:
+def row_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return one row below a table that has these widths."""
     return _GAP.join(_padded([printable(cell) for cell in cells], widths[: len(cells)], frozenset())).rstrip()
 

@@ -175,8 +175,8 @@ def test_groups_show_the_columns_of_the_page(store: Store, capsys: Said) -> None
     assert printed(capsys, "get", "groups", SHOP) == [
         "GROUP   PROVIDER     NODES   MIN..MAX   CPU   MEMORY   STATE",
         (
-            "burst   exoscale     0       0..3       -     -        backing off until 2026-11-18T11:11:40Z: sold out in "
-            "ch-zrh-1,ch-gva-2"
+            "burst   exoscale     0       0..3       -     -        backing off until 2026-11-18T11:11:40Z: "
+            "sold out in ch-zrh-1,ch-gva-2"
         ),
         "web     clusterapi   2+2     0..5       78%   62%      2 nodes on their way since 41s",
     ]

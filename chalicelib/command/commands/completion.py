@@ -46,12 +46,12 @@ def complete() -> None:
     import argcomplete
 
     try:
-        argcomplete.autocomplete(_typed_parser(os.environ.get("COMP_LINE", "")), always_complete_options=False)
+        argcomplete.autocomplete(typed_parser(os.environ.get("COMP_LINE", "")), always_complete_options=False)
     except BaseException:  # a shell shows nothing of a failure
         os._exit(1)
 
 
-def _typed_parser(line: str) -> argparse.ArgumentParser:
+def typed_parser(line: str) -> argparse.ArgumentParser:
     """Return a parser with every command, and the arguments of the one that the line names."""
     from chalicelib.command.main import COMMANDS, CommandParser, parser_of
 
@@ -106,12 +106,21 @@ def _kinds(**_: object) -> Iterable[str]:
 
 
 def _names_of_kind(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
-    """Complete the NAME of `get`, `explain` and `retry`, whose kind was typed before it."""
+    """Complete the NAME of `get`, `explain` and `retry`, whose kind was typed before it, and in `get` the cluster."""
     from chalicelib.command.commands.get import thing_named
 
+    if "names" in parsed_args and not parsed_args.name:
+        return ()
     word = getattr(parsed_args, "what", None) or getattr(parsed_args, "kind", "") or ""
     thing = thing_named(word)
     return stored_names(parsed_args, thing.name) if thing is not None else ()
+
+
+def _folders_after_a_name(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+    """Complete the DIR of `explain`, which follows NAME."""
+    from argcomplete.completers import DirectoriesCompleter
+
+    return DirectoriesCompleter()(prefix) if getattr(parsed_args, "name", None) else ()
 
 
 _OF_METAVAR: dict[str, Callable[..., Iterable[str]]] = {
@@ -123,6 +132,7 @@ _OF_ARGUMENT: dict[str, Callable[..., Iterable[str]]] = {
     "get names": _names_of_kind,
     "explain kind": _kinds,
     "explain name": _names_of_kind,
+    "explain folder": _folders_after_a_name,
     "explain cluster": _names_of(_CLUSTERS),
     "retry kind": lambda **_: ("group", "node", "operation"),
     "retry name": _names_of_kind,
@@ -142,7 +152,7 @@ def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
 
     def read() -> None:
         with contextlib.suppress(BaseException):
-            names.extend(_read_names(args, kind))
+            names.extend(read_names(args, kind))
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
@@ -150,15 +160,19 @@ def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
     return [] if thread.is_alive() else names
 
 
-def _read_names(args: argparse.Namespace, kind: str) -> list[str]:
+def read_names(args: argparse.Namespace, kind: str) -> list[str]:
+    """Return the same without a limit of time. Raises BadInput, StoreError."""
     from chalicelib.command.store_access import open_store
     from chalicelib.command.stored_rows import StoredCluster
 
     tables = {"table": "", "policy_table": "", **{key: value for key, value in vars(args).items() if value is not None}}
     store: Store = open_store(argparse.Namespace(**tables))
+    cluster, clusters = _cluster_of(args), list(store.policies.names())
     if kind == _CLUSTERS:
-        return list(store.policies.names())
-    return StoredCluster.read(store, _cluster_of(args)).names(kind)
+        return clusters
+    if not cluster and len(clusters) != 1:
+        return []
+    return StoredCluster.read(store, cluster or clusters[0]).names(kind)
 
 
 def _cluster_of(args: argparse.Namespace) -> str:

@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.command import stored_rows
 from chalicelib.command.arguments import duration, not_one_of, unknown
-from chalicelib.command.output import emit, line_of, one_line, warn, with_local_times
+from chalicelib.command.output import emit, row_line, one_line, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.command.stored_rows import Listing, Row, StoredCluster
 from chalicelib.model.errors import BadInput
@@ -279,8 +279,8 @@ def _widths(listing: Listing, *, wide: bool) -> list[int]:
 def _print_changes(listing: Listing, gone: list[str], output: str, widths: list[int]) -> None:
     lines: list[str] = []
     if output in ("table", "wide"):
-        lines = [line_of(row.cells[: len(widths)], widths) for row in listing.rows]
-        lines += [line_of((name, "gone"), widths) for name in gone]
+        lines = [row_line(row.cells[: len(widths)], widths) for row in listing.rows]
+        lines += [row_line((name, "gone"), widths) for name in gone]
     elif output == "json":
         lines = [json.dumps(row.data, ensure_ascii=False) for row in listing.rows]
     elif listing.rows:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.command.commands.shadow import add_since_argument, show
-from chalicelib.command.output import Block, Styled, Table, emit, local_time, one_line, plural, warn, with_local_times
+from chalicelib.command.output import Block, Styled, Table, emit, local_time, plural, row_line, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.command.stored_rows import StoredCluster
 from chalicelib.model.operation import Operation, OperationKind, OperationState
@@ -153,15 +153,16 @@ class Narrator:
         if operation is None:
             return Line(entry.at, sentence(named))
         facts = {name: value for name, value in entry.facts.items() if name not in _TOLD}
+        given_up = operation.state is OperationState.ABANDONED
         if not operation.succeeded:
-            facts |= {"message": failure_words(operation.error_class, operation.message)}
+            words = failure_words(operation.error_class, operation.message)
+            facts |= {"message": operation.message if given_up else words}
         text, pods = sentence(msgspec.structs.replace(named, facts=facts)), self._pods(entry)
         if pods and operation.kind is OperationKind.SCALE_UP and ";" not in text:
             text += f" for {plural(pods, 'pod')}"
         took = f" in {format_duration(round(operation.seconds))}" if operation.seconds is not None else ""
         if operation.succeeded:
             return Line(entry.at, text, f"done{took}")
-        given_up = operation.state is OperationState.ABANDONED
         return Line(entry.at, text, Styled("given up", "yellow") if given_up else Styled("failed", "red"))
 
     def under_way(self, operation: Operation, now: float) -> Line:
@@ -320,7 +321,7 @@ def follow(
                 if output == "table":
                     line = Narrator({}, entries).line(entry)
                     at = local_time(line.at, time.time(), sys.stdout)
-                    text = one_line("   ".join(filter(None, (at, line.text, line.result))))
+                    text = row_line(tuple(filter(None, (at, line.text, line.result))), (0, 0, 0))
                 if output != "table" or everything or not is_quiet(entry):
                     sys.stdout.write(f"{text}\n")
                     sys.stdout.flush()
