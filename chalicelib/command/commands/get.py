@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.command import stored_rows
 from chalicelib.command.arguments import duration, not_one_of, unknown
-from chalicelib.command.output import emit, row_line, one_line, warn, with_local_times
+from chalicelib.command.output import emit, one_line, row_line, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.command.stored_rows import Listing, Row, StoredCluster
 from chalicelib.model.errors import BadInput
