@@ -79,7 +79,7 @@ def test_version_option_prints_the_version(capsys: Said) -> None:
         ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no abbreviations of options
         ("get jobs a", "outscaler get: argument THING: 'jobs' is not one of clusters, groups,"),
         ("plan", "DIR: no cluster is named; name a folder of saved files, --kubeconfig FILE or --context NAME"),
-        ("explain node", "NAME: is missing: which node?; write outscaler explain node NAME"),
+        ("explain node", "NAME: is missing: which node?; write its name after the kind"),
         ("explain node n a --cluster b", "--cluster: is given beside DIR; name one cluster"),
         ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
         ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),

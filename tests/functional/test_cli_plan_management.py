@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from chalicelib.command.main import main
 from tests.contract.clusterapi.management import Management, fill, management
@@ -106,6 +107,16 @@ def test_cluster_that_manages_itself_needs_one_kubeconfig(
 ) -> None:
     document = policy(tmp_path, "{inClusterKubeconfigSecret: i}", clusterapi)
     assert sizes(planned(capsys, "--kubeconfig", files["both"], "--policy", document)) == OURS
+
+
+def test_context_alone_is_one_of_the_kubeconfig_that_kubectl_takes(
+    files: Files, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", files["both"])
+    document = policy(tmp_path, "{inClusterKubeconfigSecret: i}", "{}")
+    context = yaml.safe_load(Path(files["both"]).read_text())["current-context"]
+    assert sizes(planned(capsys, "--context", context, "--policy", document)) == OURS
+    assert "elsewhere" in refused(capsys, "--context", "elsewhere", "--policy", document)
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Sa
     [
         (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
         (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
-        (("get", "claims", NAME), "takes no name"),
+        (("get", "claims", NAME), f"no claim is called {NAME!r}; there are ch-gva-2#pool-2"),
     ],
 )
 def test_invalid_release_of_group_ownership_is_a_named_error(

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
             args.folder = Path(args.name)
         args.kind, _, args.name = args.kind.partition("/")
     if not args.name:
-        raise BadInput("NAME", f"is missing: which {args.kind}?", f"write outscaler explain {args.kind} NAME")
+        raise BadInput("NAME", f"is missing: which {args.kind}?", "write its name after the kind")
     if args.cluster is None:
         case = plan_inputs.read(args)
         context = ExplainContext(case, plan_inputs.decided(case))

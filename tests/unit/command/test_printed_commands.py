@@ -93,7 +93,9 @@ def _parsed(parser: argparse.ArgumentParser, arguments: tuple[str, ...]) -> bool
         return True  # --help
     except ValueError:
         return False
-    return getattr(given, "what", "") not in {"policy", "operations", "groups", "nodes", "pods", "brake"} or given.name
+    return (
+        getattr(given, "what", "") not in {"policy", "operations", "groups", "nodes", "pods", "breaker"} or given.name
+    )
 
 
 COMMANDS_IN_TEXTS = printed()
