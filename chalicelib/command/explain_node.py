@@ -160,7 +160,7 @@ def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[t
         ("unneeded since", f"{format_time(since)}, for {format_duration(now - since)}" if since else ""),
         ("held by", data.get("holds", "")),
         ("until", data.get("until", "")),
-        ("brake", breaker_view(memory, now).line if blocked_by_breaker else ""),
+        ("circuit breaker", breaker_view(memory, now).line if blocked_by_breaker else ""),
         ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
         ("given up after", operation.get("deadline", "") if operation else ""),
     )

@@ -77,7 +77,7 @@ def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
         Table(("property", "value"), tuple(fact for fact in explanation.facts if fact[1])),
         *explanation.tables,
         Table(("what", "why"), notes, title="Notes"),
-        Table(("could not be read", "why", "less certain decisions"), gaps, title="Missing data"),
+        Table(("not read", "why", "less certain decisions"), gaps, title="Not read"),
     )
     return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
 

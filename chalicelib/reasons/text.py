@@ -289,7 +289,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"limit {_p(r, 'limit')}, more at {format_time(_n(r, 'until'))}",
     ),
     ReasonCode.DISRUPTION_BRAKE: (
-        _fixed("maxDisruption: the brake is on until somebody releases it (outscaler release)"),
+        _fixed("maxDisruption: the circuit breaker is tripped until somebody releases it (outscaler release)"),
         lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')} nodes at once, share {_n(r, 'share'):.0%}",
     ),
     ReasonCode.OUTSIDE_WINDOW: (

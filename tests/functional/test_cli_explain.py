@@ -275,6 +275,6 @@ def test_explain_has_an_answer_for_every_pod_of_a_captured_cluster(explain: Expl
 def test_explain_table_of_a_captured_cluster_is_readable(capsys: Said) -> None:
     assert main(["explain", "pod", "ml/huge-6588488df7-4f97b", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    assert "gets no node" in out
+    assert "has no place" in out
     assert "Insufficient cpu (needs 40, template offers" in out
     assert "the scheduler says" in out

@@ -97,7 +97,7 @@ def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None
     del day
     lines = printed(capsys, "history", SHOP, "--all")
     assert sum("decided on no change for 1 node" in line for line in lines) == 3
-    assert sum("decided on 1 scale-up for 2 nodes; 1 pod without a node" in line for line in lines) == 1
+    assert sum("decided on 1 scale-up for 2 nodes; 1 pod without a place" in line for line in lines) == 1
     assert "not shown" not in lines[-1]
     assert sum("decided" in line for line in printed(capsys, "history", SHOP, "--kind", "plan")) == 4
 

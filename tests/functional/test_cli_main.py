@@ -104,7 +104,7 @@ def test_validate_accepts_a_correct_document(good: str, capsys: Said) -> None:
     assert said.err == ""
     assert [line.split() for line in said.out.splitlines()] == [
         ["FILE", "CLUSTER", "RESULT"],
-        [good, "prod-geneva", "right"],
+        [good, "prod-geneva", "valid"],
     ]
 
 
@@ -120,7 +120,7 @@ def test_validate_reports_all_errors_of_all_files(tmp_path: Path, good: str, cap
     assert said.err.splitlines()[2].startswith(f"{worse}:1: not YAML")
     assert [line.split()[-2:] for line in said.out.splitlines()[1:]] == [
         ["2", "mistakes"],
-        ["prod-geneva", "right"],
+        ["prod-geneva", "valid"],
         ["1", "mistake"],
     ]
 
@@ -135,7 +135,7 @@ def test_validate_warnings_change_the_exit_code_only_with_strict(tmp_path: Path,
 def test_validate_accepts_the_documented_example_verbatim(tmp_path: Path, capsys: Said) -> None:
     assert main(["validate", write(tmp_path, "policy.yaml", ARCHITECTURE)]) == 0
     said = capsys.readouterr()
-    assert said.out.splitlines()[1].endswith("right")
+    assert said.out.splitlines()[1].endswith("valid")
     assert said.err == ""
 
 

@@ -274,7 +274,7 @@ def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, 
     assert main(["explain", "pod", "default/huge-00003", "--cluster", NAME]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"Decided at {format_time(NOW - 600)}, and the same in the pass of {format_time(NOW - 20)}.")
-    assert "Pod default/huge-00003 gets no node" in said
+    assert "Pod default/huge-00003 has no place" in said
     data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
     assert (data["verdict"], data["confirmedAt"]) == ("stays", format_time(NOW - 20))
     assert answer(capsys, "explain", "group", "web", "--cluster", NAME)["verdict"] == "grows"

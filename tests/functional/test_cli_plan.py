@@ -180,7 +180,7 @@ def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[st
 def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    order = ["28 pending pods", "Node groups", "Pods that get no node", "Ignored pods", "Blocked removals"]
+    order = ["28 pending pods", "Node groups", "Pods without a place", "Ignored pods", "Blocked removals"]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
     assert "Insufficient cpu (needs 40, template offers 3750m)" in out
 

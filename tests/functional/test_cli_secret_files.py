@@ -91,9 +91,9 @@ def test_nonexistent_secret_file_is_missing_data(files: dict[str, str], capsys: 
 def test_plan_without_a_provider_says_so_first_and_exits_with_3(files: dict[str, str], capsys: Said) -> None:
     command = ["plan", "--kubeconfig", files["kubeconfig"], "--policy", files["policy"]]
     assert main(command) == 3
-    assert capsys.readouterr().out.startswith("1 provider could not be read: alicloud.\nCluster ")
+    assert capsys.readouterr().out.startswith("1 provider was not read: alicloud.\nCluster ")
     assert main([*command, "--compare-option", "expander=least-nodes"]) == 3
-    assert capsys.readouterr().out.startswith("1 provider could not be read: alicloud.\nCluster ")
+    assert capsys.readouterr().out.startswith("1 provider was not read: alicloud.\nCluster ")
     assert main([*command, "--strict"]) == 1
     capsys.readouterr()
     assert _plan(files) == 3

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help=f"exit {_FINDING} if anything could not be read (default: exit {_UNREAD} if a provider could not)",
+        help=f"exit {_FINDING} if anything was not read (default: exit {_UNREAD} if a provider was not)",
     )
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write the memory after the plan")
     parser.add_argument(
