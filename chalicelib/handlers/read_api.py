@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,7 @@ from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_ne
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
+from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record import views
@@ -27,10 +29,11 @@ from chalicelib.record.views import as_json, instant
 from chalicelib.runtime.active_policy import in_force_or_problem
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import RowUnreadable
-from chalicelib.store.leases import ScanState
+from chalicelib.store.leases import LastPass, ScanState
 from chalicelib.store.policies import not_used
 
 if TYPE_CHECKING:
+    from chalicelib.record.tables import NodeRow
     from chalicelib.store import JournalEntry, StoredPolicy
 
 LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
@@ -59,8 +62,8 @@ def clusters(runtime: Runtime) -> HttpResponse:
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters/{name}: its summary and policy, groups, open operations, cooldowns, circuit breaker, nodes
-    with timers."""
+    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, open operations, cooldowns, circuit breaker,
+    nodes with timers."""
     refuse_newer_schema(runtime)
     stored, now = _stored(name, runtime), runtime.clock()
     policy, problem = in_force_or_problem(stored, now, runtime.deployment)
@@ -72,7 +75,7 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
     body = {
         **summary,
         "policy": _policy(policy) if policy else {"error": problem},
-        "groups": [_group(key, memory.groups[key], now) for key in sorted(memory.groups)],
+        **_tables(name, memory, now, runtime),
         "operations": [_operation(operation) for operation in memory.operations],
         "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
         "brake": as_json(views.breaker_view(memory, now)),
@@ -160,6 +163,36 @@ def _policy(policy: Policy) -> dict[str, Any]:
         "expander": list(policy.options.expander),
         "webhook": bool(policy.webhook.secret),
     }
+
+
+def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str, Any]:
+    """Return the rows of groups and nodes: what is remembered of a group, and what the last decision and the last pass
+    say of both."""
+    # Every function imports this module, and none but this one needs the rows.
+    from chalicelib.record.journal import DecisionUnreadable, last_decision
+    from chalicelib.record.tables import group_rows, node_rows
+
+    passed, decision = LastPass(), None
+    pauses: tuple[Pause, ...] = ()
+    with suppress(RowUnreadable):  # the summary says so
+        passed = runtime.store.scan_states.last(name, points=True) or passed
+    with suppress(DecisionUnreadable):
+        decision = last_decision(name, passed, runtime.store.journal)
+    with suppress(RowUnreadable):
+        pauses = runtime.store.pauses.current(name)
+    plan, entries = decision.plan if decision is not None else None, runtime.store.journal.recent(name, MAX_LIMIT)
+    rows = group_rows(plan, memory, passed.overview, now, pauses=pauses, entries=entries)
+    new = {row.group: _group(row.group, GroupMemory(target=row.target), now) for row in rows}
+    groups = new | {key: _group(key, group, now) for key, group in memory.groups.items()}
+    shown = {row.group: as_json(row) for row in rows}
+    return {
+        "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
+        "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows)],
+    }
+
+
+def _node(row: NodeRow) -> dict[str, Any]:
+    return as_json(row) | {"reason": views.coded(row.reason) if row.reason is not None else None}
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:

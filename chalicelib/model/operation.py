@@ -51,6 +51,9 @@ BROKEN = "own.broken"
 NEVER = 0.0
 """The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
 
+MOST_PODS = 50
+"""Pods that an operation names; one that was planned for more names the first of them."""
+
 OPEN_STATES = frozenset({OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING})
 
 
@@ -79,7 +82,7 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     from_size: int = 0
     to_size: int = 0
     targets: tuple[RemovalTarget, ...] = ()
-    pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first 50)
+    pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first MOST_PODS)
     token: int = 0  # fencing token of the pass that planned it
     deadline: float = NEVER  # stopped and rolled back after
     pool: str = ""  # id of the pool that the group shares with others, if any

@@ -16,8 +16,8 @@ MOST_NODES = 2000
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
-    commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes;
-    requested: by their pods. aliases: further names by which a person may mean it."""
+    commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes,
+    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use."""
 
     group: str
     name: str = ""

@@ -13,6 +13,7 @@ from itertools import islice
 import msgspec
 
 from chalicelib.model.operation import (
+    MOST_PODS,
     UID,
     Operation,
     OperationKind,
@@ -30,7 +31,6 @@ from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState
 
-_PODS_NAMED = 50
 MOST_WARNINGS = 10
 """Maximum warnings of each kind, sorted by name: further ones add no information."""
 IGNORE_TAINT = "ignore-taint.cluster-autoscaler.kubernetes.io/"
@@ -90,7 +90,7 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
     spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
     return Operation(
-        msgspec.structs.replace(spec, pods=scale_up.pods[:_PODS_NAMED]),
+        msgspec.structs.replace(spec, pods=scale_up.pods[:MOST_PODS]),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
 

@@ -88,6 +88,8 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
     }
     if RULES in operation.status.data:
         facts[RULES] = operation.status.data[RULES]
+    if pods := len(spec.pods) or sum(len(target.evict) for target in spec.targets):
+        facts["pods"] = pods
     if spec.targets:
         facts["targets"] = ",".join(target.node or target.instance for target in spec.targets)
     if isinstance(outcome, Failed):

@@ -1,7 +1,8 @@
 """What a line of the journal says: a type per kind of entry, and a sentence for people.
 
 An entry is stored as its fields (JournalEntry.facts), whose names never change. Entries of earlier releases may lack
-some of them, and those of later ones may have further kinds: an entry that has no type here is shown as it is stored.
+some of them, and those of later ones may have further kinds: for an entry that has no type here, people get a sentence
+that says its kind, and JSON has what is stored.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.operation import OperationKind, OperationState
-from chalicelib.store.journal import JournalEntry
+from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
+from chalicelib.store.journal import UNREADABLE, JournalEntry
 
 
 class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -27,10 +28,15 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
     gaps: int = 0
     rules: str = ""
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether no node is added, removed or repaired: the reasons for that have changed, and no more."""
+        return not (self.scale_ups or self.removals or self.repairs)
+
 
 class OperationLine(msgspec.Struct, frozen=True, rename={"from_size": "from", "to_size": "to", "error_class": "class"}):
-    """An operation that is over. targets: nodes, or instances without one. kept: nodes of a removal that still exist,
-    with the reason."""
+    """An operation that is over. targets: nodes, or instances without one. pods: for which it was planned (MOST_PODS at
+    most), or that a removal moves. kept: nodes of a removal that still exist, with the reason."""
 
     kind: OperationKind
     state: OperationState
@@ -38,6 +44,7 @@ class OperationLine(msgspec.Struct, frozen=True, rename={"from_size": "from", "t
     from_size: int | None = None
     to_size: int | None = None
     targets: str = ""
+    pods: int = 0
     rules: str = ""
     note: str = ""
     error_class: str = ""
@@ -138,9 +145,9 @@ class AcceptLine(msgspec.Struct, frozen=True):
 
 
 class OtherLine(msgspec.Struct, frozen=True):
-    """An entry without a type."""
+    """An entry without a type. by: who wrote it, "" where it does not say."""
 
-    facts: dict[str, str | int | float | bool]
+    by: str = ""
 
 
 JournalLine = (
@@ -171,6 +178,36 @@ _TYPES: dict[str, Any] = {
     "uninstalled": UninstalledLine,
     "accept": AcceptLine,
 }
+_PLAIN = {
+    "plan": "a decision of a pass",
+    "operation": "an operation ended",
+    "pass": "passes began or ceased to fail",
+    "policy": "the policy was stored",
+    "pause": "a pause began",
+    "resume": "a pause was ended",
+    "retry": "a wait was ended",
+    "release": "the circuit breaker was released",
+    "claim-released": "a claim on a node group was given back",
+    "uninstalled": "Outscaler was taken out of the cluster",
+    "accept": "a difference was accepted",
+    "wake": "an event woke the passes",
+    UNREADABLE: "this entry cannot be read",
+}
+"""Sentences for entries whose facts are missing or of another type."""
+ERRORS = {  # by the class of the error
+    "OutOfStock": "sold out",
+    "QuotaExceeded": "the quota is used up",
+    "InstallFailed": "a machine did not become a node",
+    "Unauthorized": "the credentials are refused",
+    "Throttled": "too many calls to the vendor",
+    "Transient": "the vendor did not answer",
+    "Conflict": "it was changed at the same time",
+    "InvalidRequest": "the vendor rejects the request",
+    "NotFound": "the vendor does not know it",
+    "DeadlineExceeded": "it took too long",
+    "timeout": "nodes did not join in time",
+}
+_LONGEST = 200  # characters of a vendor's message
 
 
 def line_of(entry: JournalEntry) -> JournalLine:
@@ -179,7 +216,7 @@ def line_of(entry: JournalEntry) -> JournalLine:
     try:
         line: JournalLine = msgspec.convert({**entry.facts, "kept": kept_nodes}, _TYPES.get(entry.kind, OtherLine))
     except msgspec.ValidationError:
-        return OtherLine(dict(entry.facts))
+        return OtherLine(str(entry.facts.get("by", "")))
     return line
 
 
@@ -189,24 +226,25 @@ def operation_of(entry: JournalEntry) -> OperationLine | None:
     return line if isinstance(line, OperationLine) else None
 
 
-def sentence(entry: JournalEntry) -> str:  # noqa: C901, PLR0911, PLR0912 - a case per type
-    """Return what happened, for people."""
+def sentence(entry: JournalEntry, group_name: str = "") -> str:  # noqa: C901, PLR0911, PLR0912 - a case per type
+    """Return what happened, for people. group_name: what they call the entry's group; its id, if not given."""
+    group = group_name or entry.group
     match line_of(entry):
         case PlanLine() as plan:
             return _decided(plan)
         case OperationLine() as operation:
-            return _ended(operation, entry.group)
+            return _ended(operation, group)
         case FailingLine(error_class=name, message=message):
-            return f"passes fail: {name}: {message}"
+            return f"passes fail: {error_words(name, message=message)}"
         case RecoveredLine(error_class=name, failures=failures, seconds=seconds):
             return f"passes succeed again, after {_count(failures, 'failure')} ({name}) in {spoken(seconds)}"
         case PolicyLine(version=version, accepted=accepted, reason=reason, by=by):
             spite = f", in spite of {accepted}: {reason}" if accepted else ""
             return f"stored version {version} of the policy{spite}{_by(by)}"
         case PauseLine(until=until, part=part, reason=reason, by=by):
-            return f"paused {_part(part, entry.group)} until {until}: {reason}{_by(by)}"
+            return f"paused {_part(part, group)} until {until}: {reason}{_by(by)}"
         case ResumeLine(was_until=until, part=part, reason=reason, by=by):
-            return f"resumed {_part(part, entry.group)}, paused until {until}: {reason}{_by(by)}"
+            return f"resumed {_part(part, group)}, paused until {until}: {reason}{_by(by)}"
         case RetryLine(kind=kind, name=name, was=was, by=by):
             return f"tried {kind} {name} again, which waited {was}{_by(by)}"
         case ReleaseLine(until=until, was_on=was_on, by=by):
@@ -217,8 +255,11 @@ def sentence(entry: JournalEntry) -> str:  # noqa: C901, PLR0911, PLR0912 - a ca
             return f"uninstalled, with {_count(objects, 'object')} of the cluster cleaned{_by(by)}"
         case AcceptLine(accepted=accepted, by=by):
             return f"accepted {accepted}{_by(by)}"
-        case OtherLine(facts=facts):
-            return ", ".join(f"{name} {value}" for name, value in facts.items())
+        case OtherLine(by=by):
+            what = _PLAIN.get(
+                entry.kind, f"an entry of the kind {entry.kind[:_LONGEST]}, which this release does not know"
+            )
+            return f"{what}{f' ({group})' if group else ''}{_by(by)}"
 
 
 def _decided(plan: PlanLine) -> str:
@@ -242,28 +283,48 @@ def _decided(plan: PlanLine) -> str:
 
 def _ended(operation: OperationLine, group: str) -> str:
     kept_names = [name for name, _ in operation.kept]
-    names = [name for name in operation.target_names if name not in kept_names]
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    targets = [name for name in operation.target_names if name not in kept_names]
+    listed = ", ".join(targets[:5]) + (f" and {len(targets) - 5} more" if len(targets) > 5 else "")
     size = "" if operation.from_size is None else f" from {operation.from_size}"
     size += "" if operation.to_size is None else f" to {operation.to_size}"
-    past, planned, change = {
-        OperationKind.SCALE_UP: ("grew", "grow", f" {group}{size}"),
-        OperationKind.DELETE_NODES: ("removed", "remove", f" {listed or 'nodes'} from {group}"),
-        OperationKind.DECREASE_TARGET: ("lowered the target of", "lower the target of", f" {group}{size}"),
-        OperationKind.DELETE_INSTANCES: ("discarded", "discard", f" {listed or 'instances'} of {group}"),
+    be = "was" if operation.kind is OperationKind.DECREASE_TARGET or len(targets) == 1 else "were"
+    subject, verb, participle, rest = {
+        OperationKind.SCALE_UP: (group or "a group", "grow", "", size),
+        OperationKind.DELETE_NODES: (listed or "nodes", "be removed", "removed", f" from {group}" if group else ""),
+        OperationKind.DECREASE_TARGET: (f"the target of {group}", "be lowered", "lowered", size),
+        OperationKind.DELETE_INSTANCES: (listed or "instances", "be discarded", "discarded", f" from {group}"),
     }[operation.kind]
-    took = "" if operation.seconds is None else spoken(operation.seconds)
+    took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
     if operation.succeeded:
-        text = f"{past}{change}"
-        text += f" for rules {operation.rules.replace(',', ', ')}" if operation.rules else ""
-        text += f", in {took}" if took else ""
+        does = f"{be} {participle}" if participle else "grew"
+        rest += _pods(operation)
+        rest += f" for rules {operation.rules.replace(',', ', ')}" if operation.rules else ""
+        rest += f", in {took}" if took else ""
+    elif operation.state is OperationState.ABANDONED:
+        does, error = f"{be} not {participle}" if participle else "did not grow", operation.message
     else:
-        verb = "did not" if operation.state is OperationState.ABANDONED else "could not"
-        error = ".".join(filter(None, (operation.error_class, operation.code)))
-        text = ": ".join(filter(None, (f"{verb} {planned}{change}", error, operation.message)))
-        text += f", after {took}" if took else ""
-    text += "".join(f"; kept {name}: {why}" for name, why in operation.kept)
+        does, error = f"could not {verb}", error_words(operation.error_class, operation.code, operation.message)
+    text = ": ".join(filter(None, (f"{subject} {does}{rest}", error)))
+    text += f", after {took}" if took and not operation.succeeded else ""
+    text += "".join(f"; {name} stays: {why}" for name, why in operation.kept)
     return text + (f"; {operation.note}" if operation.note else "")
+
+
+def _pods(operation: OperationLine) -> str:
+    """Return for how many pods a group grew, or how many a removal moved; those of nodes that stay are not known."""
+    if not operation.pods or operation.kept:
+        return ""
+    if operation.kind is not OperationKind.SCALE_UP:
+        return f", {_count(operation.pods, 'pod')} moved"
+    more = " or more" if operation.pods >= MOST_PODS else ""
+    return f" for {operation.pods}{more} pods" if operation.pods > 1 else " for 1 pod"
+
+
+def error_words(error_class: str, code: str = "", message: str = "") -> str:
+    """Return an error for people, such as `the quota is used up (LimitExceeded): 10 of 10 vCPU`."""
+    words = ERRORS.get(error_class, error_class)
+    words += f" ({code})" if code else ""
+    return ": ".join(filter(None, (words, message[:_LONGEST])))
 
 
 def spoken(seconds: float) -> str:
@@ -284,4 +345,5 @@ def _part(part: str, group: str) -> str:
 
 
 def _by(caller: str) -> str:
-    return f", by {caller}" if caller else ""
+    """Return the caller's own name; the whole ARN is in JSON."""
+    return f", by {caller.rpartition('/')[2] or caller}" if caller else ""

@@ -36,11 +36,11 @@ class _Room(msgspec.Struct):
     memory_requested: int = 0
     pods: int = 0
 
-    def add(self, other: _Room) -> None:
-        self.cpu += other.cpu
-        self.memory += other.memory
-        self.cpu_requested += other.cpu_requested
-        self.memory_requested += other.memory_requested
+    def add(self, room: _Room) -> None:
+        self.cpu += room.cpu
+        self.memory += room.memory
+        self.cpu_requested += room.cpu_requested
+        self.memory_requested += room.memory_requested
 
     @property
     def shares(self) -> tuple[int, int]:
@@ -74,15 +74,16 @@ def pass_overview(
     return overview, GaugePoint(plan.at, plan.health.ready, pending, _wanted(plan, len(alone)), *whole.shares, cost)
 
 
-def completed(overview: ClusterOverview, before: ClusterOverview, unread: Iterable[str]) -> ClusterOverview:
+def completed(overview: ClusterOverview, old_overview: ClusterOverview, unread: Iterable[str]) -> ClusterOverview:
     """Return the overview with what the one before knew of groups that were not read this time. unread: providers of
     which no group was read."""
-    old, providers = {group.group: group for group in before.groups}, set(unread)
+    old, providers = {group.group: group for group in old_overview.groups}, set(unread)
     groups = [_joined(group, old[group.group]) if group.group in old else group for group in overview.groups]
     present = {group.group for group in groups}
     groups += [group for key, group in old.items() if key not in present and group.provider in providers]
     place = {group.group: at for at, group in enumerate(groups)}
-    was_in = {node.name: place.get(before.groups[node.group].group, -1) for node in before.nodes if node.group >= 0}
+    grouped = [node for node in old_overview.nodes if 0 <= node.group < len(old_overview.groups)]
+    was_in = {node.name: place.get(old_overview.groups[node.group].group, -1) for node in grouped}
     nodes = tuple(
         msgspec.structs.replace(node, group=was_in[node.name]) if node.group < 0 and node.name in was_in else node
         for node in overview.nodes
@@ -90,15 +91,15 @@ def completed(overview: ClusterOverview, before: ClusterOverview, unread: Iterab
     return msgspec.structs.replace(overview, groups=tuple(groups), nodes=nodes)
 
 
-def _joined(group: GroupOverview, old: GroupOverview) -> GroupOverview:
+def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
     """Return a group; what is not known of it now is as before, except for its use."""
     return msgspec.structs.replace(
         group,
-        name=group.name or old.name,
-        zone=group.zone or old.zone,
-        machine=group.machine or old.machine,
-        price=group.price or old.price,
-        aliases=group.aliases or old.aliases,
+        name=group.name or old_group.name,
+        zone=group.zone or old_group.zone,
+        machine=group.machine or old_group.machine,
+        price=group.price or old_group.price,
+        aliases=group.aliases or old_group.aliases,
     )
 
 

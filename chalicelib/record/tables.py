@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from statistics import median
 
 import msgspec
 
@@ -20,7 +19,7 @@ from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.record.journal_lines import operation_of
+from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
 from chalicelib.record.views import Instant, node_views
 from chalicelib.store.journal import JournalEntry
 
@@ -35,22 +34,8 @@ _PROVIDERS = {
     "exoscale": "Exoscale",
     "huaweicloud": "Huawei CCE",
 }
-_FAILURES = {
-    "OutOfStock": "sold out",
-    "QuotaExceeded": "the quota is used up",
-    "InstallFailed": "a machine did not become a node",
-    "Unauthorized": "the credentials are refused",
-    "Throttled": "too many calls to the vendor",
-    "Transient": "the vendor did not answer",
-    "Conflict": "the group was changed at the same time",
-    "InvalidRequest": "the vendor rejects the request",
-    "NotFound": "the vendor does not know it",
-    "DeadlineExceeded": "it took too long",
-    "timeout": "nodes did not join in time",
-}
 _AT_MAXIMUM = (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE)
 _OF_PROVIDER = "provider/"  # of the kind of a gap
-_LONGEST = 200  # characters of a vendor's message
 
 
 class Tone(StrEnum):
@@ -365,11 +350,11 @@ def _paused(pause: Pause) -> str:
 
 
 def failure_words(error_class: str, message: str = "", zone: str = "") -> str:
-    """Return why a vendor did not do what it was asked, such as `sold out in ch-gva-2`."""
-    words = _FAILURES.get(error_class, error_class or "failed")
+    """Return why a vendor did not do what it was asked, such as `sold out in ch-gva-2`. A message says nothing more
+    where machines are sold out."""
     if error_class == "OutOfStock":
-        return f"{words} in {zone}" if zone else words
-    return f"{words}: {message[:_LONGEST]}" if message else words
+        return f"{ERRORS[error_class]} in {zone}" if zone else ERRORS[error_class]
+    return error_words(error_class, message=message) or "failed"
 
 
 def _nodes(count: int) -> str:
@@ -385,7 +370,8 @@ def usual_growth(group: str, entries: Sequence[JournalEntry]) -> float:
         for line in lines
         if line is not None and line.kind is OperationKind.SCALE_UP and line.succeeded and line.seconds is not None
     ]
-    return float(median(seconds[:GROWTHS])) if seconds else 0.0
+    latest = sorted(seconds[:GROWTHS])
+    return (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2 if latest else 0.0
 
 
 # -- rows of nodes

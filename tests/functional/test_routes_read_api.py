@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.timestamps import format_time
 from chalicelib.runtime.runtime import install
 from chalicelib.store import JournalEntry, Store
@@ -89,6 +91,44 @@ def test_cluster_route_shows_the_configuration_in_force(desk: AppClient) -> None
     assert shown["cooldowns"]["afterFailure"] is None
     assert shown["policy"]["nodeGroups"][0]["id"] == "workers"
     assert "kubeconfig" not in json.dumps(shown)
+
+
+def test_cluster_route_shows_the_rows_that_page_and_command_show(desk: AppClient) -> None:
+    name, now = desk.cluster(), desk.clock()
+    _remember(desk, name)
+    groups = (GroupOverview("workers", "Workers", "exoscale", "ch-gva-2", "large", 0.5, 10.0, 5.0), GroupOverview("b"))
+    seen = ClusterOverview(now, groups, (NodeOverview("n1", 0, "ch-gva-2", "large", now - 60, 50, -1, 4),))
+    desk.store.gauge_rings.add(name, GaugePoint(now, 1, 0), seen, seen=0.0)
+    shown = desk.get(f"/clusters/{name}").json_body
+    other, group = shown["groups"]
+    assert (other["group"], other["name"], other["lastAdd"]) == ("b", "b", None)
+    assert (group["group"], group["name"], group["providerTitle"], group["target"]) == (
+        "workers",
+        "Workers",
+        "Exoscale",
+        3,
+    )
+    assert (group["price"], group["cpu"], group["memory"], group["ready"]) == (0.5, 50, None, 0)
+    assert (group["status"]["word"], group["status"]["detail"]) == ("backing off", "sold out in ch-gva-2")
+    assert group["status"]["until"] == format_time(now + 240)
+    [node] = shown["nodes"]
+    assert (node["node"], node["groupName"], node["cpu"], node["memory"], node["pods"]) == (
+        "n1",
+        "Workers",
+        50,
+        None,
+        4,
+    )
+    assert (node["created"], node["decision"], node["reason"]) == (format_time(now - 60), "", None)
+
+
+def test_cluster_route_shows_what_can_be_read(desk: AppClient) -> None:
+    """A decision of another release costs its own fields, and no other."""
+    name = desk.cluster()
+    _remember(desk, name)
+    desk.store.journal.append(name, JournalEntry(desk.clock(), "plan", plan="p1", body='{"no": "plan"}'))
+    shown = desk.get(f"/clusters/{name}").json_body
+    assert ([group["group"] for group in shown["groups"]], shown["nodes"]) == (["workers"], [])
 
 
 @pytest.mark.parametrize(("local", "lasts"), [(False, (10, 40, None)), (True, (None, None, None))])

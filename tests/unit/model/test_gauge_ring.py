@@ -58,7 +58,7 @@ def test_row_of_a_busy_cluster_is_small() -> None:
     """A write costs by the kilobyte."""
     lot = random.Random(1)
     full = [
-        GaugePoint(START + at * EVERY, *(lot.randint(40, 90) for _ in range(5)), lot.randint(9000, 15_000) / 1000)
+        GaugePoint(START + at * EVERY, *lot.sample(range(40, 90), 5), cost=lot.randint(9000, 15_000) / 1000)  # type: ignore[misc]
         for at in range(HOURS)
     ]
     assert len(packed(full[:POINTS])) < 3 * 1024

@@ -155,12 +155,12 @@ def test_policy_page_shows_the_difference_and_hides_the_names_of_secrets(store: 
 def test_history_has_a_link_to_older_entries() -> None:
     store = example()
     for at in range(60):
-        store.journal.append("lab", JournalEntry(at=NOW - at, kind="operation", group="web", facts={"n": at}))
+        store.journal.append("lab", JournalEntry(at=NOW - at, kind="policy", facts={"version": at}))
     page = text(get(store, "/clusters/lab/history"))
     older = re.search(r'href="(/clusters/lab/history)\?before=([^"]+)"', page)
     assert older is not None
     next_page = text(get(store, older[1], before=older[2].replace("%3A", ":")))
-    assert (next_page.count('<tr><th scope="row">'), "n 59" in next_page) == (10, True)
+    assert (next_page.count('<tr><th scope="row">'), "version 59 of" in next_page) == (10, True)
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.record import journal_lines
 from chalicelib.record.journal import failing_entry, outcome_entry, plan_entry, recovered_entry
-from chalicelib.record.journal_lines import JournalLine, OtherLine, line_of, operation_of, sentence, spoken
+from chalicelib.record.journal_lines import JournalLine, OtherLine, PlanLine, line_of, operation_of, sentence, spoken
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import PassFailure
+from infra.emulators.memory_table import MemoryAccount
 from tests.unit.record.support import NOW, ended, plan, refused
 
 Facts = dict[str, str | int | float | bool]
@@ -27,26 +28,47 @@ def entry(kind: str, group: str = "", /, **facts: str | float | bool) -> Journal
 
 GREW: Facts = {"kind": "grow", "provider": "exoscale", "state": "succeeded", "seconds": 265.2, "from": 1, "to": 5}
 SENTENCES: dict[str, tuple[JournalEntry, str]] = {
-    "grew": (entry("operation", "workers", **GREW), "grew workers from 1 to 5, in 4 min 25 s"),
+    "grew": (entry("operation", "workers", **GREW), "workers grew from 1 to 5, in 4 min 25 s"),
+    "grew for pods": (
+        entry("operation", "workers", **GREW, pods=15),
+        "workers grew from 1 to 5 for 15 pods, in 4 min 25 s",
+    ),
+    "grew for a pod": (entry("operation", "w", kind="grow", state="succeeded", pods=1), "w grew for 1 pod"),
+    "grew for more pods than it names": (
+        entry("operation", "w", kind="grow", state="succeeded", pods=50),
+        "w grew for 50 or more pods",
+    ),
     "grew for a rule": (
         entry("operation", "workers", **GREW, rules="busy,night"),
-        "grew workers from 1 to 5 for rules busy, night, in 4 min 25 s",
+        "workers grew from 1 to 5 for rules busy, night, in 4 min 25 s",
     ),
     "noted": (
         entry("operation", "workers", **GREW, note="still running"),
-        "grew workers from 1 to 5, in 4 min 25 s; still running",
+        "workers grew from 1 to 5, in 4 min 25 s; still running",
     ),
     "not grown": (
         entry(
             "operation", "w", **(GREW | {"state": "failed"}), **{"class": "OutOfStock", "code": "E1", "message": "none"}
         ),
-        "could not grow w from 1 to 5: OutOfStock.E1: none, after 4 min 25 s",
+        "w could not grow from 1 to 5: sold out (E1): none, after 4 min 25 s",
     ),
     "given up": (
         entry(
             "operation", "w", kind="grow", state="abandoned", **{"class": "Abandoned", "message": "no longer needed"}
         ),
-        "did not grow w: Abandoned: no longer needed",
+        "w did not grow: no longer needed",
+    ),
+    "removal given up": (
+        entry("operation", "w", kind="remove", state="abandoned", targets="n-1", message="its pods came back"),
+        "n-1 was not removed from w: its pods came back",
+    ),
+    "not removed": (
+        entry("operation", "w", kind="remove", state="failed", targets="n-1,n-2", **{"class": "Peculiar"}),
+        "n-1, n-2 could not be removed from w: Peculiar",
+    ),
+    "removed with pods": (
+        entry("operation", "w", kind="remove", state="succeeded", targets="n-1", pods=3),
+        "n-1 was removed from w, 3 pods moved",
     ),
     "removed": (
         entry(
@@ -58,21 +80,21 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
             targets="n-1,n-2,n-3",
             **{"kept n-2": "busy"},
         ),
-        "removed n-1, n-3 from w, in 1 min 1 s; kept n-2: busy",
+        "n-1, n-3 were removed from w, in 1 min 1 s; n-2 stays: busy",
     ),
     "removed many": (
         entry("operation", "w", kind="remove", state="succeeded", targets=",".join(f"n-{at}" for at in range(7))),
-        "removed n-0, n-1, n-2, n-3, n-4 and 2 more from w",
+        "n-0, n-1, n-2, n-3, n-4 and 2 more were removed from w",
     ),
     "lowered": (
         entry("operation", "w", kind="shrink", state="succeeded", **{"from": 5, "to": 3}),
-        "lowered the target of w from 5 to 3",
+        "the target of w was lowered from 5 to 3",
     ),
     "discarded": (
         entry("operation", "w", kind="discard", state="succeeded", targets="i-1"),
-        "discarded i-1 of w",
+        "i-1 was discarded from w",
     ),
-    "of an earlier release": (entry("operation", "w", kind="remove", state="succeeded"), "removed nodes from w"),
+    "of an earlier release": (entry("operation", "w", kind="remove", state="succeeded"), "nodes were removed from w"),
     "decided nothing": (entry("plan", nodes=5, healthy=True, scaleUps=0), "decided on no change for 5 nodes"),
     "decided": (
         entry(
@@ -94,48 +116,55 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
     ),
     "failing": (
         entry("pass", state="failing", **{"class": "Unauthorized", "message": "refused"}),
-        "passes fail: Unauthorized: refused",
+        "passes fail: the credentials are refused: refused",
     ),
     "recovered": (
         entry("pass", state="recovered", failures=1, seconds=7500.0, since="x", **{"class": "Unavailable"}),
         "passes succeed again, after 1 failure (Unavailable) in 2 h 5 min",
     ),
-    "policy": (entry("policy", version=2, digest="ab", by=BY), f"stored version 2 of the policy, by {BY}"),
+    "policy": (entry("policy", version=2, digest="ab", by=BY), "stored version 2 of the policy, by kim"),
     "policy accepted": (
         entry("policy", version=2, digest="ab", accepted="rights.nodes", reason="later", by=BY),
-        f"stored version 2 of the policy, in spite of rights.nodes: later, by {BY}",
+        "stored version 2 of the policy, in spite of rights.nodes: later, by kim",
     ),
     "pause": (
         entry("pause", "web", until="T", part="removals", reason="test", by=BY),
-        f"paused removals of group web until T: test, by {BY}",
+        "paused removals of group web until T: test, by kim",
     ),
     "pause of all": (
         entry("pause", until="T", part="all", reason="test", by=BY),
-        f"paused everything until T: test, by {BY}",
+        "paused everything until T: test, by kim",
     ),
     "resume": (
         entry("resume", part="all", reason="test", by=BY, **{"was until": "T"}),
-        f"resumed everything, paused until T: test, by {BY}",
+        "resumed everything, paused until T: test, by kim",
     ),
     "retry": (
         entry("retry", kind="group", name="web", was="until T", by=BY),
-        f"tried group web again, which waited until T, by {BY}",
+        "tried group web again, which waited until T, by kim",
     ),
     "release": (
         entry("release", until="T", was_on=True, by=BY),
-        f"released the circuit breaker until T, which was tripped, by {BY}",
+        "released the circuit breaker until T, which was tripped, by kim",
     ),
-    "claim": (entry("claim-released", claim="k", provider="p", since="T", by=BY), f"gave back the claim on k, by {BY}"),
+    "claim": (entry("claim-released", claim="k", provider="p", since="T", by=BY), "gave back the claim on k, by kim"),
     "uninstalled": (
         entry("uninstalled", objects=2, by=BY),
-        f"uninstalled, with 2 objects of the cluster cleaned, by {BY}",
+        "uninstalled, with 2 objects of the cluster cleaned, by kim",
     ),
-    "accept": (entry("accept", accepted="prod/n-1", by=BY), f"accepted prod/n-1, by {BY}"),
-    "unknown kind": (entry("wake", by="webhook", n=1), "by webhook, n 1"),
-    "missing fact": (entry("operation", n=59), "n 59"),
-    "fact of another type": (entry("plan", nodes="many"), "nodes many"),
-    "fact that is called facts": (entry("wake", facts="x", kept=2), "facts x, kept 2"),
+    "accept": (entry("accept", accepted="prod/n-1", by=BY), "accepted prod/n-1, by kim"),
+    "by no one's ARN": (entry("accept", accepted="n-1", by="kim/"), "accepted n-1, by kim/"),
+    "unknown kind": (
+        entry("blessing", "w", by="webhook", n=1),
+        "an entry of the kind blessing, which this release does not know (w), by webhook",
+    ),
+    "missing fact": (entry("operation", "w", n=59), "an operation ended (w)"),
+    "fact of another type": (entry("plan", nodes="many", by=7), "a decision of a pass, by 7"),
+    "fact that is called facts": (entry("wake", facts="x", kept=2), "an event woke the passes"),
+    "unreadable": (entry("unreadable", problem="cut off"), "this entry cannot be read"),
 }
+
+UNTYPED = ("unknown kind", "missing fact", "fact of another type", "fact that is called facts", "unreadable")
 
 
 @pytest.mark.parametrize("case", SENTENCES)
@@ -143,6 +172,40 @@ def test_entry_is_a_sentence(case: str) -> None:
     stored, expected = SENTENCES[case]
     assert sentence(stored) == expected
     assert "{" not in expected
+
+
+def test_sentence_has_the_name_that_people_call_a_group() -> None:
+    stored = entry("operation", "7f-uid/default", **GREW)
+    assert sentence(stored, "workers") == "workers grew from 1 to 5, in 4 min 25 s"
+
+
+def test_no_fact_of_an_unknown_entry_is_shown_as_it_is_stored() -> None:
+    for kind in ("plan", "operation", "pass", "release", "of a later release"):
+        text = sentence(entry(kind, gaps="0", healthy="True", was_on="False", nodes="x", failures="y"))
+        assert not {"gaps", "healthy", "True", "was_on", "False"} & set(text.split()), text
+
+
+@pytest.mark.parametrize(
+    ("facts", "nothing"),
+    [({}, True), ({"unneeded": 2, "gaps": 1}, True), ({"scaleUps": 1}, False), ({"removals": 1}, False)],
+)
+def test_decision_says_whether_it_changes_anything(facts: Facts, nothing: bool) -> None:
+    line = line_of(entry("plan", nodes=5, **facts))
+    assert isinstance(line, PlanLine)
+    assert line.changes_nothing is nothing
+    assert not isinstance(line_of(entry("plan", nodes=5, repairs=1)), OtherLine)
+
+
+def test_entries_come_back_from_the_store_with_their_types() -> None:
+    """Every kind, as a table of DynamoDB returns it."""
+    store = MemoryAccount().store("test", clock=lambda: NOW)
+    written = [stored for name, (stored, _) in SENTENCES.items() if name not in UNTYPED]
+    for at, stored in enumerate(written):
+        store.journal.append("shop", msgspec.structs.replace(stored, at=NOW - at))
+    read = store.journal.recent("shop", len(written))
+    assert [sentence(stored) for stored in read] == [sentence(stored) for stored in written]
+    assert len(read) == len(written) == len(SENTENCES) - len(UNTYPED)
+    assert not [stored for stored in read if isinstance(line_of(stored), OtherLine)]
 
 
 def test_every_type_of_line_is_among_the_sentences() -> None:

@@ -35,7 +35,7 @@ class Ring:
             self.written.append(item.item)
             return write(item)
 
-        table.write = counted  # type: ignore[method-assign]
+        table.write = counted  # type: ignore[method-assign, assignment]
         self.seen = 0.0
 
     def point(self, overview: ClusterOverview | None = None, **values: Any) -> list[str]:
