@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
@@ -17,12 +17,11 @@ from tests.functional.test_cli_get import BURST, NOW, SHOP, answer, empty, print
 
 __all__ = ["empty", "screen", "store"]  # fixtures
 
+Facts = Mapping[str, str | int | float | bool]
 Said = pytest.CaptureFixture[str]
 
 
-def operation(
-    store: Store, at: float, state: str, group: str = "web", plan: str = "", **facts: str | int | float
-) -> None:
+def operation(store: Store, at: float, state: str, facts: Facts, group: str = "web", plan: str = "") -> None:
     told = {"kind": "grow", "provider": "clusterapi", "state": state, **facts}
     store.journal.append(SHOP, JournalEntry(at=at, kind="operation", group=group, plan=plan, facts=told))
 
@@ -39,27 +38,16 @@ def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:
 def day(store: Store) -> Store:
     """A day with growths, a failure, a removal and a person's act. The fixture's decision is told by an operation."""
     decided = store.journal.recent(SHOP, 1)[0]
-    operation(store, NOW - 30, "succeeded", plan=decided.plan, seconds=63.2, pods=2, **{"from": 1, "to": 3})
-    operation(
-        store,
-        NOW - 90,
-        "failed",
-        BURST,
-        seconds=12.0,
-        message="no capacity",
-        **{"from": 0, "to": 2, "class": "OutOfStock"},
-    )
-    operation(store, NOW - 7200, "succeeded", kind="remove", targets="w-1,w-2", pods=3, seconds=69.0)
-    operation(
-        store,
-        NOW - 7300,
-        "abandoned",
-        seconds=5.0,
-        message="the mode is off",
-        **{"from": 1, "to": 2, "class": "Abandoned"},
-    )
-    facts = {"until": "2026-11-18T12:06:40Z", "part": "removals", "reason": "sale", "by": "me"}
-    store.journal.append(SHOP, JournalEntry(at=NOW - 86_400, kind="pause", group="web", facts=facts))
+    growth: Facts = {"from": 1, "to": 3, "pods": 2, "seconds": 63.2}
+    failure: Facts = {"from": 0, "to": 2, "class": "OutOfStock", "message": "no capacity", "seconds": 12.0}
+    removal: Facts = {"kind": "remove", "targets": "w-1,w-2", "pods": 3, "seconds": 69.0}
+    refusal: Facts = {"from": 1, "to": 2, "class": "Abandoned", "message": "the mode is off", "seconds": 5.0}
+    operation(store, NOW - 30, "succeeded", growth, plan=decided.plan)
+    operation(store, NOW - 90, "failed", failure, BURST)
+    operation(store, NOW - 7200, "succeeded", removal)
+    operation(store, NOW - 7300, "abandoned", refusal)
+    facts: Facts = {"until": "2026-11-18T12:06:40Z", "part": "removals", "reason": "sale", "by": "me"}
+    store.journal.append(SHOP, JournalEntry(at=NOW - 86_400, kind="pause", group="web", facts=dict(facts)))
     quiet(store, 3)
     return store
 
@@ -98,7 +86,7 @@ def test_history_with_all_shows_every_decision(day: Store, capsys: Said) -> None
 
 
 def test_lines_are_found_behind_many_decisions_without_a_change(store: Store, capsys: Said) -> None:
-    operation(store, NOW - 9000, "succeeded", **{"from": 1, "to": 3})
+    operation(store, NOW - 9000, "succeeded", {"from": 1, "to": 3})
     quiet(store, 300)
     lines = printed(capsys, "history", SHOP, "--limit", "3")
     assert sum("web grew from 1 to 3" in line for line in lines) == 1
@@ -132,7 +120,7 @@ def test_history_without_a_line_says_so(empty: Store, capsys: Said) -> None:
 def test_followed_lines_are_sentences_without_quiet_decisions(store: Store, capsys: Said) -> None:
     def later(seconds: float) -> None:
         assert seconds == history.EVERY
-        operation(store, NOW + 1, "succeeded", BURST, seconds=63.2, **{"from": 1, "to": 3})
+        operation(store, NOW + 1, "succeeded", {"from": 1, "to": 3, "seconds": 63.2}, BURST)
         quiet(store, 1, NOW + 2)
 
     history.follow(store, SHOP, JournalFilter(), 5, "table", later, rounds=2, everything=False)
