@@ -306,43 +306,54 @@ def count_cell(present: int | None, coming: int | None) -> str:
 
 
 def groups(cluster: StoredCluster) -> Listing:
-    """Return the node groups of a cluster."""
-    views_by_group = {name: views.group_view(name, memory) for name, memory in sorted(cluster.memory.groups.items())}
-    rows = []
-    for row in cluster.groups:
-        remembered = views_by_group.get(row.group) or views.group_view(row.group, GroupMemory(target=row.target))
-        known = row.max > 0
-        cells = (
-            row.name,
-            row.provider or "-",
-            count_cell(row.ready if known else None, row.coming),
-            f"{row.min}..{row.max}" if known else "-",
-            share_cell(row.cpu),
-            share_cell(row.memory),
-            Styled(status_text(row.status, cluster.now), _STYLES[row.status.tone]),
-            row.zone or "-",
-            row.machine or "-",
-            price_cell(row),
-            row.group,
-        )
-        labels = {
-            "name": (row.name,),
-            "provider": (row.provider,),
-            "zone": tuple(row.zone.split(",")),
-            "machine": (row.machine,),
-            "state": (row.status.word,),
-        }
-        state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
-        data = as_json(row) | as_json(remembered)
-        rows.append(Row(row.name, cells, data, labels, state, (row.group, *row.aliases)))
+    """Return the node groups of a cluster, those of the last decision before those that are only remembered."""
+    rows = {row.group: row for row in cluster.groups}
+    remembered = cluster.memory.groups
+    members = [_group_row(row, remembered.get(row.group), cluster.now) for row in rows.values()]
+    members += [_remembered_row(name, remembered[name]) for name in sorted(set(remembered) - set(rows))]
     return Listing(
         kind="group",
         columns=("group", "provider", "nodes", "min..max", "cpu", "memory", "state"),
         wide=("zone", "machine", "price", "id"),
-        rows=tuple(rows),
+        rows=tuple(members),
         labels=("machine", "name", "provider", "state", "zone"),
         empty="no node group is known yet",
     )
+
+
+def _group_row(row: GroupRow, memory: GroupMemory | None, now: float) -> Row:
+    known = row.max > 0
+    cells = (
+        row.name,
+        row.provider or "-",
+        count_cell(row.ready if known else None, row.coming),
+        f"{row.min}..{row.max}" if known else "-",
+        share_cell(row.cpu),
+        share_cell(row.memory),
+        Styled(status_text(row.status, now), _STYLES[row.status.tone]),
+        row.zone or "-",
+        row.machine or "-",
+        price_cell(row),
+        row.group,
+    )
+    labels = {
+        "name": (row.name,),
+        "provider": (row.provider,),
+        "zone": tuple(row.zone.split(",")),
+        "machine": (row.machine,),
+        "state": (row.status.word,),
+    }
+    state = (*cells[:6], row.status.word, row.status.detail, row.status.until)
+    data = as_json(row) | as_json(views.group_view(row.group, memory or GroupMemory(target=row.target)))
+    return Row(row.name, cells, data, labels, state, (row.group, *row.aliases))
+
+
+def _remembered_row(group: str, memory: GroupMemory) -> Row:
+    """Return the row of a group that the last decision does not have."""
+    name, word = tables.short_name(group), "not in the last decision"
+    cells = (name, *["-"] * 5, word, *["-"] * 3, group)
+    labels = {"name": (name,), "provider": (), "zone": (), "machine": (), "state": (word,)}
+    return Row(name, cells, as_json(views.group_view(group, memory)), labels, aliases=(group,))
 
 
 def share_cell(percent: int | None) -> str:

@@ -349,6 +349,19 @@ def test_json_of_groups_has_the_former_keys_and_those_of_the_table(store: Store,
     assert (web["min"], web["max"], web["cpu"], web["price"], web["status"]["word"]) == (0, 5, 78, 0.25, "growing")
 
 
+def test_group_that_is_only_remembered_is_still_shown(store: Store, capsys: Said) -> None:
+    lease = store.leases.acquire(SHOP, "another", 60)
+    before = store.memory.load(SHOP)
+    groups = {**before.groups, "pool/gone": GroupMemory(target=1)}
+    store.memory.save(SHOP, before, msgspec.structs.replace(before, groups=groups), (), lease)
+    assert [row["group"] for row in answer(capsys, "get", "groups", SHOP)] == [BURST, "web", "pool/gone"]
+    assert printed(capsys, "get", "groups", SHOP, "pool/gone")[1].split() == [
+        "gone",
+        *["-"] * 5,
+        *["not", "in", "the", "last", "decision"],
+    ]
+
+
 def test_json_of_nodes_has_the_former_keys_and_those_of_the_table(store: Store, capsys: Said) -> None:
     del store
     busy, idle = answer(capsys, "get", "nodes", SHOP)["nodes"]
