@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -44,11 +44,11 @@ class _Path(msgspec.Struct, frozen=True):
     path: str
 
 
-def rendered(template: str, data: Any) -> str:
-    """Return the text of a template for the answer of a command, with a newline at its end. Raises BadInput."""
-    tokens = _tokens(template)
-    parts = _parts(tokens, inside=False)
-    text = "".join(_text(part, data, data) for part in parts)
+def rendered(template: str, data: Any, clean: Callable[[str], str] = str) -> str:
+    """Return the text of a template for the answer of a command, with a newline at its end. clean: of each value that is
+    printed. Raises BadInput."""
+    parts = _parts(_tokens(template), inside=False)
+    text = "".join(_text(part, data, data, clean) for part in parts)
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 
@@ -84,14 +84,16 @@ def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | 
     return tuple(parts)
 
 
-def _text(part: _Text | _Path | _Range, root: Any, element: Any) -> str:
+def _text(part: _Text | _Path | _Range, root: Any, element: Any, clean: Callable[[str], str]) -> str:
     match part:
         case _Text(text=text):
             return text
         case _Path(path=path):
-            return " ".join(map(_printed, _values(path, root, element)))
+            return " ".join(clean(_printed(value)) for value in _values(path, root, element))
         case _Range(path=path, parts=parts):
-            return "".join(_text(inner, root, value) for value in _values(path, root, element) for inner in parts)
+            return "".join(
+                _text(inner, root, value, clean) for value in _values(path, root, element) for inner in parts
+            )
 
 
 def _values(path: str, root: Any, element: Any) -> Sequence[Any]:

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time, parse_time
 
 JSONPATH = "jsonpath="
@@ -37,7 +38,7 @@ _STYLES = (
     (re.compile(r"\+[0-9]+ -> "), "green"),
     (re.compile(r"-[0-9]+ -> "), "magenta"),
 )
-_PADDING = re.compile(r" +((?:\x1b\[0m)*)\Z")  # rich pads the last cell
+_PADDING = re.compile(r"(?: |\x1b\[[\d;]*m)+\Z")  # rich pads the last cell
 _INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _CODES = {"red": 31, "yellow": 33}
 
@@ -83,9 +84,14 @@ def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
     elif output.startswith(JSONPATH):
         from chalicelib.command.jsonpath import rendered
 
-        sys.stdout.write(rendered(output.removeprefix(JSONPATH), data))
+        sys.stdout.write(rendered(output.removeprefix(JSONPATH), data, _harmless if sys.stdout.isatty() else str))
     else:
         show(blocks())
+
+
+def _harmless(value: str) -> str:
+    """Return a text of several lines without what a terminal would obey."""
+    return "\n".join(map(printable, value.split("\n")))
 
 
 def warn(text: str) -> None:
@@ -192,7 +198,12 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
     )
     with console.capture() as capture:
         console.print(grid)
-    return "".join(_PADDING.sub(r"\1", line) + "\n" for line in capture.get().splitlines())
+    return "".join(_PADDING.sub(_reset, line) + "\n" for line in capture.get().splitlines())
+
+
+def _reset(padding: re.Match[str]) -> str:
+    """Return what ends the colours of a line in place of its padding."""
+    return "\x1b[0m" if "\x1b" in padding[0] else ""
 
 
 def _natural_widths(rows: Sequence[Sequence[str]]) -> list[int]:
@@ -269,13 +280,23 @@ def local_time(at: float, now: float, stream: TextIO) -> str:
     get RFC 3339."""
     if not stream.isatty():
         return format_time(at)
-    moment, today = (datetime.fromtimestamp(instant, UTC).astimezone() for instant in (at, now))
+    try:
+        moment, today = (datetime.fromtimestamp(instant, UTC).astimezone() for instant in (at, now))
+    except (ValueError, OverflowError, OSError):  # beyond the calendar
+        return format_time(at)
     return moment.strftime("%H:%M" if moment.date() == today.date() else "%b %d %H:%M")
 
 
 def with_local_times(text: str, now: float, stream: TextIO) -> str:
-    """Return a text with its instants as local_time writes them."""
-    return _INSTANT.sub(lambda match: local_time(parse_time(match[0]), now, stream), text)
+    """Return a text with its instants as local_time writes them; what is no instant stays."""
+
+    def local(match: re.Match[str]) -> str:
+        try:
+            return local_time(parse_time(match[0]), now, stream)
+        except BadInput:
+            return match[0]
+
+    return _INSTANT.sub(local, text)
 
 
 def plural(count: int, noun: str) -> str:

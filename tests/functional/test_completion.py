@@ -147,6 +147,12 @@ def test_completion_is_silent_where_no_table_answers(complete: Complete, monkeyp
     assert complete("outscaler get nodes ") == []
 
 
+def test_names_that_would_do_more_in_a_shell_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["web", "a\nrm -rf x", "\x1b[2J", "--all", "", "pool a"]
+    monkeypatch.setattr(completion, "read_names", lambda args, kind: names)
+    assert completion.stored_names(argparse.Namespace(), "groups") == ["web", "pool a"]
+
+
 def test_names_that_take_too_long_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 

@@ -147,7 +147,7 @@ _OF_ARGUMENT: dict[str, Callable[..., Iterable[str]]] = {
 
 def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
     """Return the names of clusters, or of the groups, nodes or pods of the cluster that the arguments name; none where
-    the tables do not answer in time."""
+    the tables do not answer in time. A name that would do more in a shell than stand there is left out."""
     names: list[str] = []
 
     def read() -> None:
@@ -157,7 +157,7 @@ def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     thread.join(WAITED)
-    return [] if thread.is_alive() else names
+    return [] if thread.is_alive() else [name for name in names if name.isprintable() and name[:1] not in ("", "-")]
 
 
 def read_names(args: argparse.Namespace, kind: str) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
 from chalicelib.command.jsonpath import rendered
+from chalicelib.command.output import emit
 from chalicelib.model.errors import BadInput
+from tests.unit.command.test_cli_tables import Terminal
 
 GROUPS: Any = [
     {"name": "workers", "ready": 5, "aliases": ["a", "b"], "status": {"word": "steady"}, "price": None},
@@ -51,6 +54,13 @@ def test_path_that_matches_nothing_prints_nothing(template: str) -> None:
 def test_paths_begin_at_the_answer_that_json_prints() -> None:
     assert rendered("{.cluster}: {.nodes[*].node}", NODES) == "shop: w-1 w-2\n"
     assert rendered("{.nodes[?(@.cpu>50)].node}", NODES) == "w-2\n"
+
+
+def test_values_on_a_terminal_cannot_control_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    emit('jsonpath={.text}{"\\n"}', {"text": "one\n\x1b[31mtwo\u202e"}, list)
+    assert out.getvalue() == "one\n\N{REPLACEMENT CHARACTER}[31mtwo\N{REPLACEMENT CHARACTER}\n"
 
 
 @pytest.mark.parametrize(
