@@ -45,8 +45,8 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 def rendered(template: str, data: Any, clean: Callable[[str], str] = str) -> str:
-    """Return the text of a template for the answer of a command, with a newline at its end. clean: of each value that is
-    printed. Raises BadInput."""
+    """Return the text of a template for the answer of a command, with a newline at its end. clean: of each value that
+    is printed. Raises BadInput."""
     parts = _parts(_tokens(template), inside=False)
     text = "".join(_text(part, data, data, clean) for part in parts)
     return text if text.endswith("\n") or not text else f"{text}\n"
@@ -84,8 +84,8 @@ def _parts(tokens: Iterator[tuple[str, str]], *, inside: bool) -> tuple[_Text | 
     return tuple(parts)
 
 
-def _text(part: _Text | _Path | _Range, root: Any, element: Any, clean: Callable[[str], str]) -> str:
-    match part:
+def _text(text_part: _Text | _Path | _Range, root: Any, element: Any, clean: Callable[[str], str]) -> str:
+    match text_part:
         case _Text(text=text):
             return text
         case _Path(path=path):

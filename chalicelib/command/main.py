@@ -223,9 +223,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if argv is None and "_ARGCOMPLETE" in os.environ:  # the shell asks for completions
-            from chalicelib.command.commands.completion import complete
-
-            complete()
+            _BY_NAME["completion"].load().complete()
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except SystemExit as leaving:  # argparse exits after --help

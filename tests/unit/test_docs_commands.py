@@ -7,10 +7,10 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from chalicelib.command.doctor.registry import CHECKS, subjects
-from chalicelib.command.main import COMMANDS, OUTPUTS
+from chalicelib.command.main import COMMANDS, parser_of
+from chalicelib.model.errors import BadInput
 from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
 
 COMMAND = {command.name: command for command in COMMANDS}
@@ -44,20 +44,14 @@ def test_docs_commands_and_their_flags_exist(document: Path) -> None:
         assert flags - options_of(words[0]) <= {"--help"}, words
 
 
-class _StrictParser(argparse.ArgumentParser):
-    """The real arguments of a command; a mistake is an exception."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
 def parse_command(words: list[str]) -> argparse.Namespace:
     """Parses a command line as `outscaler` does. Raises ValueError."""
-    parser = _StrictParser(allow_abbrev=False, add_help=False)
-    COMMAND[words[0]].load().add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=OUTPUTS)
-    parser.add_argument("--help", action="store_true")
-    return parser.parse_args(words[1:])
+    if "--help" in words:
+        return argparse.Namespace(only="")
+    try:
+        return parser_of(COMMAND[words[0]]).parse_intermixed_args(words[1:])
+    except BadInput as error:
+        raise ValueError(error.problem) from None
 
 
 def command_lines(lines: Iterable[str]) -> Iterator[list[str]]:

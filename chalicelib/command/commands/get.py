@@ -237,8 +237,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def watch(read: Callable[[], Listing], output: str, wait: Callable[[], None], rounds: int | None = None) -> int:
-    """Print the listing, then each row that is new or has changed, and the names of those that are gone. json: an
-    object per line. rounds: how often it is read; None: until the process is interrupted. Returns 0."""
+    """Print the listing, then each row that is new or has changed, and the names of those that are gone. A row is an
+    object on one line with -o json. rounds: how often it is read; None: until the process is interrupted. Returns 0."""
     before: dict[str, Row] | None = None
     widths: list[int] = []
     while rounds is None or rounds > 0:
