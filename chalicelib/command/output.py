@@ -177,8 +177,6 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
         pad_edge=False,
         header_style="bold",
         show_header=bool(widths),
-        title=Text(printable(table.title), "bold") if table.title else None,
-        title_justify="left",
     )
     if not widths:
         cells = [
@@ -197,6 +195,8 @@ def _fitting_table(table: Table, width: int, out: TextIO) -> str:
         color_system="standard" if has_colour(out) else None,
     )
     with console.capture() as capture:
+        if table.title:
+            console.print(Text(printable(table.title), "bold"))
         console.print(grid)
     return "".join(_PADDING.sub(_reset, line) + "\n" for line in capture.get().splitlines())
 

@@ -160,7 +160,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan)),
         ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         (
-            "Could not be read",
+            "Not read",
             ("what", "where", "why"),
             [(f"{gap.kind} {gap.name}".strip(), gap.place or "-", gap.detail) for gap in plan.gaps],
         ),

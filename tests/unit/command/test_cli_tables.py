@@ -104,6 +104,11 @@ def test_table_on_a_wide_terminal_has_one_line_per_row(terminal: Callable[..., l
     ]
 
 
+def test_title_may_be_longer_than_the_rows(terminal: Callable[..., list[str]]) -> None:
+    table = Table(("a",), (("b",),), title="Pods that fit on existing or upcoming nodes")
+    assert terminal(table, width=80) == ["Pods that fit on existing or upcoming nodes", "A", "b"]
+
+
 def test_table_on_a_narrow_terminal_wraps_between_words(terminal: Callable[..., list[str]]) -> None:
     assert terminal(GROUPS, width=64) == [
         "GROUP        PROVIDER     NODES   STATE",
