@@ -147,6 +147,19 @@ def test_completion_is_silent_where_no_table_answers(complete: Complete, monkeyp
     assert complete("outscaler get nodes ") == []
 
 
+def test_contexts_come_from_the_kubeconfig_that_kubectl_takes(
+    complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text("contexts: [{name: prod, context: {}}, {name: lab, context: {}}]\n")
+    (tmp_path / "other").write_text("contexts: [{name: elsewhere, context: {}}]\n")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert complete("outscaler plan --context ") == ["prod", "lab"]
+    assert complete("outscaler capture my-cluster --context p") == ["prod"]
+    assert complete(f"outscaler plan --kubeconfig {tmp_path}/other --context ") == ["elsewhere"]
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    assert complete("outscaler plan --context ") == []
+
+
 def test_names_that_would_do_more_in_a_shell_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["web", "a\nrm -rf x", "\x1b[2J", "--all", "", "pool a"]
     monkeypatch.setattr(completion, "read_names", lambda args, kind: names)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, OutscalerError
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
@@ -79,6 +79,8 @@ def _attach(action: argparse.Action, command: str) -> None:
     if hasattr(action, "completer") or action.choices is not None:
         return
     completer = _OF_ARGUMENT.get(f"{command} {action.dest}") or _OF_METAVAR.get(str(action.metavar))
+    if action.dest == "context":
+        completer = _contexts
     if completer is None:
         completer = {"FILE": FilesCompleter(), "DIR": DirectoriesCompleter()}.get(str(action.metavar))
     action.completer = completer or _nothing  # type: ignore[attr-defined]
@@ -114,6 +116,19 @@ def _names_of_kind(parsed_args: argparse.Namespace, **_: object) -> Iterable[str
     word = getattr(parsed_args, "what", None) or getattr(parsed_args, "kind", "") or ""
     thing = thing_named(word)
     return stored_names(parsed_args, thing.name) if thing is not None else ()
+
+
+def _contexts(parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
+    """Complete --context with the contexts of --kubeconfig, otherwise of kubectl's kubeconfig."""
+    import yaml
+
+    from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
+
+    try:
+        text = read_kubeconfig(getattr(parsed_args, "kubeconfig", None) or kubeconfig_of(os.environ))
+        return [str(context["name"]) for context in yaml.safe_load(text)["contexts"]]
+    except (OutscalerError, OSError, ValueError, yaml.YAMLError, KeyError, TypeError):
+        return ()
 
 
 def _folders_after_a_name(prefix: str, parsed_args: argparse.Namespace, **_: object) -> Iterable[str]:
