@@ -434,10 +434,10 @@ def watched(output: str, *answers: Listing | Exception) -> None:
     waits: list[None] = []
 
     def read() -> Listing:
-        found = next(rest)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        reply = next(rest)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     assert get.watch(read, output, lambda: waits.append(None), rounds=len(answers)) == 0
     assert len(waits) == len(answers) - 1

@@ -22,8 +22,8 @@ Said = pytest.CaptureFixture[str]
 
 
 def operation(store: Store, at: float, state: str, facts: Facts, group: str = "web", plan: str = "") -> None:
-    told = {"kind": "grow", "provider": "clusterapi", "state": state, **facts}
-    store.journal.append(SHOP, JournalEntry(at=at, kind="operation", group=group, plan=plan, facts=told))
+    whole = {"kind": "grow", "provider": "clusterapi", "state": state, **facts}
+    store.journal.append(SHOP, JournalEntry(at=at, kind="operation", group=group, plan=plan, facts=whole))
 
 
 def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:

@@ -181,7 +181,9 @@ def _blocks(
         and journal_filter.group in ("", operation.spec.group)
         and journal_filter.operation in ("", operation.spec.id)
     ]
-    shown = [journal_line(entry, names) for entry in entries if args.all or args.kind or not _is_told(entry, entries)]
+    shown = [
+        journal_line(entry, names) for entry in entries if args.all or args.kind or not _has_operation(entry, entries)
+    ]
     noted = {entry.facts.get("version") for entry in entries if entry.kind == "policy"}
     shown += [
         Line(stored.stored_at, f"stored version {stored.version} of the policy")
@@ -203,8 +205,8 @@ def _blocks(
         yield f"({plural(folded, 'decision')} without a change {verb} not shown; --all)"
 
 
-def _is_told(entry: JournalEntry, entries: Sequence[JournalEntry]) -> bool:
-    """Return whether a decision is told by an operation that carried it out."""
+def _has_operation(entry: JournalEntry, entries: Sequence[JournalEntry]) -> bool:
+    """Return whether the lines have the operation that carried out a decision."""
     return entry.kind == "plan" and any(other.plan == entry.plan for other in entries if other.kind == "operation")
 
 

@@ -27,7 +27,9 @@ def test_commands_are_grouped_by_what_a_person_wants_to_do(capsys: Said) -> None
     text = help_of(capsys, "--help")
     assert [line[:-1] for line in text.splitlines() if line.endswith(":")] == list(GROUPS)
     assert len(GROUPS) == 4
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("  ")] == [each.name for each in COMMANDS]
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("  ")] == [
+        command.name for command in COMMANDS
+    ]
     assert max(map(len, text.splitlines())) <= 80
 
 
