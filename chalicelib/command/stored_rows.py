@@ -504,10 +504,10 @@ def _document(decision: LastDecision, name: str, rows: list[dict[str, Any]]) -> 
 # -- operations and claims
 
 
-def operations(cluster: StoredCluster) -> Listing:
+def operations(store: Store, cluster: str) -> Listing:
     """Return the open operations of a cluster."""
-    now, rows = cluster.now, []
-    for operation in cluster.memory.operations:
+    now, rows = time.time(), []
+    for operation in store.operations.look(cluster):
         view = views.operation_view(operation)
         name = tables.short_name(view.group)
         cells = (

@@ -56,10 +56,7 @@ THINGS = (
     ),
     Thing(("nodes", "node", "no"), lambda store, name: stored_rows.nodes(StoredCluster.read(store, name))),
     Thing(("pods", "pod", "po"), lambda store, name: stored_rows.pods(StoredCluster.read(store, name))),
-    Thing(
-        ("operations", "operation", "op"),
-        lambda store, name: stored_rows.operations(StoredCluster.read(store, name)),
-    ),
+    Thing(("operations", "operation", "op"), stored_rows.operations),
     Thing(("policy", "policies")),
     Thing(("breaker", "brake")),
     Thing(("claims", "claim"), lambda store, _: stored_rows.claims(store), of_all=True),
