@@ -1,4 +1,4 @@
-"""The release and `get brake` commands against a table (moto's DynamoDB in the same process)."""
+"""The release and `get breaker` commands against a table (moto's DynamoDB in the same process)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def answer(capsys: Said, *arguments: str) -> Any:
 
 def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
-    assert main(["get", "brake", NAME]) == 0
+    assert main(["get", "breaker", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: tripped at {format_time(NOW - 600)} by a plan that removed 12 nodes at once; "
         "nodes removed in the last hour: 2, pods moved: 30\n"
@@ -66,7 +66,7 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     until = format_time(NOW + 3600)
     assert capsys.readouterr().out == f"{NAME}: the circuit breaker is released until {until}; it was tripped\n"
     assert store.memory.load(NAME).released_until == NOW + 3600
-    assert answer(capsys, "get", "brake", NAME) == {
+    assert answer(capsys, "get", "breaker", NAME) == {
         "name": NAME,
         "on": False,
         "pulledAt": format_time(NOW - 600),
@@ -88,7 +88,7 @@ def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said
         "releasedUntil": format_time(NOW + 5400),
         "lastHour": {"nodes": 0, "pods": 0},
     }
-    assert main(["get", "brake", NAME, "-o", "yaml"]) == 0
+    assert main(["get", "breaker", NAME, "-o", "yaml"]) == 0
     assert "releasedUntil: '" in capsys.readouterr().out
 
 
