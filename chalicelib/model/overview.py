@@ -17,7 +17,8 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
     commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes,
-    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use."""
+    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use. ready,
+    min, max: its ready nodes and its bounds."""
 
     group: str
     name: str = ""
@@ -30,6 +31,9 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     memory: float = 0.0
     memory_requested: float = 0.0
     aliases: tuple[str, ...] = ()
+    ready: int = 0
+    min: int = 0
+    max: int = 0
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):

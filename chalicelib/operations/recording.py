@@ -30,6 +30,7 @@ from chalicelib.store.leases import PassFailure
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
+    from chalicelib.plan.state.cluster_state import ClusterState
     from chalicelib.store.leases import Lease
 
 
@@ -53,6 +54,11 @@ class PassRecorder:
         self.succeeded = False
         self.read_scope = ReadScope.FULL
         self.failure: PassFailure | None = None
+        self._state: ClusterState | None = None
+
+    def planned_with(self, state: ClusterState) -> None:
+        """Note the state with which the decision is made."""
+        self._state = state
 
     @contextmanager
     def timed(self, function: str) -> Iterator[None]:
@@ -73,7 +79,14 @@ class PassRecorder:
                 self._rt.store.journal.append(plan.cluster, recovered_entry(self._failure_before, self._begun, now))
         with _contained("pass not published", plan.cluster):
             record = record_plan(
-                plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
+                plan,
+                snapshot,
+                self._recorder(kube),
+                self._before,
+                self.decision,
+                seconds=self._timed(),
+                marks=marks,
+                state=self._state,
             )
             self.left, self.decision, trouble = carry_over.write(record.left), record.decision, record.trouble
         logger.info(
@@ -119,7 +132,6 @@ class PassRecorder:
             emit=self._rt.emit,
             metrics=self._policy.metrics,
             ring=self._rt.store.gauge_rings,
-            prices=self._policy.prices,
         )
 
     def _timed(self) -> dict[str, float]:

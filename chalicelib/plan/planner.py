@@ -32,7 +32,7 @@ from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_up.planner import plan_scale_up, unplanned_scale_up
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import OutOfTime, PlanStage, TimeBudget
 from chalicelib.plan.tables import ResourceColumns
@@ -49,6 +49,7 @@ def plan_cluster(
     assume_unneeded_for: float | None = None,
     clock: Callable[[], float] | None = None,
     within: float = math.inf,
+    on_state: Callable[[ClusterState], None] | None = None,
 ) -> tuple[Plan, Memory]:
     """Return the plan with the reasons for what is not done, and the memory of the next pass.
 
@@ -56,12 +57,14 @@ def plan_cluster(
     counts as unneeded for this many seconds. clock: for the time limits of a pass; without a clock there are none, and
     the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
     was found, and reports the rest as not checked. A stage that exceeds its share all the same is left out, so that a
-    pass always ends with a plan.
+    pass always ends with a plan. on_state: gets the cluster state, for reports that need its sums.
     """
     budget = TimeBudget(clock, within)
 
     policy = apply_schedules(policy, now)
     state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
+    if on_state is not None:
+        on_state(state)
     state, headroom = headroom_demand(resolve_scale_up_requests(state))
 
     pending = collect_pending_pods(state)

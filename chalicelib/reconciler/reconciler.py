@@ -274,6 +274,7 @@ def _decide_and_save(
                 lease.token,
                 clock=runtime.clock,
                 within=max(remaining, _LEAST),
+                on_state=recorder.planned_with,
             )
 
     act = permitted(policy).act

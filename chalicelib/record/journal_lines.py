@@ -269,7 +269,8 @@ def _decided(plan: PlanLine) -> str:
         if number
     ]
     rules = f" (rules {plan.rules.replace(',', ', ')})" if plan.rules else ""
-    parts = [f"decided on {' and '.join(changes) or 'no change'}{rules} for {_count(plan.nodes, 'node')}"]
+    what = "no change" if plan.changes_nothing else " and ".join(changes)
+    parts = [f"decided on {what}{rules} for {_count(plan.nodes, 'node')}"]
     if not plan.healthy:
         parts.append("the cluster is unhealthy")
     if plan.unschedulable:

@@ -1,77 +1,84 @@
 """What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), and the point of the
 charts that it leaves.
 
-Both are made once in five minutes at most. Requests are added up here again, because the planner's sums leave out what
-does not keep a node (expendable pods, mirror pods), which people see on the node all the same.
+Both are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
+people see them: those too that do not keep the node (mirror pods, expendable pods).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import NodePrices, Options
+from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.prices import instance_type, node_price
-from chalicelib.plan.state.readiness import ZONE, is_ready
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.readiness import ZONE, Bucket
+
+if TYPE_CHECKING:
+    from chalicelib.plan.tables import Floats
 
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-_ENDED = frozenset({"Succeeded", "Failed"})
 _MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
 
 
-class _Room(msgspec.Struct):
-    """A node, or several: allocatable and requested millicores and bytes, and the pods that request them."""
-
-    cpu: int = 0
-    memory: int = 0
-    cpu_requested: int = 0
-    memory_requested: int = 0
-    pods: int = 0
-
-    def add(self, room: _Room) -> None:
-        self.cpu += room.cpu
-        self.memory += room.memory
-        self.cpu_requested += room.cpu_requested
-        self.memory_requested += room.memory_requested
-
-    @property
-    def shares(self) -> tuple[int, int]:
-        """Percent of cpu and memory that is requested, -1 for unknown."""
-        return _percent(self.cpu_requested, self.cpu), _percent(self.memory_requested, self.memory)
-
-
-def pass_overview(
-    plan: Plan, snapshot: Snapshot, options: Options, prices: NodePrices | None
-) -> tuple[ClusterOverview, GaugePoint]:
+def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, GaugePoint]:
     """Return the overview, and the point of the charts."""
-    rooms, owners = _rooms(snapshot), _owners(snapshot.groups)
-    group_of = {node.name: owners.get(node.name, owners.get(node.provider_id, -1)) for node in snapshot.nodes}
+    snapshot, prices = state.snapshot, state.policy.prices
+    at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
+    owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
     members: dict[int, list[Node]] = {}
-    for node in snapshot.nodes:
-        members.setdefault(group_of[node.name], []).append(node)
-    whole, sums = _Room(), [_Room() for _ in range(len(snapshot.groups) + 1)]  # the last one: nodes without a group
-    for node in snapshot.nodes:
-        if is_ready(node, options):
-            whole.add(rooms[node.name])
-            sums[group_of[node.name]].add(rooms[node.name])
-    groups = tuple(_group(group, members.get(at, ()), sums[at], prices) for at, group in enumerate(snapshot.groups))
-    named = sorted(snapshot.nodes, key=lambda node: node.name)[:MOST_NODES]
-    nodes = tuple(_node(node, group_of[node.name], rooms[node.name]) for node in named)
+    for owner, node in zip(owners, snapshot.nodes, strict=True):
+        members.setdefault(owner, []).append(node)
+    amounts, pods = _amounts(state)
+    ready = np.array([state.buckets[node.name] is Bucket.READY for node in snapshot.nodes], dtype=np.bool_)
+    place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
+    of_ready = (*amounts[:, ready], np.ones(len(place)))
+    sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
+    groups = tuple(_group(group, members.get(at, ()), sums[at + 1], prices) for at, group in enumerate(snapshot.groups))
+    shares = _percents(amounts)
+    named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
+    nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
     overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes))
     alone = members.get(-1, ())
-    pending = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
+    ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
+    waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
     costs = [group.price * len(members.get(at, ())) for at, group in enumerate(groups) if group.price]
     costs += [price for node in alone if (price := node_price(node, prices)) is not None]
     cost = sum(costs) if costs else -1.0
-    return overview, GaugePoint(plan.at, plan.health.ready, pending, _wanted(plan, len(alone)), *whole.shares, cost)
+    return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
+
+
+def _amounts(state: ClusterState) -> tuple[Floats, list[int]]:
+    """Return per node allocatable and requested cpu, allocatable and requested memory (millicores, bytes); and pods."""
+    snapshot, occupancy = state.snapshot, state.occupancy
+    on_node = occupancy.where >= 0
+    where, cls, count = occupancy.where[on_node], occupancy.cls[on_node], len(snapshot.nodes)
+    rows: list[Floats] = []
+    for name in (CPU, MEMORY):
+        of_class = np.array([row.requests.get(name, 0) for row in snapshot.classes], dtype=np.float64)
+        requested = np.bincount(where, weights=of_class[cls], minlength=count)
+        rows.append(np.array([node.allocatable.get(name, 0) for node in snapshot.nodes], dtype=np.float64))
+        rows.append(requested.astype(np.float64))
+    return np.array(rows), np.bincount(where, minlength=count).tolist()
+
+
+def _percents(amounts: Floats) -> list[tuple[int, int]]:
+    """Return the requested percent of cpu and memory in each column, -1 for unknown."""
+    columns = []
+    for offered, requested in ((amounts[0], amounts[1]), (amounts[2], amounts[3])):
+        share = 100 * requested / np.maximum(offered, 1)
+        columns.append(np.where(offered > 0, np.minimum(np.rint(share), 999), -1).astype(np.int64).tolist())
+    return list(zip(*columns, strict=True))
 
 
 def completed(overview: ClusterOverview, old_overview: ClusterOverview, unread: Iterable[str]) -> ClusterOverview:
@@ -103,35 +110,12 @@ def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
     )
 
 
-def _rooms(snapshot: Snapshot) -> dict[str, _Room]:
-    cpu = [cls.requests.get(CPU, 0) for cls in snapshot.classes]
-    memory = [cls.requests.get(MEMORY, 0) for cls in snapshot.classes]
-    rooms = {node.name: _Room(node.allocatable.get(CPU, 0), node.allocatable.get(MEMORY, 0)) for node in snapshot.nodes}
-    for pod in snapshot.pods:
-        room = rooms.get(pod.node)
-        if room is not None and pod.phase not in _ENDED:
-            room.cpu_requested += cpu[pod.cls]
-            room.memory_requested += memory[pod.cls]
-            room.pods += 1
-    return rooms
-
-
-def _owners(groups: Sequence[NodeGroup]) -> Mapping[str, int]:
-    """Return the index of a node's group by the node's name, and by its provider id."""
-    owners: dict[str, int] = {}
-    for at, group in enumerate(groups):
-        for instance in group.instances:
-            owners[instance.id] = at
-            if instance.node:
-                owners[instance.node] = at
-    owners.pop("", None)
-    return owners
-
-
-def _group(group: NodeGroup, nodes: Sequence[Node], room: _Room, prices: NodePrices | None) -> GroupOverview:
+def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], prices: NodePrices | None) -> GroupOverview:
+    """Return a group. sums: the amounts of its ready nodes, and their number."""
     known = [node for node in (group.template, *nodes) if node is not None]
     zones = sorted({_zone(node) for node in known} - {""})
     price = next((node_price(node, prices, group.price) for node in known), group.price)
+    cpu, cpu_requested, memory, memory_requested, ready = sums
     return GroupOverview(
         group.id,
         group.name[:_LONGEST],
@@ -139,17 +123,20 @@ def _group(group: NodeGroup, nodes: Sequence[Node], room: _Room, prices: NodePri
         ",".join(zones[:_MOST_ZONES])[:_LONGEST],
         next((machine for node in known if (machine := instance_type(node))), "")[:_LONGEST],
         round(price or 0.0, 6),
-        room.cpu / 1000,
-        room.cpu_requested / 1000,
-        float(room.memory),
-        float(room.memory_requested),
+        cpu / 1000,
+        cpu_requested / 1000,
+        memory,
+        memory_requested,
         tuple(alias[:_LONGEST] for alias in group.aliases[:_MOST_ALIASES]),
+        int(ready),
+        group.min,
+        group.max,
     )
 
 
-def _node(node: Node, group: int, room: _Room) -> NodeOverview:
+def _node(node: Node, group: int, cpu: int, memory: int, pods: int) -> NodeOverview:
     machine, zone = instance_type(node)[:_LONGEST], _zone(node)[:_LONGEST]
-    return NodeOverview(node.name, group, zone, machine, node.created, *room.shares, room.pods)
+    return NodeOverview(node.name, group, zone, machine, node.created, cpu, memory, pods)
 
 
 def _zone(node: Node) -> str:
@@ -160,7 +147,3 @@ def _wanted(plan: Plan, alone: int) -> int:
     """Return the nodes that there are to be after this plan: the targets of the groups, and nodes in no group."""
     targets = {group.group: group.target for group in plan.groups} | {up.group: up.to_size for up in plan.scale_ups}
     return max(0, sum(targets.values()) - len(plan.removals) + alone)
-
-
-def _percent(part: int, whole: int) -> int:
-    return min(999, round(100 * part / whole)) if whole > 0 else -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.plan import Plan, TaintUpdate
-from chalicelib.model.policy import Metrics, NodePrices, Options
+from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import is_ready
 from chalicelib.record import events, journal, metric_values, metrics, operation_events, status_configmap
@@ -31,6 +31,9 @@ from chalicelib.record.carry_over import CarryOver, PublishedStatus
 from chalicelib.record.events import Event
 from chalicelib.record.metrics import Values
 from chalicelib.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from chalicelib.plan.state.cluster_state import ClusterState
 
 _TRIES = 5
 
@@ -53,7 +56,7 @@ class GaugeRing(Protocol):
 class Recorder:
     """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
     written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch. ring:
-    the points of the page's charts and the overview of groups and nodes, None to store none. prices: of the policy."""
+    the points of the page's charts and the overview of groups and nodes, None to store none."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -62,7 +65,6 @@ class Recorder:
     emit: Callable[[str], None] = metrics.to_stdout
     metrics: Metrics = Metrics.SUMMARY
     ring: GaugeRing | None = None
-    prices: NodePrices | None = None
 
     def emit_metrics(self, cluster: str, values: Values, now: float, fields: Mapping[str, str]) -> None:
         """Write the values for CloudWatch, as far as the policy asks for them."""
@@ -87,10 +89,11 @@ def record_plan(
     *,
     seconds: Mapping[str, float],
     marks: Sequence[TaintUpdate] = (),
+    state: ClusterState | None = None,
 ) -> RecordResult:
     """Report a decision. old_carry_over, last: what the last pass carried over, and the digest of its decision.
     seconds: durations of the parts of the pass, by their names in metrics. marks: taints outside of operations that
-    were written.
+    were written. state: with which it was decided; without it, no overview and no point of the charts is stored.
 
     A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
@@ -103,9 +106,9 @@ def record_plan(
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
-    if recorder.ring is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
+    if recorder.ring is not None and state is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
         try:
-            _store_overview(plan, snapshot, recorder, recorder.ring, carry_over.ring_at)
+            _store_overview(plan, state, recorder.ring, carry_over.ring_at)
         except StoreError as error:
             trouble.append(f"chart: {published_name(error)}: {error}")
         carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
@@ -180,14 +183,14 @@ def _measured(
     return msgspec.structs.replace(counted, gauges=gauges)
 
 
-def _store_overview(plan: Plan, snapshot: Snapshot, recorder: Recorder, ring: GaugeRing, seen: float) -> None:
+def _store_overview(plan: Plan, state: ClusterState, ring: GaugeRing, seen: float) -> None:
     """Store the overview and the point of the charts. What was known of groups that could not be read is retained.
     Raises StoreError."""
     from chalicelib.record.pass_overview import completed, pass_overview  # of one pass in five minutes
 
-    overview, point = pass_overview(plan, snapshot, recorder.options, recorder.prices)
-    gaps = [gap.kind.removeprefix("provider/") for gap in snapshot.gaps if gap.kind.startswith("provider/")]
-    if gaps or any(group.error for group in snapshot.groups):
+    overview, point = pass_overview(plan, state)
+    gaps = [gap.kind.removeprefix("provider/") for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
+    if gaps or any(group.error for group in state.snapshot.groups):
         overview = completed(overview, ring.overview(plan.cluster), gaps)
     ring.add(plan.cluster, point, overview, seen=seen)
 

@@ -136,11 +136,14 @@ def unique_names(groups: Iterable[GroupOverview]) -> dict[str, str]:
         {key: f"{named[key].provider}/{name}" for key, name in plain.items()},
         {key: f"{name}/{named[key].zone}" for key, name in plain.items() if named[key].zone},
     ]
-    clashes, names = Counter(plain.values()), dict[str, str]()
+    by_name: dict[str, list[str]] = {}
     for key, name in plain.items():
-        alike = [other for other in plain if plain[other] == name]
-        usable = (form for form in forms if len({form.get(other, "") for other in alike}) == len(alike))
-        names[key] = name if clashes[name] == 1 else next((form.get(key, "") for form in usable), "") or key
+        by_name.setdefault(name, []).append(key)
+    names: dict[str, str] = {}
+    for alike in by_name.values():
+        usable = (form for form in forms if len({form.get(key, "") for key in alike}) == len(alike))
+        form = next(usable, {})
+        names |= {key: form.get(key, "") or key for key in alike}
     return names
 
 
@@ -197,7 +200,10 @@ def group_rows(
         for key in (*verdicts, *unread)
     }
     names = unique_names(group.overview for group in facts.values())
-    context = _RowContext(in_force(pauses, now), entries, _pods_at_maximum(plan), now)
+    by_group: dict[str, list[JournalEntry]] = {}
+    for entry in entries:
+        by_group.setdefault(entry.group, []).append(entry)
+    context = _RowContext(in_force(pauses, now), by_group, _pods_at_maximum(plan), now)
     return tuple(_row(group, names[key], overview.currency, context) for key, group in facts.items())
 
 
@@ -235,10 +241,11 @@ class _GroupFacts(msgspec.Struct, frozen=True):
 
 
 class _RowContext(msgspec.Struct, frozen=True):
-    """What all rows share. waiting: pods that a group's maximum refuses, by its id."""
+    """What all rows share. entries: of the journal, by group. waiting: pods that a group's maximum refuses, by its
+    id."""
 
     pauses: tuple[Pause, ...]
-    entries: Sequence[JournalEntry]
+    entries: Mapping[str, Sequence[JournalEntry]]
     waiting: Mapping[str, int]
     now: float
 
@@ -279,11 +286,11 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         machine=overview.machine,
         price=overview.price or None,
         currency=currency,
-        ready=verdict.ready if verdict is not None else 0,
+        ready=verdict.ready if verdict is not None else overview.ready,
         coming=group.coming,
         target=group.target,
-        min=verdict.min if verdict is not None else 0,
-        max=verdict.max if verdict is not None else 0,
+        min=verdict.min if verdict is not None else overview.min,
+        max=verdict.max if verdict is not None else overview.max,
         cpu=percent(overview.cpu_requested, overview.cpu),
         memory=percent(overview.memory_requested, overview.memory),
         status=next(_statuses(group, context)),
@@ -318,7 +325,10 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
         began = [operation.spec.created_at for operation in group.growths]
         began = [memory.request.since] if memory.request is not None else began
         detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
-        since, usually = Instant(min(began, default=0.0)), usual_growth(group.group, context.entries)
+        since, usually = (
+            Instant(min(began, default=0.0)),
+            usual_growth(group.group, context.entries.get(group.group, ())),
+        )
         yield GroupStatus("growing", Tone.INFO, detail, since, usually=usually)
     if leaving := group.leaving:
         count = sum(len(operation.spec.targets) for operation in leaving) or len(leaving)
@@ -332,8 +342,8 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
 
 def _steady(group: _GroupFacts, context: _RowContext) -> GroupStatus:
     """Return the status of a group of which nothing is to be said but what it could not do lately."""
-    for entry in context.entries:
-        line = operation_of(entry) if entry.group == group.group and context.now - entry.at < RECENT else None
+    for entry in context.entries.get(group.group, ()):
+        line = operation_of(entry) if context.now - entry.at < RECENT else None
         if line is not None and not line.succeeded and line.error_class:
             words = failure_words(line.error_class, line.message, group.overview.zone)
             verb = "grow" if line.kind is OperationKind.SCALE_UP else "shrink"

@@ -8,11 +8,18 @@ import pytest
 
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.kube.errors import Unavailable
+from chalicelib.model.overview import ClusterOverview
 from chalicelib.operations import recording
+from chalicelib.providers.errors import Transient
 from chalicelib.reconciler import taint_writer
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
+from chalicelib.record.journal import last_decision
+from chalicelib.record.tables import group_rows, node_rows
+from chalicelib.store.errors import StoreUnavailable
+from chalicelib.store.journal import GaugeRings
+from chalicelib.store.leases import LastPass
 from infra.emulators.kube.faults import KubeFault
 from tests.functional.operations.harness import OperationHarness
 
@@ -68,6 +75,52 @@ def test_failed_taint_updates_do_not_repeat_the_pass(stage: OperationHarness, mo
     monkeypatch.setattr(taint_writer, "apply", breaks)
     a_pass(stage)
     assert remains(stage).gauges["last_activity;activity=main"] == stage.clock()
+
+
+def last_pass(stage: OperationHarness) -> LastPass:
+    """What a page reads."""
+    passed = stage.store.scan_states.last(stage.name, points=True)
+    assert passed is not None
+    return passed
+
+
+def test_pass_leaves_an_overview_and_a_point_for_people(stage: OperationHarness) -> None:
+    stage.group(2)
+    stage.clock.advance(300)
+    a_pass(stage)
+    passed = last_pass(stage)
+    assert [(group.group, group.provider) for group in passed.overview.groups] == [("g", "clusterapi")]
+    assert [(node.name, node.group) for node in passed.overview.nodes] == [("g-1", 0), ("g-2", 0)]
+    assert (passed.points[-1].nodes, passed.points[-1].wanted) == (0, 2), "none is ready yet"
+
+
+def test_group_whose_provider_is_silent_keeps_its_row_and_its_nodes(stage: OperationHarness) -> None:
+    stage.group(2)
+    stage.clock.advance(300)
+    a_pass(stage)
+    stage.clock.advance(300)
+    stage.provider.fail_next("observe", Transient("no answer"), times=5)
+    a_pass(stage)
+    passed = last_pass(stage)
+    decision = last_decision(stage.name, passed, stage.store.journal)
+    assert decision is not None
+    (row,) = group_rows(decision.plan, stage.memory(), passed.overview, stage.clock())
+    assert (row.group, row.status.word, row.status.detail) == ("g", "not read", "Transient: no answer")
+    assert (row.target, row.max) == (2, 10), "as they were"
+    assert [node.group for node in node_rows(decision.plan, passed.overview, (row,))] == ["g", "g"]
+
+
+def test_charts_that_cannot_be_stored_do_not_fail_the_pass(
+    stage: OperationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("busy")
+
+    stage.group(1)
+    monkeypatch.setattr(GaugeRings, "add", breaks)
+    a_pass(stage)
+    assert last_pass(stage).last_pass == last_pass(stage).state.last_success == stage.clock()
+    assert last_pass(stage).overview == ClusterOverview()
 
 
 def test_second_process_repeats_neither_journal_entry_nor_event(stage: OperationHarness) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
-from chalicelib.model.policy import NodePrices, Options
+from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.record.pass_overview import completed, pass_overview
 from tests.builders import NOW, ClusterBuilder, node
 
@@ -26,7 +29,6 @@ def cluster() -> ClusterBuilder:
     builder.groups[0] = msgspec.structs.replace(builder.groups[0], name="Workers")
     builder.group("empty", template=node("t", "8", "16Gi", zone="z-3", labels={TYPE: "huge"}))
     builder.running("w-1", 2, "1", "1Gi")
-    builder.running("w-1", 1, "1", "1Gi", pod={"phase": "Succeeded"})
     builder.running("w-2", 1, "1", "1Gi")
     builder.running("alone", 1, "1", "1Gi", kind="DaemonSet", owner="agent")
     builder.pending(1, "1")
@@ -39,16 +41,36 @@ def plan(**changes: object) -> Plan:
     return msgspec.structs.replace(made, **changes)
 
 
+def both(
+    builder: ClusterBuilder, prices: NodePrices | None = None, decision: Plan | None = None
+) -> tuple[ClusterOverview, GaugePoint]:
+    policy = Policy("test", prices=prices)
+    return pass_overview(decision or plan(), build_cluster_state(builder.snapshot(), policy, Memory(), NOW))
+
+
 def seen(builder: ClusterBuilder, prices: NodePrices | None = None) -> ClusterOverview:
-    return pass_overview(plan(), builder.snapshot(), Options(), prices)[0]
+    return both(builder, prices)[0]
 
 
 def test_group_has_its_name_its_machine_and_the_use_of_its_ready_nodes() -> None:
     workers, empty = seen(cluster()).groups
     assert workers == GroupOverview(
-        "workers", "Workers", "test", "z-1,z-2", "large", 0.5, 4.0, 2.0, 8.0 * GIB, 2.0 * GIB, ("w", "pool/w")
+        "workers",
+        "Workers",
+        "test",
+        "z-1,z-2",
+        "large",
+        0.5,
+        4.0,
+        2.0,
+        8.0 * GIB,
+        2.0 * GIB,
+        ("w", "pool/w"),
+        1,
+        0,
+        100,
     )
-    assert empty == GroupOverview("empty", "", "test", "z-3", "huge")
+    assert empty == GroupOverview("empty", "", "test", "z-3", "huge", max=100)
 
 
 def test_node_has_its_group_its_age_and_what_its_pods_request() -> None:
@@ -76,7 +98,7 @@ def test_point_has_ready_and_wanted_nodes_use_and_cost() -> None:
         removals=(Removal("w-2", "workers", "empty"),),
         unschedulable=(UnschedulablePods(("a/d",)),),
     )
-    _, point = pass_overview(decision, cluster().snapshot(), Options(), None)
+    _, point = both(cluster(), decision=decision)
     assert (point.at, point.nodes, point.pending) == (NOW, 2, 3)
     assert point.wanted == 3 - 1 + 2 + 1, "targets, a removal, a growth, and a node in no group"
     assert (point.cpu, point.memory) == (50, 25), "of the two ready nodes"
@@ -85,8 +107,8 @@ def test_point_has_ready_and_wanted_nodes_use_and_cost() -> None:
 
 def test_cost_is_unknown_where_no_price_is() -> None:
     builder = ClusterBuilder().node("n", group="g").group("g")
-    assert pass_overview(plan(), builder.snapshot(), Options(), None)[1].cost == -1.0
-    assert pass_overview(plan(), builder.snapshot(), Options(), NodePrices(cpu=0.1))[1].cost == pytest.approx(0.1)
+    assert both(builder)[1].cost == -1.0
+    assert both(builder, NodePrices(cpu=0.1))[1].cost == pytest.approx(0.1)
 
 
 def test_overview_is_bounded_and_says_how_many_nodes_are_left_out() -> None:
@@ -116,3 +138,9 @@ def test_groups_that_were_not_read_stay_as_they_were() -> None:
     gone = completed(seen(builder), before, [])
     assert [group.group for group in gone.groups] == ["empty"], "its provider was read, and does not have it"
     assert [member.group for member in gone.nodes] == [-1, -1, -1]
+
+
+def test_empty_cluster_has_an_empty_overview_and_a_point() -> None:
+    overview, point = both(ClusterBuilder(), decision=Plan(id="p", cluster="test", at=NOW))
+    assert (overview.groups, overview.nodes, overview.more_nodes) == ((), (), 0)
+    assert point == GaugePoint(NOW, 0, 0, 0, -1, -1, -1.0)

@@ -92,6 +92,9 @@ def test_group_without_overview_has_the_short_name_of_its_id_and_nothing_invente
 def test_groups_that_no_pass_has_decided_on_have_rows() -> None:
     assert [row.name for row in rows(None)] == ["workers", "burst"]
     assert {row.status.word for row in rows(None)} == {"steady"}
+    known = ClusterOverview(NOW, (GroupOverview(GROUP, ready=2, min=1, max=7),))
+    (row,) = rows(None, GroupMemory(target=3), overview=known)
+    assert (row.ready, row.target, row.min, row.max) == (2, 3, 1, 7)
 
 
 @pytest.mark.parametrize(
