@@ -26,6 +26,7 @@ import msgspec
 
 from chalicelib import __version__
 from chalicelib.command import commands
+from chalicelib.command.deployment_settings import stage_chosen
 from chalicelib.command.output import as_error, one_line
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 
@@ -60,7 +61,8 @@ COMMANDS = (
     Command("apply", "apply", "store a policy document; in force at the next tick"),
     Command("migrate", "migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "get", "clusters, a policy, operations, groups, nodes, waiting pods, the breaker"),
-    Command("login", "login", "keep a deployment's table and region for the commands that follow"),
+    Command("login", "login", "keep a deployment's tables, region and settings for the commands that follow"),
+    Command("config", "config", "the deployment that commands use, and the other ones that login has kept"),
     Command("pause", "pause", "keep a cluster or a part of it unchanged for a time; planning goes on"),
     Command("resume", "resume", "end pauses before their time"),
     Command("retry", "retry", "end a back-off or a wait now, after its cause is removed"),
@@ -116,7 +118,10 @@ def _run(argv: list[str]) -> int:
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default="table", help="how to print the answer (default: table)"
     )
-    code: int = module.run(parser.parse_args(argv[1:]))
+    parser.add_argument("--stage", default="", metavar="NAME", help="use this deployment of outscaler login")
+    args = parser.parse_args(argv[1:])
+    with stage_chosen(args.stage):
+        code: int = module.run(args)
     return code
 
 

@@ -45,15 +45,20 @@ def open_store(args: argparse.Namespace) -> Store:
     neither names them, NewerSchema if a newer release has written the tables.
 
     A given --table is never combined with the environment's policy table, which belongs to a different state table. The
-    deployment's region is used where the environment names none; botocore reads one of both variables only."""
+    deployment's region is used where the environment names none, or --stage names the deployment; botocore reads one of
+    both variables only."""
     table = table_name(args)
+    from chalicelib.command.deployment_settings import chosen_stage
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
-    login = _login(args)
-    policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
+    login, stage = _login(args), "" if args.table else chosen_stage()
+    of_environment = "" if args.table or stage else os.environ.get("OUTSCALER_POLICY_TABLE", "")
+    policy_table = args.policy_table or of_environment
     if login is not None:
-        policy_table = args.policy_table or login.policy_table
+        policy_table = policy_table or login.policy_table
+        if stage and login.region:
+            os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = login.region
         region = os.environ.get("AWS_REGION") or login.region
         if region and not os.environ.get("AWS_DEFAULT_REGION"):
             os.environ["AWS_DEFAULT_REGION"] = region
@@ -70,24 +75,26 @@ def open_store(args: argparse.Namespace) -> Store:
 def table_name(args: argparse.Namespace) -> str:
     """Return the state table's name; raises BadInput if it is not configured."""
     login = _login(args)
-    table = str(args.table) or state_table(os.environ) or (login.table if login is not None else "")
+    table = str(args.table) or (login.table if login is not None else state_table(os.environ))
     if not table:
+        from chalicelib.command.deployment_settings import load_logins
+
+        several = "outscaler config use NAME chooses a kept deployment" if load_logins().deployments else ""
         raise BadInput(
             "--table",
             "is not given, and OUTSCALER_TABLE is not set",
-            "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
+            several
+            or "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
             "or run outscaler login STACK once",
         )
     return table
 
 
 def _login(args: argparse.Namespace) -> Login | None:
-    """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
-    if args.table or state_table(os.environ):
-        return None
-    from chalicelib.command.deployment_settings import load_login
+    """Return what `outscaler login` has kept of the deployment of --table, otherwise of the one that is used here."""
+    from chalicelib.command.deployment_settings import login_here, login_of
 
-    return load_login()
+    return login_of(args.table) if args.table else login_here()
 
 
 def not_moved(store: Store) -> str:
