@@ -44,8 +44,8 @@ class JudgedBy(msgspec.Struct, frozen=True):
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from the other one.
-    settings: what the deployment permits policies to name, None where it has not published that. api: the address of its
-    API, "" where it has none."""
+    settings: what the deployment permits policies to name, None where it has not published that. api: the address of
+    its API, "" where it has none."""
 
     stack: str
     table: str

@@ -55,6 +55,7 @@ COMMANDS = (
     Command("validate", "validate", "check policy documents"),
     Command("init", "init", "write a first policy document from five answers"),
     Command("kubeconfig", "kubeconfig", "a kubeconfig with the token of Outscaler's service account"),
+    Command("manifests", "manifests", "what stands in a cluster, for kubectl: rights, token, watcher"),
     Command("schema", "schema", "the JSON schema of a policy document, for editors"),
     Command("import", "import_policy", "convert settings and rules of CCE to a policy document"),
     Command("doctor", "doctor", "check a cluster, its vendors and secrets before anything acts"),

@@ -30,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture
 def profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """The file of login, in a shell that names no deployment, with stages dev and prod in one region, far in another."""
+    """The file of login, in a shell that names no deployment, with stages dev and prod, and far in another region."""
     names = ("TABLE", "POLICY_TABLE", "PREFIX", "SECRET_PREFIX", "SHARED_SECRETS", "ALLOWED_ENDPOINTS", "API")
     for name in (*(f"OUTSCALER_{one}" for one in names), "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -99,7 +99,12 @@ def test_one_login_tells_every_command_what_it_needs_of_the_deployment(
         "page": f"{address}/ui",
     }
     asked: list[str] = []
-    monkeypatch.setattr(ui, "post", lambda url: asked.append(url) or b'{"link": "/ui/open/abc"}')
+
+    def post(url: str) -> bytes:
+        asked.append(url)
+        return b'{"link": "/ui/open/abc"}'
+
+    monkeypatch.setattr(ui, "post", post)
     assert main(["ui", "--hosted", "--no-open"]) == 0
     assert asked == [f"{address}/ui/session"]
     assert main(["init", "p.yaml", "--name", "shop", "--provider", "exoscale", "--location", "ch-gva-2"]) == 0

@@ -122,7 +122,7 @@ def test_DOC_30_every_finding_has_an_anchor_in_the_runbook() -> None:
     headings = {line[4:].strip() for line in page.splitlines() if line.startswith("### dr")}
     assert {each.lower() for each in ids} == headings
     finding = Finding(id="DR04", severity=Severity.INFO, subject="rbac", message="", fix="")
-    assert finding.url == "docs/runbook.md#dr04"
+    assert finding.url == "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md#dr04"
 
 
 def test_checks_after_the_time_budget_are_unknown() -> None:

@@ -95,8 +95,8 @@ def _port(text: str) -> int:
 
 
 def link_of(api: str, cluster: str) -> str:
-    """Return the address that opens the page. api: the address of the API, "" for that of the environment or of the kept
-    deployment. cluster: "" for all. Raises BadInput, ApiFailure."""
+    """Return the address that opens the page. api: the address of the API, "" for that of the environment or of the
+    kept deployment. cluster: "" for all. Raises BadInput, ApiFailure."""
     login, api = login_here(), api or ("" if chosen_stage() else os.environ.get(API, ""))
     of_login = (login.api or endpoint_of(login.stack, login.region)) if login is not None and not api else ""
     base = (api or of_login).rstrip("/")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chalicelib import DOCS
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.model.policy import Policy
 from chalicelib.providers.base import QuotaReader
@@ -122,5 +123,5 @@ def check_permissions(context: DoctorContext) -> Iterator[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
     for name in sorted(set(context.policy.providers) - {"clusterapi"}):
         text = f"{name}: rights to change groups cannot be asked for without a change"
-        fix = f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}"
+        fix = f"compare the key's rights with {DOCS}/providers/{name}.md{_RIGHTS.get(name, '')}"
         yield finding("DR11", text, severity=Severity.UNASKED, fix=fix)
