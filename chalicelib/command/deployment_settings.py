@@ -212,7 +212,8 @@ def load_logins() -> KeptLogins:
 def save_login(login: Login) -> None:
     """Keep a deployment and make it the current one. Raises OSError, and BadInput for a file that is not ours."""
     before = load_logins().deployments
-    others = (other for other in before if other.stack != login.stack and not _is_same(other, login))
+    place = (login.table, login.region)
+    others = (item for item in before if item.stack != login.stack and (item.table, item.region) != place)
     _save(KeptLogins((*others, login), login.stack))
 
 
@@ -235,10 +236,6 @@ def remove_login(name: str = "") -> bool:
     others = tuple(other for other in logins.deployments if other is not login)
     _save(KeptLogins(others, "" if name == logins.current else logins.current))
     return True
-
-
-def _is_same(login: Login, other: Login) -> bool:
-    return (login.table, login.region) == (other.table, other.region)
 
 
 def _save(logins: KeptLogins) -> None:

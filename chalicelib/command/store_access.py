@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.arguments import unknown
+from chalicelib.command.arguments import AmbiguousGroup, meant_group
 from chalicelib.command.deployments import caller
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
+from chalicelib.model.overview import GroupOverview
 from chalicelib.model.resource_names import state_table
 from chalicelib.record.journal import DecisionUnreadable, LastDecision, last_decision
 
@@ -124,22 +125,25 @@ def check_group(
     *,
     place: str = "--group",
     otherwise: str = "",
-) -> None:
-    """Raise BadInput with the nearest names for a node group that no pass of the cluster has seen.
+) -> str:
+    """Return the id of the node group of a cluster that a person means by its id, its name or an alias. Raises BadInput
+    with the nearest names for one that no pass of the cluster has seen.
 
-    further: names that are accepted, too. place: the argument. otherwise: what to do about a group that is still to
-    come.
+    further: ids that are accepted, too. place: the argument. otherwise: what to do about a group that is still to come.
     """
     from chalicelib.policy.load import load
 
     decision, _ = load_decision(store, cluster)
     planned = {verdict.group for verdict in decision.plan.groups} if decision is not None else set()
-    group_names = {*planned, *store.memory.look(cluster).groups, *further}
-    if group in group_names:
-        return
-    if group_names:
-        error = unknown(group, group_names, place, "node group")
-        raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
+    seen = {overview.group: overview for overview in store.gauge_rings.overview(cluster).groups}
+    ids = {*planned, *store.memory.look(cluster).groups, *seen, *further}
+    if ids:
+        try:
+            return meant_group([seen.get(key, GroupOverview(key)) for key in sorted(ids)], group, place)
+        except AmbiguousGroup:
+            raise
+        except BadInput as error:
+            raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}") from None
     named = ""
     with contextlib.suppress(BadInput):
         policy, _ = load(stored_policy(store, cluster).text, place=cluster)
