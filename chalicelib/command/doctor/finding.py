@@ -142,7 +142,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
     plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
     vpc: the functions run in a network that reaches private addresses. webhook_url: the API's
-    address, without the path of a cluster.
+    address, without the path of a cluster. replaced: names of secrets whose kubeconfigs are given as files.
     """
 
     policy: Policy
@@ -160,6 +160,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     vpc: bool = False
     webhook_url: str = ""
+    replaced: frozenset[str] = frozenset()
 
     @property
     def observer(self) -> KubeClient:
