@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.quantity import format_duration, parse_duration
 
 _SHOWN = 5
@@ -119,3 +120,29 @@ def duration(least: float, most: float, limits: str, *, days: bool = False) -> C
         return seconds
 
     return read
+
+
+# -- node groups
+
+
+class AmbiguousGroup(BadInput):
+    """A name that several node groups have."""
+
+
+def meant_group(groups: Sequence[GroupOverview], text: str, place: str) -> str:
+    """Return the id of the node group that a person means by its id, its name or an alias. Raises AmbiguousGroup, and
+    BadInput with the nearest names."""
+    from chalicelib.record.tables import group_named, short_name, unique_names
+
+    match = group_named(ClusterOverview(groups=tuple(groups)), text)
+    if match.group:
+        return match.group
+    names = unique_names(groups)
+    words = [{group.group, group.name, short_name(group.group), *group.aliases} for group in groups]
+    count = sum(text.casefold() in {word.casefold() for word in own} for own in words)
+    if count > 1:
+        raise AmbiguousGroup(place, f"{text!r} is {count} node groups", f"write one of {_some(list(match.candidates))}")
+    close = list(match.candidates) or near(text, set(names.values())) or [names[key] for key in near(text, names)]
+    if close:
+        raise BadInput(place, f"no node group is called {text!r}", f"did you mean {_some(close)}?")
+    raise unknown(text, set(names.values()), place, "node group")

@@ -31,6 +31,7 @@ import msgspec
 from chalicelib import __version__
 from chalicelib.command import commands
 from chalicelib.command.arguments import not_one_of
+from chalicelib.command.deployment_settings import stage_chosen
 from chalicelib.command.output import JSONPATH, as_error, one_line
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 
@@ -166,7 +167,13 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "Set up": (
-        Command("login", "login", "keep a deployment's tables and region for later commands", ("login dev",)),
+        Command("login", "login", "keep a deployment's tables, region and settings for later commands", ("login dev",)),
+        Command(
+            "config",
+            "config",
+            "the deployment that commands use, and the others that login has kept",
+            ("config", "config use dev"),
+        ),
         Command(
             "init",
             "init",
@@ -194,6 +201,12 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "kubeconfig",
             "a kubeconfig with the token of Outscaler's service account",
             ("kubeconfig --context prod > kubeconfig.outscaler",),
+        ),
+        Command(
+            "manifests",
+            "manifests",
+            "what stands in a cluster, for kubectl: rights, token, watcher",
+            ("manifests rbac | kubectl apply -f -",),
         ),
         Command(
             "migrate",
@@ -246,8 +259,9 @@ def _run(argv: list[str]) -> int:
     command = _BY_NAME.get(name)
     if command is None:
         raise _unknown(name)
-    parser = parser_of(command)
-    code: int = command.load().run(parser.parse_intermixed_args(argv[1:]))
+    args = parser_of(command).parse_intermixed_args(argv[1:])
+    with stage_chosen(args.stage):
+        code: int = command.load().run(args)
     return code
 
 
@@ -274,6 +288,7 @@ def parser_of(command: Command) -> CommandParser:
     text = f"how to print the answer: {', '.join(forms)} or {JSONPATH}TEMPLATE (default: table)"
     action = parser.add_argument("-o", "--output", metavar="FORM", type=_output_of(forms), default="table", help=text)
     action.completer = lambda **_: (*forms, JSONPATH)  # type: ignore[attr-defined]
+    parser.add_argument("--stage", default="", metavar="NAME", help="use this deployment of outscaler login")
     return parser
 
 

@@ -33,7 +33,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import sentence, text
+from chalicelib.reasons.text import lasting_first, sentence, text
 
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
@@ -264,7 +264,7 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
         for group, reasons in verdict.reasons.items():
-            by_reason.setdefault("; ".join(map(sentence, reasons)), []).append(group)
+            by_reason.setdefault("; ".join(map(sentence, lasting_first(reasons))), []).append(group)
         pods = some(verdict.pods)
         for why, groups in by_reason.items():
             rows.append((pods, ", ".join(groups), why))

@@ -22,6 +22,7 @@ from chalicelib.model.timestamps import parse_time
 from chalicelib.page import charts, views
 from chalicelib.page.cluster_data import ClusterDetails, details, summaries
 from chalicelib.page.render import Links, render, security_headers
+from chalicelib.reasons.text import lasting_first
 from chalicelib.record.redaction import policy_without_secrets, without_secrets
 from chalicelib.record.views import exact
 from chalicelib.runtime.active_policy import in_force_or_problem
@@ -173,7 +174,7 @@ def _group(context: PageContext, name: str, group: str) -> tuple[str, dict[str, 
         "entries": of_group[:HISTORY_ROWS],
         "strip": charts.strip(of_group, context.now, charts.DAYS),
         "steps": charts.steps(of_group, row["target"], context.now, whole=len(entries) < views.ROWS),
-        "refused": [(len(pods.pods), pods.pods[0], pods.reasons[group]) for pods in refused[:PAGE_ROWS]],
+        "refused": [(len(pods.pods), pods.pods[0], lasting_first(pods.reasons[group])) for pods in refused[:PAGE_ROWS]],
         "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 

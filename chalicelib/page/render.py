@@ -21,12 +21,13 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from chalicelib import DOCS
 from chalicelib.reasons.text import sentence as reason_sentence
 from chalicelib.record.journal_lines import sentence as entry_sentence
 from chalicelib.record.views import ago, instant
 
 HERE = Path(__file__).parent / "templates"
-RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+RUNBOOK = f"{DOCS}/runbook.md"
 """The page that explains every reason and every status."""
 LONGEST = 500
 """Characters of one text."""

@@ -132,7 +132,8 @@ def test_management_secret_is_not_read_and_missing_data_names_the_option(
     document = policy(tmp_path, access, clusterapi)
     answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", document, expected=3)
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
-    assert "secret m: is not read from here" in gap["detail"]
+    assert gap["detail"].startswith("secret m")
+    assert ": is not given; commands read no secrets: add --secret m=FILE, or --management" in gap["detail"]
     assert "--management-kubeconfig" in gap["detail"]
 
 

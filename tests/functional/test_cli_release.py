@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,13 @@ NOW = 1_795_000_000.0
 TABLE = "outscaler-cli"
 NAME = "prod-geneva"
 ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
+
+
+class Terminal(io.StringIO):
+    """Standard input that a person types into."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -79,7 +87,7 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
 
 
 def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said) -> None:
-    assert answer(capsys, "release", NAME, "--for", "90m") == {
+    assert answer(capsys, "release", NAME, "--for", "90m", "--yes") == {
         "name": NAME,
         "wasOn": False,
         "on": False,
@@ -93,9 +101,29 @@ def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said
 
 
 def test_last_release_of_the_breaker_applies(store: Store, capsys: Said) -> None:
-    answer(capsys, "release", NAME, "--for", "24h")
+    answer(capsys, "release", NAME, "--for", "24h", "--yes")
     answer(capsys, "release", NAME, "--for", "1m")
     assert store.memory.load(NAME).released_until == NOW + 60
+
+
+def test_breaker_that_is_not_tripped_is_released_only_if_a_person_confirms_it(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["release", NAME, "--for", "20m"]) == 2  # no terminal
+    act = f"suspend the limits of removals until {format_time(NOW + 1200)} all the same"
+    assert capsys.readouterr().err == f"{NAME}: its circuit breaker is not tripped; add --yes to {act}\n"
+    assert store.memory.load(NAME).released_until == 0
+    for line, code, until in (("\n", 2, 0.0), ("no\n", 2, 0.0), ("", 2, 0.0), ("y\n", 0, NOW + 1200)):
+        monkeypatch.setattr("sys.stdin", Terminal(line))
+        assert main(["release", NAME, "--for", "20m"]) == code
+        assert "[y/N]" in capsys.readouterr().err
+        assert store.memory.load(NAME).released_until == until
+
+
+def test_tripped_breaker_is_released_without_a_question(store: Store, capsys: Said) -> None:
+    remember(store, BreakerState((), tripped_at=NOW - 600, wanted=12))
+    assert main(["release", NAME]) == 0
+    assert "[y/N]" not in capsys.readouterr().err
 
 
 LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"

@@ -17,6 +17,7 @@ from argcomplete.finders import CompletionFinder
 
 from chalicelib.command.commands import completion
 from chalicelib.command.commands.completion import SHELLS
+from chalicelib.command.deployment_settings import Login, save_login
 from chalicelib.command.main import COMMANDS, main
 from tests.functional.test_cli_get import LAB, SHOP, empty, lab, store
 
@@ -158,6 +159,18 @@ def test_contexts_come_from_the_kubeconfig_that_kubectl_takes(
     assert complete(f"outscaler plan --kubeconfig {tmp_path}/other --context ") == ["elsewhere"]
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     assert complete("outscaler plan --context ") == []
+
+
+def test_deployments_are_those_that_login_has_kept(
+    complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTSCALER_PROFILE", str(tmp_path / "profile.json"))
+    assert complete("outscaler config use ") == []
+    save_login(Login("dev", "outscaler-dev-state"))
+    save_login(Login("prod", "outscaler-prod-state"))
+    assert complete("outscaler config use ") == ["dev", "prod"]
+    assert complete("outscaler get --stage p") == ["prod"]
+    assert "rbac" in complete("outscaler manifests ")
 
 
 def test_names_that_would_do_more_in_a_shell_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ is taken out of one is a single finding that prints the rule and its place."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from moto import mock_aws
 
+from chalicelib.command.commands.manifests import manifest_name
 from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
 from chalicelib.command.main import main
@@ -73,7 +75,7 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
         assert ran(capsys, "apply", str(there.policy), *common)[0] == 0
         there.refused()
         kept = "\n".join(ran(capsys, "uninstall", "prod", *there.clusters, "--keep-status")[1]["remains"])
-        assert "delete -f infra/kubernetes/rbac-workload.yaml" not in kept
+        assert "manifests rbac | kubectl delete" not in kept
         assert "delete configmap" not in kept
         assert there.refused() == []
         code, said = ran(capsys, "uninstall", "prod", *there.clusters, "--yes")
@@ -91,11 +93,13 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
     assert store.policies.current("prod") is None
     commands = "\n".join(said["remains"])
     moved = NAMESPACED in case.files and case.capi_namespace != "default"
-    assert (f"delete -f infra/kubernetes/{NAMESPACED}" in commands) is (NAMESPACED in case.files and not moved)
+    assert ("manifests rbac-capi | kubectl" in commands) is (NAMESPACED in case.files and not moved)
     assert (f"-n {case.capi_namespace} delete role,rolebinding outscaler-cluster-api" in commands) is moved
     assert ("kubectl --context MANAGEMENT " in commands) is bool(case.management)
     for file in case.files:
-        assert [line for line in said["remains"] if f"infra/kubernetes/{file}" in line], file
+        assert [
+            line for line in said["remains"] if re.search(rf"outscaler manifests {manifest_name(file)}( |$)", line)
+        ], file
 
 
 def without(rules: Sequence[RbacRule], number: int) -> list[RbacRule]:
@@ -158,7 +162,7 @@ def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case:
                 assert set(entry.get("resourceNames", ())) == set(rule.names)
                 role = f"Role {{}} in namespace {rule.namespaces[0]}:" if rule.namespaces else "ClusterRole {}:"
                 assert head.endswith(role.format(role_of(case, rule)[1])), head
-                assert f"infra/kubernetes/{role_of(case, rule)[0]}, " in head.replace(" then", "")
+                assert f"outscaler manifests {manifest_name(role_of(case, rule)[0])} " in head
                 assert case.capi_group in ("", GROUP) or GROUP not in printed
                 assert finding.evidence["place"] == ("management" if at else "workload")
             there.permit(at, rules)
@@ -208,4 +212,4 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
         assert list(check_permissions(given)) == []
     assert (finding.id, finding.severity) == ("DR05", Severity.INFO)
     assert "the policy names prod" in finding.message
-    assert NAMESPACED in finding.fix
+    assert "outscaler manifests rbac-capi > " in finding.fix

@@ -78,9 +78,12 @@ def _attach(action: argparse.Action, command: str) -> None:
 
     if hasattr(action, "completer") or action.choices is not None:
         return
-    completer = _OF_ARGUMENT.get(f"{command} {action.dest}") or _OF_METAVAR.get(str(action.metavar))
-    if action.dest == "context":
-        completer = _contexts
+    names = (
+        _OF_ARGUMENT.get(f"{command} {action.dest}"),
+        _OF_OPTION.get(action.dest),
+        _OF_METAVAR.get(str(action.metavar)),
+    )
+    completer = next(filter(None, names), None)
     if completer is None:
         completer = {"FILE": FilesCompleter(), "DIR": DirectoriesCompleter()}.get(str(action.metavar))
     action.completer = completer or _nothing  # type: ignore[attr-defined]
@@ -138,11 +141,30 @@ def _folders_after_a_name(prefix: str, parsed_args: argparse.Namespace, **_: obj
     return DirectoriesCompleter()(prefix) if getattr(parsed_args, "name", None) else ()
 
 
+def _deployments(**_: object) -> Iterable[str]:
+    """Complete the deployments that `outscaler login` has kept."""
+    from chalicelib.command.deployment_settings import load_logins
+
+    try:
+        return [login.stack for login in load_logins().deployments]
+    except (OutscalerError, OSError):
+        return ()
+
+
+def _manifests(**_: object) -> Iterable[str]:
+    from chalicelib.command.commands.manifests import FILES
+
+    return FILES
+
+
+_OF_OPTION: dict[str, Callable[..., Iterable[str]]] = {"context": _contexts, "stage": _deployments}
 _OF_METAVAR: dict[str, Callable[..., Iterable[str]]] = {
     "CLUSTER": _names_of(_CLUSTERS),
     "GROUP": _names_of(_GROUPS),
 }
 _OF_ARGUMENT: dict[str, Callable[..., Iterable[str]]] = {
+    "config name": _deployments,
+    "manifests names": _manifests,
     "get what": _get_words,
     "get names": _names_of_kind,
     "explain kind": _kinds,
@@ -177,17 +199,19 @@ def stored_names(args: argparse.Namespace, kind: str) -> list[str]:
 
 def read_names(args: argparse.Namespace, kind: str) -> list[str]:
     """Return the same without a limit of time. Raises BadInput, StoreError."""
+    from chalicelib.command.deployment_settings import stage_chosen
     from chalicelib.command.store_access import open_store
     from chalicelib.command.stored_rows import StoredCluster
 
     tables = {"table": "", "policy_table": "", **{key: value for key, value in vars(args).items() if value is not None}}
-    store: Store = open_store(argparse.Namespace(**tables))
-    cluster, clusters = _cluster_of(args), list(store.policies.names())
-    if kind == _CLUSTERS:
-        return clusters
-    if not cluster and len(clusters) != 1:
-        return []
-    return StoredCluster.read(store, cluster or clusters[0]).names(kind)
+    with stage_chosen(getattr(args, "stage", None) or ""):
+        store: Store = open_store(argparse.Namespace(**tables))
+        cluster, clusters = _cluster_of(args), list(store.policies.names())
+        if kind == _CLUSTERS:
+            return clusters
+        if not cluster and len(clusters) != 1:
+            return []
+        return StoredCluster.read(store, cluster or clusters[0]).names(kind)
 
 
 def _cluster_of(args: argparse.Namespace) -> str:

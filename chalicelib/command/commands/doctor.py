@@ -120,7 +120,7 @@ def context_of(
     return DoctorContext(
         policy=policy,
         clock=clock,
-        read_secret=secret_files(args.secret),
+        read_secret=secret_files(args.secret, policy),
         workload=kube if snapshot is not None else None,
         management=management,
         person=person,
@@ -133,7 +133,15 @@ def context_of(
         webhook_url=args.webhook,
         policies=_policies(args, policy, deployment),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
+        replaced=_replaced(args, policy),
     )
+
+
+def _replaced(args: argparse.Namespace, policy: Policy) -> frozenset[str]:
+    """Return the names of the secrets whose kubeconfigs are given as files."""
+    of_management = policy.providers.get("clusterapi", {}) if args.management_kubeconfig is not None else {}
+    secrets = (of_management.get(key, "") for key in ("kubeconfigSecret", "observeSecret"))
+    return frozenset({policy.kubernetes.kubeconfig_secret, *secrets} - {""})
 
 
 def current(kube: KubeClient | None) -> KubeClient | None:

@@ -19,7 +19,13 @@ from chalicelib.command.arguments import named, namespaced, not_one_of
 from chalicelib.command.explain_view import ExplainContext, Explanation, weakening
 from chalicelib.command.output import emit
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.command.store_access import add_table_argument, open_store, required_decision, stored_policy
+from chalicelib.command.store_access import (
+    add_table_argument,
+    check_group,
+    open_store,
+    required_decision,
+    stored_policy,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy
@@ -81,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     store = open_store(args)
     stored_policy(store, args.cluster)
     decision = required_decision(store, args.cluster)
+    if args.kind == "group":
+        args.name = check_group(store, args.cluster, args.name, place="explain group")
     context = _stored_context(store, args.cluster, decision)
     answer = _STORED_KINDS[args.kind](context, args.name)
     document = explain_view.as_document(answer, context) | {"confirmedAt": format_time(decision.confirmed_at)}

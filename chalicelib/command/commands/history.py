@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     if args.compare:
         return show(store, args.name, args)
     stored_policy(store, args.name)
-    journal_filter = JournalFilter(tuple(args.kind), args.group, args.operation, time.time() - args.since)
     if args.group and not selected(store, args.name, JournalFilter(group=args.group), 1):
-        check_group(store, args.name, args.group)  # a group without a line in the journal may be misspelt
+        args.group = check_group(store, args.name, args.group)  # a group that the journal has may be gone
+    journal_filter = JournalFilter(tuple(args.kind), args.group, args.operation, time.time() - args.since)
     if args.follow:
         everything = args.all or bool(args.kind)
         return follow(store, args.name, journal_filter, args.limit, args.output, time.sleep, everything=everything)

@@ -52,7 +52,7 @@ def test_help_of_a_command_has_examples_that_it_takes(command: Command, capsys: 
 
 
 def _words(example: str) -> list[str]:
-    return shlex.split(example.partition(" > ")[0], comments=True)
+    return shlex.split(re.split(r" [>|] ", example)[0], comments=True)
 
 
 @each_command

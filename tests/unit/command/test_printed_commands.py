@@ -23,7 +23,7 @@ BY_NAME = {command.name: command for command in COMMANDS}
 NAMES = "|".join(map(re.escape, sorted(BY_NAME, key=len, reverse=True)))
 PRINTED = re.compile(rf"(?P<before>[^`]{{0,12}})\boutscaler (?P<command>{NAMES})\b(?P<rest>[^;,()`\n]*)")
 TO_TYPE = re.compile(r"(Next: |\brun |\bwrite |&& |bin/)\Z")
-ENDS = re.compile(r" (&&|then|and|or|#|\d?>) | …")
+ENDS = re.compile(r" (&&|then|and|or|#|\||\d?>) | …")
 VERB = re.compile(
     r"(again|asks|ends|is|keeps|lifts|lists|makes|opens|plans|reads|refuses|removes|says|shows|stops|to|what|writes)\Z"
 )
