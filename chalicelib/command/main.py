@@ -167,11 +167,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "Set up": (
-        Command("login", "login", "keep a deployment's tables, region and settings for later commands", ("login dev",)),
+        Command("login", "login", "keep a deployment's tables and settings for later commands", ("login dev",)),
         Command(
             "config",
             "config",
-            "the deployment that commands use, and the others that login has kept",
+            "the deployment that commands use, and other kept ones",
             ("config", "config use dev"),
         ),
         Command(

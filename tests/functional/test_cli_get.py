@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import time
@@ -35,6 +34,7 @@ from chalicelib.store.leases import PassFailure
 from infra.emulators.aws import create_table
 from tests.builders import cluster
 from tests.operations import new_operation
+from tests.unit.command.test_cli_tables import Terminal
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -132,13 +132,6 @@ def refusal(capsys: Said, *arguments: str) -> str:
     return capsys.readouterr().err.strip()
 
 
-class Screen(io.StringIO):
-    """Standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """The lines that a command prints on a terminal of 100 columns without colours."""
@@ -146,7 +139,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     def lines(*arguments: str, width: int = 100) -> list[str]:
         for name, value in {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": str(width)}.items():
             monkeypatch.setenv(name, value)
-        out = Screen()
+        out = Terminal()
         monkeypatch.setattr(sys, "stdout", out)
         assert main(arguments) == 0
         return out.getvalue().splitlines()

@@ -18,9 +18,7 @@ COMMAND = {command.name: command for command in COMMANDS}
 
 def options_of(command: str) -> set[str]:
     """Returns the flags of a command."""
-    parser = argparse.ArgumentParser()
-    COMMAND[command].load().add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
+    return {flag for action in parser_of(COMMAND[command])._actions for flag in action.option_strings}
 
 
 def commands(document: Path) -> Iterator[list[str]]:
