@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from chalicelib.command.doctor.registry import CHECKS, subjects
@@ -29,7 +30,7 @@ def commands(document: Path) -> Iterator[list[str]]:
                 words = shlex.split(line.strip().removeprefix("$ "), comments=True)
             except ValueError:
                 words = line.split()
-            yield words[1:]
+            yield list(takewhile(lambda word: word not in {"|", "&&"}, words[1:]))
 
 
 @each_document
