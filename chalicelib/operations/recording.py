@@ -89,6 +89,7 @@ class PassRecorder:
                 state=self._state,
             )
             self.left, self.decision, trouble = carry_over.write(record.left), record.decision, record.trouble
+        self._state = None  # large
         logger.info(
             "pass",
             cluster=plan.cluster,

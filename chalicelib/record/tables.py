@@ -144,7 +144,8 @@ def unique_names(groups: Iterable[GroupOverview]) -> dict[str, str]:
         usable = (form for form in forms if len({form.get(key, "") for key in alike}) == len(alike))
         form = next(usable, {})
         names |= {key: form.get(key, "") or key for key in alike}
-    return names
+    counts = Counter(names.values())
+    return {key: name if counts[name] == 1 else key for key, name in names.items()}
 
 
 def group_named(groups: Sequence[GroupRow] | ClusterOverview, text: str) -> GroupMatch:
@@ -325,11 +326,8 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
         began = [operation.spec.created_at for operation in group.growths]
         began = [memory.request.since] if memory.request is not None else began
         detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
-        since, usually = (
-            Instant(min(began, default=0.0)),
-            usual_growth(group.group, context.entries.get(group.group, ())),
-        )
-        yield GroupStatus("growing", Tone.INFO, detail, since, usually=usually)
+        usually = _usual_growth(context.entries.get(group.group, ()))
+        yield GroupStatus("growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually)
     if leaving := group.leaving:
         count = sum(len(operation.spec.targets) for operation in leaving) or len(leaving)
         since = Instant(min(operation.spec.created_at for operation in leaving))
@@ -372,12 +370,11 @@ def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 
 
-def usual_growth(group: str, entries: Sequence[JournalEntry]) -> float:
-    """Return the median of the seconds that the latest growths of a group took, 0.0 where none is known."""
-    lines = (operation_of(entry) for entry in entries if entry.group == group)
+def _usual_growth(entries: Sequence[JournalEntry]) -> float:
+    """Return the median of the seconds that the latest growths took, 0.0 where none is known."""
     seconds = [
         line.seconds
-        for line in lines
+        for line in map(operation_of, entries)
         if line is not None and line.kind is OperationKind.SCALE_UP and line.succeeded and line.seconds is not None
     ]
     latest = sorted(seconds[:GROWTHS])

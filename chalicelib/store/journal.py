@@ -8,8 +8,9 @@ increment is lost; the rest is one value, written only if it is unchanged since 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from pynamodb.expressions.operand import Path
@@ -52,6 +53,8 @@ from chalicelib.store.tables import (
 
 if TYPE_CHECKING:
     from chalicelib.shadow.records import Ledger
+
+R = TypeVar("R", GaugesRow, OverviewRow)
 
 KEPT = 14 * 86400.0  # seconds, the store's default
 UNREADABLE = "unreadable"
@@ -206,8 +209,7 @@ class GaugeRings:
     def add(self, cluster: str, point: GaugePoint, overview: ClusterOverview | None = None, *, seen: float) -> None:
         """Store a point, and the overview. seen: when the last point was made, stored or not (epoch seconds; 0.0:
         unknown). Raises StoreError."""
-        row = self._table.get(GaugesRow, cluster, GAUGES, consistent=False)
-        row = row or GaugesRow(cluster, GAUGES, blob=b"")
+        row = self._row(GaugesRow, cluster, GAUGES) or GaugesRow(cluster, GAUGES, blob=b"")
         points = unpacked(row.blob)
         if prints := _overview_prints(overview, row, point.at):
             assert overview is not None
@@ -217,7 +219,7 @@ class GaugeRings:
             return
         points = continued(points, seen)
         if points and points[-1].at // HOUR < point.at // HOUR:
-            old = self._table.get(GaugesRow, cluster, HOURS, consistent=False)
+            old = self._row(GaugesRow, cluster, HOURS)
             hours = hourly(unpacked(old.blob) if old is not None else (), points, point.at)
             self._put(GaugesRow(cluster, HOURS, blob=packed(hours)), point.at)
         row.blob = packed(added(points, point))
@@ -225,8 +227,14 @@ class GaugeRings:
 
     def overview(self, cluster: str) -> ClusterOverview:
         """Return the overview, an empty one where there is none. Raises StoreError."""
-        row = self._table.get(OverviewRow, cluster, OVERVIEW, consistent=False)
+        row = self._row(OverviewRow, cluster, OVERVIEW)
         return unpacked_overview(row.blob) if row is not None else ClusterOverview()
+
+    def _row(self, model: type[R], cluster: str, item: str) -> R | None:
+        """Return a row; None for one that cannot be read, too, which the next write replaces."""
+        with suppress(RowUnreadable):
+            return self._table.get(model, cluster, item, consistent=False)
+        return None
 
     def _put(self, row: GaugesRow | OverviewRow, at: float) -> None:
         row.expires_at = int(at) + _GAUGES_KEPT

@@ -29,6 +29,7 @@ takes precedence: a release before the other row writes everything into this one
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -40,7 +41,7 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.gauge_ring import GaugePoint, continued, unpacked
 from chalicelib.model.overview import ClusterOverview
 from chalicelib.model.pass_footprint import PassMemory
-from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreError
+from chalicelib.store.errors import LeaseHeld, LeaseLost, RowUnreadable, StoreError
 from chalicelib.store.journal import unpacked_overview
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write, readable, row_of, value_or_error
 from chalicelib.store.tables import (
@@ -405,9 +406,16 @@ def _last_pass(raws: Mapping[tuple[str, str], Raw], cluster: str) -> LastPass:
         state,
         continued(_points(points), state.last_success),
         _points(hours),
-        unpacked_overview(row_of(OverviewRow, overview).blob) if overview is not None else ClusterOverview(),
+        unpacked_overview(_blob(OverviewRow, overview)),
     )
 
 
 def _points(raw: Raw | None) -> tuple[GaugePoint, ...]:
-    return unpacked(row_of(GaugesRow, raw).blob) if raw is not None else ()
+    return unpacked(_blob(GaugesRow, raw))
+
+
+def _blob(model: type[GaugesRow | OverviewRow], raw: Raw | None) -> bytes:
+    """Return the content of a row for people; b"" for one that cannot be read: they still see the rest."""
+    with suppress(RowUnreadable):
+        return (row_of(model, raw).blob or b"") if raw is not None else b""
+    return b""

@@ -232,6 +232,12 @@ def test_names_of_groups_are_unique() -> None:
     assert sorted(names) == sorted(["exoscale/web", "alicloud/web", "gpu/z1", "gpu/z2", "d", "e", "own", "Other"])
 
 
+def test_qualified_name_is_not_the_name_of_another_group() -> None:
+    taken = (*ALIKE[:2], GroupOverview("h", "exoscale/web", "alicloud"))
+    names = [row.name for row in group_rows(None, Memory(), ClusterOverview(NOW, taken), NOW)]
+    assert names == ["a", "alicloud/web", "h"]
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [

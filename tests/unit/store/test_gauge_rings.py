@@ -138,6 +138,17 @@ def test_rows_that_cannot_be_read_are_no_charts_and_no_overview(blob: bytes) -> 
     assert (read.points, read.hours, read.overview) == ((), (), ClusterOverview())
 
 
+def test_row_of_another_form_is_replaced() -> None:
+    ring = Ring()
+    for item in (GAUGES, OVERVIEW):
+        key = {"cluster": {"S": NAME}, "item": {"S": item}}
+        ring.store.table.client.put_item(TableName=ring.store.table.name, Item={**key, "blob": {"S": "text"}})
+    assert ring.store.gauge_rings.overview(NAME) == ClusterOverview() == ring.read().overview
+    assert ring.read().points == ()
+    assert ring.point(SEEN) == [OVERVIEW, GAUGES]
+    assert (len(ring.read().points), ring.read().overview) == (1, SEEN)
+
+
 def test_reader_without_charts_reads_none() -> None:
     ring = Ring()
     ring.point(SEEN)
