@@ -87,6 +87,7 @@ def _api_of_stage(prefix: str, region: str) -> str:
     """Return the address of the API that make deploy has tagged with a stage's prefix, "" where there is none, or where
     AWS refuses: the tables are what a login needs."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         client = session.client("apigateway", region=region, **_CONFIG)
@@ -95,7 +96,7 @@ def _api_of_stage(prefix: str, region: str) -> str:
         stages = client.get_stages(restApiId=tagged[0])["item"] if tagged else ()
         suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         return f"https://{tagged[0]}.execute-api.{region}.{suffix}/{stages[0]['stageName']}" if stages else ""
-    except (BotoCoreError, ClientError):
+    except (BotoCoreError, ClientError, ResponseParserError, LookupError):
         return ""
 
 

@@ -245,7 +245,7 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.NODE_COOLDOWN: "nothing but time; the group's own cooldown at its provider says how long",
         ReasonCode.GROUP_FROZEN: "mend its unready nodes; timers go on where they were when it is well again",
         ReasonCode.DISRUPTION_LIMIT: (
-            "nothing but time; spec.maxDisruption says how many, and outscaler release {cluster} lifts it for a while"
+            "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes lifts it for a while"
         ),
         ReasonCode.DISRUPTION_BRAKE: "see whether so many nodes may really go, then: outscaler release {cluster}",
         ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",

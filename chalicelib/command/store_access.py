@@ -16,7 +16,7 @@ from chalicelib.command.deployments import caller
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.overview import GroupOverview
-from chalicelib.model.resource_names import state_table
+from chalicelib.model.resource_names import POLICY_TABLE, state_table
 from chalicelib.record.journal import DecisionUnreadable, LastDecision, last_decision
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def open_store(args: argparse.Namespace) -> Store:
     from chalicelib.store.errors import NewerSchema, StoreError
 
     login, stage = _login(args), "" if args.table else chosen_stage()
-    of_environment = "" if args.table or stage else os.environ.get("OUTSCALER_POLICY_TABLE", "")
+    of_environment = "" if args.table or stage or not state_table(os.environ) else os.environ.get(POLICY_TABLE, "")
     policy_table = args.policy_table or of_environment
     if login is not None:
         policy_table = policy_table or login.policy_table

@@ -25,7 +25,7 @@ NAME = "prod-geneva"
 ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
 
 
-class Terminal(io.StringIO):
+class TypedAnswer(io.StringIO):
     """Standard input that a person types into."""
 
     def isatty(self) -> bool:
@@ -114,7 +114,7 @@ def test_breaker_that_is_not_tripped_is_released_only_if_a_person_confirms_it(
     assert capsys.readouterr().err == f"{NAME}: its circuit breaker is not tripped; add --yes to {act}\n"
     assert store.memory.load(NAME).released_until == 0
     for line, code, until in (("\n", 2, 0.0), ("no\n", 2, 0.0), ("", 2, 0.0), ("y\n", 0, NOW + 1200)):
-        monkeypatch.setattr("sys.stdin", Terminal(line))
+        monkeypatch.setattr("sys.stdin", TypedAnswer(line))
         assert main(["release", NAME, "--for", "20m"]) == code
         assert "[y/N]" in capsys.readouterr().err
         assert store.memory.load(NAME).released_until == until

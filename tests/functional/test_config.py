@@ -9,8 +9,10 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
+from chalicelib.aws import session
 from chalicelib.command.commands import ui
 from chalicelib.command.main import main
 from chalicelib.model.policy_permissions import Deployment
@@ -113,6 +115,49 @@ def test_one_login_tells_every_command_what_it_needs_of_the_deployment(
     assert main(["apply", "p.yaml"]) == 0
     assert [cluster["name"] for cluster in answer(capsys, "get", "clusters")] == ["shop"]
     assert answer(capsys, "get", "clusters", "--table", "outscaler-prod-state") == []  # an option outweighs the login
+
+
+def test_login_to_a_stack_keeps_its_tables_and_its_page(
+    profile: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del profile
+    outputs = {
+        "TableName": "outscaler-prod-state",
+        "PolicyTableName": "of-stack",
+        "EndpointURL": "https://a.example/api/",
+    }
+    template = {
+        "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {name: {"Value": value} for name, value in outputs.items()},
+    }
+    boto3.client("cloudformation").create_stack(StackName="scaler", TemplateBody=json.dumps(template))
+    answer(capsys, "login", "scaler")
+    monkeypatch.setenv("OUTSCALER_POLICY_TABLE", "of-another")  # belongs to a state table that nothing names
+    shown = answer(capsys, "config")
+    assert (values(shown)["stateTable"], values(shown)["policyTable"]) == ("outscaler-prod-state", "of-stack")
+    assert shown["settings"]["page"] == {"value": "https://a.example/api/ui", "from": "outscaler login scaler"}
+    monkeypatch.setenv("OUTSCALER_API", "https://b.example/api")
+    assert answer(capsys, "config")["settings"]["page"] == {
+        "value": "https://b.example/api/ui",
+        "from": "OUTSCALER_API",
+    }
+    assert values(answer(capsys, "config", "--stage", "scaler"))["page"] == "https://a.example/api/ui"
+
+
+def test_login_without_the_right_to_see_the_api_keeps_the_tables(
+    profile: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del profile
+    made = session.client
+
+    def refused(service: str, **options: Any) -> Any:
+        if service == "apigateway":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, "GetRestApis")
+        return made(service, **options)
+
+    monkeypatch.setattr(session, "client", refused)
+    assert answer(capsys, "login", "dev")["api"] == ""
+    assert values(answer(capsys, "config"))["stateTable"] == "outscaler-dev-state"
 
 
 def test_config_use_makes_another_kept_deployment_the_current_one(profile: Path, capsys: Said) -> None:

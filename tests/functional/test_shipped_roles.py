@@ -15,10 +15,12 @@ import yaml
 from moto import mock_aws
 
 from chalicelib.command.commands.manifests import manifest_name
+from chalicelib.command.deployment_settings import Login, save_login
 from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
 from chalicelib.command.main import main
 from chalicelib.command.policy_files import load_document
+from chalicelib.model.policy_permissions import PublishedSettings
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule, granted
@@ -213,3 +215,47 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
     assert (finding.id, finding.severity) == ("DR05", Severity.INFO)
     assert "the policy names prod" in finding.message
     assert "outscaler manifests rbac-capi > " in finding.fix
+
+
+@pytest.mark.parametrize("kind", ["secrets", "parameters"])
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("exoscale", ("--provider", "exoscale", "--location", "ch-gva-2")),
+        ("clusterapi here, all namespaces, default group", ("--provider", "clusterapi", "--location", "c1")),
+    ],
+)
+@pytest.mark.parametrize("way", ["prefix", "login"])
+def test_doctor_and_validate_accept_the_steps_of_the_readme(
+    name: str,
+    answers: tuple[str, ...],
+    kind: str,
+    way: str,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("OUTSCALER_TABLE", "OUTSCALER_SECRET_PREFIX", "OUTSCALER_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("OUTSCALER_PROFILE", str(tmp_path / "profile.json"))
+    monkeypatch.setenv("KUBECONFIG", "none")
+    if way == "prefix":
+        monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
+    else:
+        save_login(
+            Login("dev", "outscaler-dev-state", region="eu-central-2", settings=PublishedSettings("outscaler/dev/"))
+        )
+    policy = tmp_path / "prod.yaml"
+    assert main(["init", str(policy), "--name", "prod", *answers]) == 0
+    assert "outscaler/dev/prod/kubeconfig" in policy.read_text()
+    if kind == "parameters":
+        policy.write_text(policy.read_text().replace("ecret: outscaler/", "ecret: ssm:/outscaler/"))
+    with stage(CASES[name], tmp_path, mode="shadow") as there:
+        assert main(["validate", "--strict", str(policy)]) == 0
+        code, found = ran(capsys, "doctor", "--policy", str(policy), "--kubeconfig", there.clusters[1], "--vpc")
+    assert [each for each in found if each["severity"] == "error"] == []
+    assert code == 0
+    unread = [each["message"] for each in found if each["id"] == "DR27"]
+    given = "secret outscaler" if kind == "secrets" else "parameter /outscaler"
+    assert unread == ([f"{given}/dev/prod/exoscale is not given"] if name == "exoscale" else [])
+    assert "nauthorized" not in json.dumps(found)

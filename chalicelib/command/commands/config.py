@@ -67,7 +67,7 @@ def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
     of_login = f"{_LOGIN} {login.stack}" if login is not None else ""
     of_table = "" if stage else next((name for name in (TABLE, PREFIX) if os.environ.get(name)), "")
     table = login.table if login is not None else state_table(os.environ)
-    own_policy_table = "" if stage else os.environ.get(POLICY_TABLE, "")
+    own_policy_table = os.environ.get(POLICY_TABLE, "") if of_table else ""
     kept_policy_table = login.policy_table if login is not None else ""
     policy_table = own_policy_table or kept_policy_table or (f"{table}-policies" if table else "")
     variables = [] if stage else [name for name in ("AWS_DEFAULT_REGION", "AWS_REGION") if os.environ.get(name)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.command.deployment_settings import settings_here, settings_of
+from chalicelib.command.deployment_settings import login_here, settings_here, settings_of
 from chalicelib.command.doctor.finding import Finding, Severity
 from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.command.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
@@ -134,6 +134,7 @@ def context_of(
         policies=_policies(args, policy, deployment),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
         replaced=_replaced(args, policy),
+        api=login.api if (login := login_here()) is not None else "",
     )
 
 

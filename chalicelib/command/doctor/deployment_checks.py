@@ -146,7 +146,7 @@ def check_webhook(context: DoctorContext) -> Iterator[Finding]:
     unasked = ("", "")
     if not context.webhook_url:
         if secret:
-            unasked = ("the webhook was not asked", "give its address with --webhook URL")
+            unasked = ("the webhook was not asked", f"give its address: --webhook {context.api or 'URL'}")
     elif not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
         prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX

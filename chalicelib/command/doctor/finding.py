@@ -141,8 +141,9 @@ class DoctorContext(msgspec.Struct, frozen=True):
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
     plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
-    vpc: the functions run in a network that reaches private addresses. webhook_url: the API's
-    address, without the path of a cluster. replaced: names of secrets whose kubeconfigs are given as files.
+    vpc: the functions run in a network that reaches private addresses. webhook_url: the API's address, without the path
+    of a cluster. api: the address that outscaler login has kept, "" for none. replaced: names of secrets whose
+    kubeconfigs are given as files.
     """
 
     policy: Policy
@@ -161,6 +162,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     vpc: bool = False
     webhook_url: str = ""
     replaced: frozenset[str] = frozenset()
+    api: str = ""
 
     @property
     def observer(self) -> KubeClient:
