@@ -4,12 +4,13 @@ others, the error suggests similar ones."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.quantity import format_duration, parse_duration
 
 _SHOWN = 5
@@ -20,7 +21,7 @@ _T = TypeVar("_T")
 def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, management: str = "") -> None:
     """Add --kubeconfig and --context, and --management-kubeconfig where there is a help text for it."""
     parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help=kubeconfig)
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context, if not its current one")
     if management:
         parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path, help=management)
 
@@ -62,6 +63,13 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
     else:
         remedy = f"there are {_some(sorted(known))}" if known else f"there is no {what} at all"
     return BadInput(place, f"no {what} is called {name!r}", remedy)
+
+
+def not_one_of(text: str, words: Sequence[str], further: Sequence[str] = ()) -> str:
+    """Return the message about a word that is none of a closed list, with the nearest one. further: words that are
+    taken, but not listed."""
+    close = get_close_matches(text, (*words, *further), n=1)
+    return f"{text[:60]!r} is not one of {', '.join(words)}{f'; did you mean {close[0]}?' if close else ''}"
 
 
 def near(name: str, known: Collection[str]) -> list[str]:
@@ -112,3 +120,29 @@ def duration(least: float, most: float, limits: str, *, days: bool = False) -> C
         return seconds
 
     return read
+
+
+# -- node groups
+
+
+class AmbiguousGroup(BadInput):
+    """A name that several node groups have."""
+
+
+def meant_group(groups: Sequence[GroupOverview], text: str, place: str) -> str:
+    """Return the id of the node group that a person means by its id, its name or an alias. Raises AmbiguousGroup, and
+    BadInput with the nearest names."""
+    from chalicelib.record.tables import group_named, short_name, unique_names
+
+    match = group_named(ClusterOverview(groups=tuple(groups)), text)
+    if match.group:
+        return match.group
+    names = unique_names(groups)
+    words = [{group.group, group.name, short_name(group.group), *group.aliases} for group in groups]
+    count = sum(text.casefold() in {word.casefold() for word in own} for own in words)
+    if count > 1:
+        raise AmbiguousGroup(place, f"{text!r} is {count} node groups", f"write one of {_some(list(match.candidates))}")
+    close = list(match.candidates) or near(text, set(names.values())) or [names[key] for key in near(text, names)]
+    if close:
+        raise BadInput(place, f"no node group is called {text!r}", f"did you mean {_some(close)}?")
+    raise unknown(text, set(names.values()), place, "node group")

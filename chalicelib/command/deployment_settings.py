@@ -2,7 +2,7 @@
 
     with the tables       1  the row that make deploy or the emulation has written
                           2  the output of the CloudFormation stack that the tables belong to
-    without, or if        3  what outscaler login has kept, if it is of the same table
+    without, or if        3  what outscaler login has kept of the same table
     nothing is published  4  what follows from the name of the table and the environment
 
 The first source that has settings counts. With the tables, sources 3 and 4 are reported in one line: the functions may
@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,24 +44,43 @@ class JudgedBy(msgspec.Struct, frozen=True):
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """One deployment, as `outscaler login` keeps it. policy_table: "" where its name follows from the other one.
-    settings: what the deployment permits policies to name, None where it has not published that."""
+    settings: what the deployment permits policies to name, None where it has not published that. api: the address of
+    its API, "" where it has none."""
 
     stack: str
     table: str
     policy_table: str = ""
     region: str = ""
     settings: PublishedSettings | None = None
+    api: str = ""
+
+
+class KeptLogins(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """The file of `outscaler login`. current: the name (Login.stack) of the deployment that commands use, "" for none.
+    Of two names of one table in one region the later one counts."""
+
+    deployments: tuple[Login, ...]
+    current: str = ""
+
+    def named(self, name: str) -> Login:
+        """Return the deployment of that name. Raises BadInput with the nearest name."""
+        by_name = {login.stack: login for login in self.deployments}
+        if name in by_name:
+            return by_name[name]
+        close = get_close_matches(name, by_name, n=1)
+        known = f"known: {', '.join(by_name)}; " if by_name else ""
+        remedy = f"did you mean {close[0]}?" if close else f"{known}outscaler login STACK keeps another one"
+        raise BadInput("outscaler login", f"no deployment is kept as {name[:60]!r}", remedy)
 
 
 def settings_here() -> JudgedBy:
-    """Return the settings without a call to AWS: of the deployment of `outscaler login`, unless the environment names
-    another table; otherwise what the environment says. A command may read files of its workstation. Raises BadInput
-    that names the invalid variable."""
-    table = state_table(os.environ)
-    login = load_login()
-    if login is not None and table in ("", login.table):
+    """Return the settings without a call to AWS: of the deployment of `outscaler login` that applies here, otherwise
+    what the environment says. A command may read files of its workstation. Raises BadInput that names the invalid
+    variable."""
+    login = login_here()
+    if login is not None:
         return _of_login(login)
-    guess = _of_names(table, "outscaler login reads it")
+    guess = _of_names(state_table(os.environ), "outscaler login reads it")
     return JudgedBy(guess.deployment) if guess.deployment.prefix_known else guess  # a stage's own prefix is no guess
 
 
@@ -68,8 +90,9 @@ def settings_of(store: Store) -> JudgedBy:
     published = published_by(store)
     if published is not None:
         return JudgedBy(published)
-    login, table = load_login(), store.table.name
-    guess = _of_login(login) if login is not None and login.table == table else _of_names(table, _PUBLISH)
+    table = store.table.name
+    login = login_of(table)
+    guess = _of_login(login) if login is not None else _of_names(table, _PUBLISH)
     kept = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
     warn(guess.notice or kept)
     return guess if guess.notice else JudgedBy(guess.deployment, kept)
@@ -119,7 +142,43 @@ def _of_names(table: str, remedy: str) -> JudgedBy:
     return JudgedBy(guess, notice if table else "")
 
 
-# -- the file in which `outscaler login` keeps the names of a deployment
+# -- the deployments that `outscaler login` has kept
+
+
+_STAGE: ContextVar[str] = ContextVar("stage", default="")
+
+
+@contextlib.contextmanager
+def stage_chosen(name: str) -> Iterator[None]:
+    """Let the block use the kept deployment of that name, whatever the environment says. name: "" for no choice."""
+    token = _STAGE.set(name)
+    try:
+        yield
+    finally:
+        _STAGE.reset(token)
+
+
+def chosen_stage() -> str:
+    """Return the name that --stage gives, "" for none."""
+    return _STAGE.get()
+
+
+def login_here() -> Login | None:
+    """Return the kept deployment that commands use: that of --stage, otherwise the one whose table the environment
+    names, otherwise the current one. None where there is none. Raises BadInput for an unknown --stage."""
+    logins = load_logins()
+    if name := chosen_stage():
+        return logins.named(name)
+    if table := state_table(os.environ):
+        return login_of(table)
+    return logins.named(logins.current) if logins.current else None
+
+
+def login_of(table: str) -> Login | None:
+    """Return the kept deployment of a state table; the current one where several regions have such a table."""
+    logins = load_logins()
+    matching = [login for login in logins.deployments if login.table == table]
+    return next((login for login in matching if login.stack == logins.current), next(iter(matching), None))
 
 
 def profile_path() -> Path:
@@ -131,35 +190,62 @@ def profile_path() -> Path:
     return (Path(settings) if settings else Path.home() / ".config") / "outscaler" / "profile.json"
 
 
-def load_login() -> Login | None:
-    """Return the deployment that is kept; None where there is none. Raises BadInput for a file that is not one of
-    ours."""
+def load_logins() -> KeptLogins:
+    """Return the kept deployments; none where there is no file. A file of an older release has one deployment. Raises
+    BadInput for a file that is not one of ours."""
     path = profile_path()
     if not path.is_file():
-        return None
+        return KeptLogins(())
     try:
-        return msgspec.json.decode(content(path, _LARGEST), type=Login)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise BadInput(str(path), f"cannot be read ({error})", "outscaler login STACK writes it again") from None
+        data = msgspec.json.decode(content(path, _LARGEST))
+        if isinstance(data, dict) and "deployments" not in data:
+            login = msgspec.convert(data, Login)
+            return KeptLogins((login,), login.stack)
+        logins = msgspec.convert(data, KeptLogins)
+        if logins.current:
+            logins.named(logins.current)
+    except (msgspec.MsgspecError, ValueError, BadInput) as error:
+        raise BadInput(str(path), f"cannot be read ({error})", "delete it, then outscaler login STACK") from None
+    return logins
 
 
 def save_login(login: Login) -> None:
+    """Keep a deployment and make it the current one. Raises OSError, and BadInput for a file that is not ours."""
+    before = load_logins().deployments
+    place = (login.table, login.region)
+    others = (item for item in before if item.stack != login.stack and (item.table, item.region) != place)
+    _save(KeptLogins((*others, login), login.stack))
+
+
+def use_login(name: str) -> Login:
+    """Make a kept deployment the current one. Raises BadInput for an unknown name, OSError."""
+    logins = load_logins()
+    login = logins.named(name)
+    _save(KeptLogins(logins.deployments, login.stack))
+    return login
+
+
+def remove_login(name: str = "") -> bool:
+    """Forget a deployment, "" for the current one; False where none was current. No other one takes its place, because
+    a command must not change another deployment by mistake. Raises BadInput for an unknown name, OSError."""
+    logins = load_logins()
+    name = name or logins.current
+    if not name:
+        return False
+    login = logins.named(name)
+    others = tuple(other for other in logins.deployments if other is not login)
+    _save(KeptLogins(others, "" if name == logins.current else logins.current))
+    return True
+
+
+def _save(logins: KeptLogins) -> None:
     """Write the file; a reader sees the old one or the new one. Raises OSError."""
     path = profile_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(login), indent=2) + b"\n")
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(logins), indent=2) + b"\n")
         draft.replace(path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink()
-
-
-def remove_login() -> bool:
-    """Delete the file; False where there is none."""
-    try:
-        profile_path().unlink()
-    except FileNotFoundError:
-        return False
-    return True

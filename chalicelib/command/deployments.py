@@ -17,10 +17,12 @@ import msgspec
 from chalicelib.aws import session
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy_permissions import PublishedSettings, published_in
-from chalicelib.model.resource_names import prefix_for, queue_name, stage_prefix, state_table_of
+from chalicelib.model.resource_names import API_TAG, prefix_for, queue_name, stage_prefix, state_table_of
 
 SETTINGS = "PolicySettings"
 """The output of a stack with the settings, as JSON."""
+_ENDPOINT = "EndpointURL"
+"""The output of a stack with the address of its API."""
 UNKNOWN = "unknown"
 _CONFIG: dict[str, Any] = {
     "connect_timeout": 3,
@@ -37,12 +39,14 @@ class ApiFailure(OutscalerError):
 
 class FoundDeployment(msgspec.Struct, frozen=True):
     """The tables of a deployment. policy_table: "" where its name follows from the other one. settings: what policies
-    may name, by the outputs of a CloudFormation stack; None where they do not say it."""
+    may name, by the outputs of a CloudFormation stack; None where they do not say it. api: the address of its API, ""
+    where it has none, or where the caller may not see it."""
 
     table: str
     policy_table: str
     region: str
     settings: PublishedSettings | None = None
+    api: str = ""
 
 
 def find_deployment(stack: str, region: str) -> FoundDeployment:
@@ -51,14 +55,15 @@ def find_deployment(stack: str, region: str) -> FoundDeployment:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        table = state_table_of(prefix_for(stack.removeprefix("outscaler-")))
+        prefix = prefix_for(stack.removeprefix("outscaler-"))
+        table = state_table_of(prefix)
     except BadInput:
-        table = ""
+        prefix = table = ""
     try:
         tables = session.client("dynamodb", region=region or None, **_CONFIG)
         here = str(tables.meta.region_name)
         if table and _exists(tables, table):
-            return FoundDeployment(table=table, policy_table="", region=here)
+            return FoundDeployment(table=table, policy_table="", region=here, api=_api_of_stage(prefix, here))
         outputs = _outputs(session.client("cloudformation", region=region or None, **_CONFIG), stack)
     except ClientError as error:
         problem = f"AWS refuses the request ({_code(error)})"
@@ -74,7 +79,25 @@ def find_deployment(stack: str, region: str) -> FoundDeployment:
         policy_table=outputs.get("PolicyTableName", ""),
         region=here,
         settings=_settings(outputs),
+        api=outputs.get(_ENDPOINT, ""),
     )
+
+
+def _api_of_stage(prefix: str, region: str) -> str:
+    """Return the address of the API that make deploy has tagged with a stage's prefix, "" where there is none, or where
+    AWS refuses: the tables are what a login needs."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        client = session.client("apigateway", region=region, **_CONFIG)
+        pages = client.get_paginator("get_rest_apis").paginate()
+        tagged = [api["id"] for page in pages for api in page["items"] if api.get("tags", {}).get(API_TAG) == prefix]
+        stages = client.get_stages(restApiId=tagged[0])["item"] if tagged else ()
+        suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+        return f"https://{tagged[0]}.execute-api.{region}.{suffix}/{stages[0]['stageName']}" if stages else ""
+    except (BotoCoreError, ClientError, ResponseParserError, LookupError):
+        return ""
 
 
 def _exists(client: Any, table: str) -> bool:
@@ -113,7 +136,7 @@ def endpoint_of(stack: str, region: str) -> str:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return _outputs(session.client("cloudformation", region=region or None), stack).get("EndpointURL", "")
+        return _outputs(session.client("cloudformation", region=region or None), stack).get(_ENDPOINT, "")
     except (BotoCoreError, ClientError):
         return ""
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.command import plan_output
-from chalicelib.command.arguments import named
+from chalicelib.command.arguments import meant_group, named
 from chalicelib.command.explain_view import ExplainContext, Explanation, sentences, weakening
 from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import on_new, rows_of_group, some
-from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.plan import GroupVerdict, ScaleUp
+from chalicelib.model.overview import GroupOverview
+from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
@@ -25,7 +25,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     from chalicelib.plan.what_if import owned_by
 
     case, plan = context.case, context.plan
-    name = _id(name, case.snapshot)
+    name = _id(name, case.snapshot, plan)
     verdict = named(name, {verdict.group: verdict for verdict in plan.groups}, "explain group", "node group")
     scale_up = next((up for up in plan.scale_ups if up.group == name), None)
     removed = [removal.node for removal in plan.removals if removal.group == name]
@@ -107,14 +107,11 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
     )
 
 
-def _id(name: str, snapshot: Snapshot) -> str:
+def _id(name: str, snapshot: Snapshot, plan: Plan) -> str:
     """Return the id of the group with this name. A pool's name is an alias of each of its groups."""
-    ids = sorted(group.id for group in snapshot.groups if name in group.aliases)
-    if not ids or any(group.id == name for group in snapshot.groups):
-        return name
-    if len(ids) > 1:
-        raise BadInput("explain group", f"{name!r} is {len(ids)} node groups", f"write one of {', '.join(ids)}")
-    return ids[0]
+    groups = {verdict.group: GroupOverview(verdict.group) for verdict in plan.groups}
+    groups |= {group.id: GroupOverview(group.id, group.name, aliases=group.aliases) for group in snapshot.groups}
+    return meant_group(list(groups.values()), name, "explain group")
 
 
 def _verdict(verdict: GroupVerdict, scale_up: ScaleUp | None) -> str:

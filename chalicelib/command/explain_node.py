@@ -160,7 +160,7 @@ def _facts(context: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[t
         ("unneeded since", f"{format_time(since)}, for {format_duration(now - since)}" if since else ""),
         ("held by", data.get("holds", "")),
         ("until", data.get("until", "")),
-        ("brake", breaker_view(memory, now).line if blocked_by_breaker else ""),
+        ("circuit breaker", breaker_view(memory, now).line if blocked_by_breaker else ""),
         ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
         ("given up after", operation.get("deadline", "") if operation else ""),
     )
@@ -245,7 +245,7 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.NODE_COOLDOWN: "nothing but time; the group's own cooldown at its provider says how long",
         ReasonCode.GROUP_FROZEN: "mend its unready nodes; timers go on where they were when it is well again",
         ReasonCode.DISRUPTION_LIMIT: (
-            "nothing but time; spec.maxDisruption says how many, and outscaler release {cluster} lifts it for a while"
+            "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes lifts it for a while"
         ),
         ReasonCode.DISRUPTION_BRAKE: "see whether so many nodes may really go, then: outscaler release {cluster}",
         ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",

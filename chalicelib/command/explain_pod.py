@@ -32,7 +32,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     if name not in pods_by_key:
         unreadable = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
         if unreadable is not None:
-            says = f"Pod {name} could not be read: {unreadable.detail}."
+            says = f"Pod {name} was not read: {unreadable.detail}."
             gaps = weakening(plan, removal=False, name=name)
             return Explanation("pod", name, (says,), {"verdict": "unreadable"}, gaps=gaps)
     pod = namespaced(name, pods_by_key, "explain pod", "pod")
@@ -194,4 +194,4 @@ def _unschedulable(plan: Plan, unschedulable: UnschedulablePods, subject: str) -
         Table(("group", "why not"), groups, title="Node groups"),
         Table(("nodes", "why not"), nodes, title="Existing nodes after the other placements"),
     )
-    return PodPart(f"{subject} gets no node{others}{why}.", data, tables)
+    return PodPart(f"{subject} has no place{others}{why}.", data, tables)

@@ -15,7 +15,7 @@ from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import lasting_first, sentence
 from chalicelib.record.views import coded
 
 # Kinds whose absence weakens decisions of one side only (snapshot/listed_resources.py).
@@ -77,7 +77,7 @@ def as_blocks(explanation: Explanation, context: ExplainContext) -> list[Block]:
         Table(("property", "value"), tuple(fact for fact in explanation.facts if fact[1])),
         *explanation.tables,
         Table(("what", "why"), notes, title="Notes"),
-        Table(("could not be read", "why", "less certain decisions"), gaps, title="Missing data"),
+        Table(("not read", "why", "less certain decisions"), gaps, title="Not read"),
     )
     return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
 
@@ -89,8 +89,8 @@ def amounts(resources: Mapping[str, int]) -> str:
 
 
 def sentences(reasons: Iterable[Reason]) -> str:
-    """Join several reasons for one table cell."""
-    return "; ".join(sentence(reason) for reason in reasons)
+    """Join several reasons for one table cell, the lasting ones first."""
+    return "; ".join(sentence(reason) for reason in lasting_first(reasons))
 
 
 def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[MissingData, ...]:

@@ -21,7 +21,7 @@ from chalicelib.command.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.model.secret import place_of
+from chalicelib.model.secret import SecretNotGiven, place_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import text
 
@@ -85,11 +85,11 @@ def open_cluster(
     from chalicelib.providers.registry import providers as for_policy
     from chalicelib.providers.services import ProviderServices
 
-    read_secret = secret_files(args.secret)
+    read_secret = secret_files(args.secret, policy)
 
     def connected(access: KubernetesAccess) -> KubeClient:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
-        return _connected(access, args.secret, "--context" if by_line else POLICY_CONTEXT)
+        return _connected(access, read_secret, "--context" if by_line else POLICY_CONTEXT)
 
     policy = with_kubeconfigs(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -102,7 +102,7 @@ def open_cluster(
 def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
     """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
     BadInput."""
-    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), (), "--context")
+    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), secret_files(()), "--context")
 
 
 def add_management_namespace(parser: argparse.ArgumentParser) -> None:
@@ -144,15 +144,15 @@ def connected_management(args: argparse.Namespace, policy: Policy) -> KubeClient
     if args.management_kubeconfig is not None:
         return connected_by_file(args.management_kubeconfig, "")
     access = management_access(with_kubeconfigs(policy, args.kubeconfig, args.context or "", None))
-    return None if access is None else _connected(access, args.secret, POLICY_CONTEXT)
+    return None if access is None else _connected(access, secret_files(args.secret, policy), POLICY_CONTEXT)
 
 
-def _connected(access: KubernetesAccess, secrets: Sequence[str], context_place: str) -> KubeClient:
+def _connected(access: KubernetesAccess, read_secret: Callable[[str], str], context_place: str) -> KubeClient:
     from chalicelib.kube.connect import connect
 
     return connect(
         access,
-        secret_files(secrets),
+        read_secret,
         clock=time.time,
         files=True,
         context_place=context_place,
@@ -186,25 +186,33 @@ def with_kubeconfigs(policy: Policy, kubeconfig: Path, context: str, management:
     return msgspec.structs.replace(policy, providers={**policy.providers, _CLUSTER_API: settings})
 
 
-def secret_files(arguments: Sequence[str]) -> Callable[[str], str]:
+def secret_files(arguments: Sequence[str], policy: Policy | None = None) -> Callable[[str], str]:
     """Return a reader of secrets that come from files. arguments: `NAME=FILE` each; raises BadInput for any other form.
+    policy: says whose each secret is.
 
-    The reader raises BadInput for any other secret and for a file that cannot be read; it never quotes a secret.
+    The reader raises SecretNotGiven for any other secret, and BadInput for a file that cannot be read; it never quotes
+    a secret.
     """
+    from chalicelib.policy.secret_names import named_by
+
     files: dict[str, Path] = {}
+    paths = {name: path for path, name, _ in named_by(policy)} if policy is not None else {}
     for pair in arguments:
         name, equals, path = pair.partition("=")
         if not (name and equals and path):
-            raise BadInput("--secret", "is not NAME=FILE", "write it like outscaler/prod/alicloud=key.json")
+            raise BadInput(
+                "--secret", "is not NAME=FILE", "write the secret's name as in the policy, and a file: NAME=FILE"
+            )
         files[name] = Path(path)
 
     def read(name: str) -> str:
         if name not in files:
-            raise BadInput(
-                place_of(name),
-                "is not read from here",
-                f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig",
-            )
+            path = paths.get(name, ())
+            whose = f" of {path[1]}" if path[:1] == ("providers",) else ""
+            of_management = path[1:2] in (("clusterapi",), ("inClusterKubeconfigSecret",))
+            option = ", or --management-kubeconfig FILE" if of_management else ""
+            remedy = f"commands read no secrets: add --secret {name}=FILE{option}"
+            raise SecretNotGiven(f"{place_of(name)}{whose}", "is not given", remedy)
         try:
             return text(files[name])
         except (OSError, UnicodeDecodeError) as error:

@@ -5,6 +5,7 @@ hypothetical changes. Both commands have the same arguments, so that `explain` e
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import msgspec
 
 from chalicelib.command import whatif
 from chalicelib.command.deployment_settings import on_this_machine, settings_here
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.live_cluster import live
 from chalicelib.command.output import progress, warn
 from chalicelib.command.policy_files import read_document
@@ -53,19 +55,21 @@ class PlannedCase(msgspec.Struct, frozen=True):
     timings: dict[str, float]
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False, stored: bool = False) -> None:
-    """Add the input arguments and the what-if arguments. folder: whether a positional `folder` may replace
-    --snapshot. stored: whether --cluster may name a cluster of the table instead."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    if folder:
-        source.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
-    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
-    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+def add_arguments(parser: argparse.ArgumentParser, *, stored: bool = False) -> None:
+    """Add the input arguments and the what-if arguments. stored: whether --cluster may name a cluster of the table
+    instead."""
+    parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
+    parser.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     if stored:
-        source.add_argument(
+        parser.add_argument(
             "--cluster", metavar="NAME", help="the last decision about this cluster, from the deployment's table"
         )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument(
+        "--context",
+        metavar="NAME",
+        help="a live cluster: this context of --kubeconfig, otherwise of $KUBECONFIG or ~/.kube/config",
+    )
     parser.add_argument(
         "--management-kubeconfig",
         metavar="FILE",
@@ -101,8 +105,31 @@ def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False, stor
     whatif.add_arguments(parser)
 
 
+def choose_source(args: argparse.Namespace) -> None:
+    """Check that the arguments name one cluster, and complete them: DIR is --snapshot DIR, and --context alone is of
+    the kubeconfig that kubectl takes. Raises BadInput."""
+    given = {
+        "DIR": args.folder,
+        "--snapshot": args.snapshot,
+        "--kubeconfig": args.kubeconfig,
+        "--cluster": getattr(args, "cluster", None),
+    }
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise BadInput(names[1], f"is given beside {names[0]}", "name one cluster")
+    if not names and args.context is None:
+        stored = ", --cluster NAME" if "cluster" in args else ""
+        raise BadInput(
+            "DIR", "no cluster is named", f"name a folder of saved files, --kubeconfig FILE{stored} or --context NAME"
+        )
+    args.snapshot = args.snapshot or args.folder
+    if not names:
+        args.kubeconfig = kubeconfig_of(os.environ)
+
+
 def read(args: argparse.Namespace) -> PlanInputs:
     """Read all inputs; raises BadInput."""
+    choose_source(args)
     of_a_live_cluster = (
         ("--context", args.context),
         ("--management-kubeconfig", args.management_kubeconfig),

@@ -9,7 +9,7 @@ used, so that existing output stays unchanged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from itertools import groupby
 from typing import Any
 
@@ -33,7 +33,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import sentence, text
+from chalicelib.reasons.text import lasting_first, sentence, text
 
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
@@ -121,11 +121,11 @@ def option_data(verdict: GroupVerdict) -> dict[str, Any]:
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
     """Return the assumptions, a summary, the groups, the expected placements, the pods by reason, the nodes, and the
-    objects that could not be read."""
+    objects that were not read."""
     tables = (
         ("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _group_rows(plan)),
         ("Placement on new nodes", ("group", "new node", "pods per node", "pods"), rows_of_new(plan)),
-        ("Pods that get no node", ("pods", "group", "why"), _unschedulable_rows(plan)),
+        ("Pods without a place", ("pods", "group", "why"), _unschedulable_rows(plan)),
         ("Pods that fit on existing or upcoming nodes", ("node", "pods", "which"), rows_of_existing(plan)),
         ("Pods that compete for places", ("places", "for pods", "which"), rows_of_contests(plan)),
         ("Ignored pods", ("pods", "why"), [(some(item.pods), sentence(item.reason)) for item in plan.ignored]),
@@ -160,7 +160,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan)),
         ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         (
-            "Could not be read",
+            "Not read",
             ("what", "where", "why"),
             [(f"{gap.kind} {gap.name}".strip(), gap.place or "-", gap.detail) for gap in plan.gaps],
         ),
@@ -179,7 +179,7 @@ def assumptions(assumed: Sequence[str]) -> str:
 
 
 def unread_providers(plan: Plan) -> list[str]:
-    """Return the names of providers none of whose node groups could be read, sorted."""
+    """Return the names of providers none of whose node groups were read, sorted."""
     prefix = "provider/"
     return sorted(
         {
@@ -192,23 +192,32 @@ def unread_providers(plan: Plan) -> list[str]:
 
 
 def headline(plan: Plan) -> list[str]:
-    """Return the line about providers that could not be read, which precedes everything; none if all were read."""
+    """Return the line about providers that were not read, which precedes everything; none if all were read."""
     unread = unread_providers(plan)
-    return [f"{plural(len(unread), 'provider')} could not be read: {', '.join(unread)}."] if unread else []
+    return [f"{plural(len(unread), 'provider')} {_was(unread)} not read: {', '.join(unread)}."] if unread else []
+
+
+def _was(things: Sized) -> str:
+    return "was" if len(things) == 1 else "were"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    """Return a number with its verb."""
+    return f"{number} {one if number == 1 else many}"
 
 
 def summary(plan: Plan, timings: dict[str, float]) -> str:
-    """Return the plan in one paragraph. It starts with the providers that could not be read."""
+    """Return the plan in one paragraph. It starts with the providers that were not read."""
     health, helped = plan.health, sum(len(up.pods) for up in plan.scale_ups)
     new = sum(up.to_size - up.from_size for up in plan.scale_ups)
-    without_node = sum(len(verdict.pods) for verdict in plan.unschedulable)
-    pending = helped + without_node + len(plan.fits_existing)
+    fitting, no_place = len(plan.fits_existing), sum(len(verdict.pods) for verdict in plan.unschedulable)
+    pending = helped + no_place + fitting
     nodes = f"{plural(health.registered, 'node')} ({health.ready} ready"
     nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
     unhealthy = "" if health.healthy else " UNHEALTHY,"
     ignored = sum(len(item.pods) for item in plan.ignored)
     rules = len({rule for up in plan.scale_ups for rule in up.rules})
-    causes = [f"{helped} pods"]
+    causes = [plural(helped, "pod")]
     causes += [plural(rules, "rule")] * bool(rules)
     causes += ["headroom"] * any(up.headroom for up in plan.scale_ups)
     parts = [
@@ -216,12 +225,13 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
         f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} {plural(pending, 'pending pod')}.",
         (
             f"Scale up by {plural(new, 'node')} in {plural(len(plan.scale_ups), 'group')} for {' and '.join(causes)}; "
-            f"{without_node} get no node, {len(plan.fits_existing)} fit on existing nodes, {ignored} are ignored."
+            f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on existing nodes, "
+            f"{_counted(ignored, 'is', 'are')} ignored."
         ),
         f"Remove {len(plan.removals)} of {plural(len(plan.unneeded), 'unneeded node')}.",
     ]
     if plan.gaps:
-        parts.append(f"{plural(len(plan.gaps), 'thing')} could not be read (below).")
+        parts.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
     parts.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
     return "\n".join(parts)
 
@@ -254,7 +264,7 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
         for group, reasons in verdict.reasons.items():
-            by_reason.setdefault("; ".join(map(sentence, reasons)), []).append(group)
+            by_reason.setdefault("; ".join(map(sentence, lasting_first(reasons))), []).append(group)
         pods = some(verdict.pods)
         for why, groups in by_reason.items():
             rows.append((pods, ", ".join(groups), why))

@@ -109,11 +109,11 @@ def same_prices(recorded_policy: Policy, other_policy: Policy) -> tuple[Policy, 
 _NAMED = 20  # problems that are named one by one
 _MOST_PODS = 100_000  # names that are kept of a day
 _LONGEST = 400 * 86400.0
-_COLUMNS = ("new nodes", "removed", "pods without a node", "cost/h added", "cost/h saved")
+_COLUMNS = ("new nodes", "removed", "pods without a place", "cost/h added", "cost/h saved")
 
 
 class PlanTotals(msgspec.Struct):
-    """Sums of plans. refused: the pods without a node, each once. cost, saved: per hour, of new and of removed nodes;
+    """Sums of plans. refused: the pods without a place, each once. cost, saved: per hour, of new and of removed nodes;
     unpriced: of these, the number without a price."""
 
     bought: int = 0

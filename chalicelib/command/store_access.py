@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.command.arguments import unknown
+from chalicelib.command.arguments import AmbiguousGroup, meant_group
 from chalicelib.command.deployments import caller
 from chalicelib.command.output import warn
 from chalicelib.model.errors import BadInput
-from chalicelib.model.resource_names import state_table
+from chalicelib.model.overview import GroupOverview
+from chalicelib.model.resource_names import POLICY_TABLE, state_table
 from chalicelib.record.journal import DecisionUnreadable, LastDecision, last_decision
 
 if TYPE_CHECKING:
@@ -45,15 +46,20 @@ def open_store(args: argparse.Namespace) -> Store:
     neither names them, NewerSchema if a newer release has written the tables.
 
     A given --table is never combined with the environment's policy table, which belongs to a different state table. The
-    deployment's region is used where the environment names none; botocore reads one of both variables only."""
+    deployment's region is used where the environment names none, or --stage names the deployment; botocore reads one of
+    both variables only."""
     table = table_name(args)
+    from chalicelib.command.deployment_settings import chosen_stage
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
-    login = _login(args)
-    policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
+    login, stage = _login(args), "" if args.table else chosen_stage()
+    of_environment = "" if args.table or stage or not state_table(os.environ) else os.environ.get(POLICY_TABLE, "")
+    policy_table = args.policy_table or of_environment
     if login is not None:
-        policy_table = args.policy_table or login.policy_table
+        policy_table = policy_table or login.policy_table
+        if stage and login.region:
+            os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = login.region
         region = os.environ.get("AWS_REGION") or login.region
         if region and not os.environ.get("AWS_DEFAULT_REGION"):
             os.environ["AWS_DEFAULT_REGION"] = region
@@ -70,24 +76,26 @@ def open_store(args: argparse.Namespace) -> Store:
 def table_name(args: argparse.Namespace) -> str:
     """Return the state table's name; raises BadInput if it is not configured."""
     login = _login(args)
-    table = str(args.table) or state_table(os.environ) or (login.table if login is not None else "")
+    table = str(args.table) or (login.table if login is not None else state_table(os.environ))
     if not table:
+        from chalicelib.command.deployment_settings import load_logins
+
+        several = "outscaler config use NAME chooses a kept deployment" if load_logins().deployments else ""
         raise BadInput(
             "--table",
             "is not given, and OUTSCALER_TABLE is not set",
-            "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
+            several
+            or "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
             "or run outscaler login STACK once",
         )
     return table
 
 
 def _login(args: argparse.Namespace) -> Login | None:
-    """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
-    if args.table or state_table(os.environ):
-        return None
-    from chalicelib.command.deployment_settings import load_login
+    """Return what `outscaler login` has kept of the deployment of --table, otherwise of the one that is used here."""
+    from chalicelib.command.deployment_settings import login_here, login_of
 
-    return load_login()
+    return login_of(args.table) if args.table else login_here()
 
 
 def not_moved(store: Store) -> str:
@@ -117,22 +125,25 @@ def check_group(
     *,
     place: str = "--group",
     otherwise: str = "",
-) -> None:
-    """Raise BadInput with the nearest names for a node group that no pass of the cluster has seen.
+) -> str:
+    """Return the id of the node group of a cluster that a person means by its id, its name or an alias. Raises BadInput
+    with the nearest names for one that no pass of the cluster has seen.
 
-    further: names that are accepted, too. place: the argument. otherwise: what to do about a group that is still to
-    come.
+    further: ids that are accepted, too. place: the argument. otherwise: what to do about a group that is still to come.
     """
     from chalicelib.policy.load import load
 
     decision, _ = load_decision(store, cluster)
     planned = {verdict.group for verdict in decision.plan.groups} if decision is not None else set()
-    group_names = {*planned, *store.memory.look(cluster).groups, *further}
-    if group in group_names:
-        return
-    if group_names:
-        error = unknown(group, group_names, place, "node group")
-        raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
+    seen = {overview.group: overview for overview in store.gauge_rings.overview(cluster).groups}
+    ids = {*planned, *store.memory.look(cluster).groups, *seen, *further}
+    if ids:
+        try:
+            return meant_group([seen.get(key, GroupOverview(key)) for key in sorted(ids)], group, place)
+        except AmbiguousGroup:
+            raise
+        except BadInput as error:
+            raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}") from None
     named = ""
     with contextlib.suppress(BadInput):
         policy, _ = load(stored_policy(store, cluster).text, place=cluster)

@@ -28,8 +28,8 @@ from chalicelib.net.safe_yaml import parsed
 
 _SERVICE_ACCOUNT = (
     "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "
-    "day, or a Secret of type kubernetes.io/service-account-token for one that lasts: `kubectl apply -f "
-    "infra/kubernetes/token-secret.yaml` and `kubectl -n kube-system get secret outscaler-token "
+    "day, or a Secret of type kubernetes.io/service-account-token for one that lasts: `outscaler manifests "
+    "token | kubectl apply -f -` and `kubectl -n kube-system get secret outscaler-token "
     "-o jsonpath='{.data.token}' | base64 -d`"
 )
 _LOOPBACK = "is a loopback address, which is the Lambda function itself"

@@ -21,6 +21,8 @@ LISTS = "OUTSCALER_LISTS"
 """Where processes share the lists of clusters: `s3://BUCKET/PREFIX`, or a folder; in functions."""
 PAGE_KEY = "OUTSCALER_PAGE_KEY"
 """The name of the secret with the keys of the hosted status page."""
+API_TAG = "outscaler:deployment"
+"""The tag of the API of a stage of make deploy; its value is the prefix."""
 
 _FORM = re.compile(r"outscaler-([a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?)\Z")
 

@@ -14,7 +14,7 @@ import json
 import re
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import BadInput, OutscalerError
 
 # characters; replacing a shorter spelling, other than the secret itself, would hide harmless text
 _SHORTEST_SPELLING = 8
@@ -145,6 +145,10 @@ def is_sendable(text: str, longest: int) -> bool:
     has other characters and is not sent.
     """
     return len(text) <= longest and _SENDABLE.match(text) is not None
+
+
+class SecretNotGiven(BadInput):
+    """A command reads no secrets, and no file that replaces this one was given."""
 
 
 class SecretUnavailable(OutscalerError):

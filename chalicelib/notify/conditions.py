@@ -199,7 +199,7 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "pods.unhelped",
             f"pods.unhelped/{name}",
             WARNING,
-            f"{count} pods of {name} get no node: {why}",
+            f"{count} pods of {name} have no place: {why}",
             pods=pods[:_PODS],
             command=typed("explain", "pod", pods[0], "--cluster", facts.name) if pods else "",
             opens_after=10 * _MINUTES,

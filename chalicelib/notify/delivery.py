@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.aws.sns import Publisher, TopicPublisher
 from chalicelib.model.errors import OutscalerError, published_name
 from chalicelib.model.notification import NOTICE_TYPES, Notifications
@@ -36,8 +37,8 @@ BACKOFF = 60.0
 LARGEST = 64_000
 """Bytes of one event."""
 TYPE_PREFIX = "dev.outscaler."
-SCHEMA = "https://github.com/outscaler/outscaler/blob/main/docs/notifications.md#cloudevents"
-RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+SCHEMA = f"{DOCS}/notifications.md#cloudevents"
+RUNBOOK = f"{DOCS}/runbook.md"
 _TEXT = 500  # characters of a foreign text
 _TABLE = re.compile(r"(?P<stack>.+)-state\Z")
 

@@ -25,6 +25,7 @@ from chalicelib.page.assets import YEAR, asset
 from chalicelib.page.attention import pods_reason
 from chalicelib.page.cluster_data import HISTORY, LONG_HISTORY, ClusterDetails, details, summaries
 from chalicelib.page.render import Links, render, security_headers
+from chalicelib.reasons.text import lasting_first
 from chalicelib.record.journal import PLAN
 from chalicelib.record.redaction import policy_without_secrets, without_secrets
 from chalicelib.record.tables import NodeRow, group_named, node_rows
@@ -200,7 +201,7 @@ def _group(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "skipped": verdict.skipped if verdict is not None else None,
         "history": views.size_history(entries, row.target, context.now),
         "events": [timeline.event_of(entry, cluster.names) for entry in entries[:NEAR]],
-        "refused": [(verdict.pods, verdict.reasons[row.group]) for verdict in refused[:PAGE_ROWS]],
+        "refused": [(verdict.pods, lasting_first(verdict.reasons[row.group])) for verdict in refused[:PAGE_ROWS]],
         "nodes": sum(node.group == row.group for node in _node_rows(cluster)),
         "command": shlex.join(("outscaler", "explain", "group", row.name, "--cluster", name)),
     }

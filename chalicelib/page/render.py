@@ -22,6 +22,7 @@ import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from chalicelib import DOCS
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page.assets import assets
@@ -30,7 +31,7 @@ from chalicelib.record.journal_lines import spoken
 from chalicelib.record.views import exact
 
 HERE = Path(__file__).parent / "templates"
-RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
+RUNBOOK = f"{DOCS}/runbook.md"
 """The page that explains every reason and every status."""
 LONGEST, BRIEF = 500, 120
 """Characters of one text, and of one in a row of a table; pages of a group have all of it."""

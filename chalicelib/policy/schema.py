@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.policy.diagnostics import Diagnostics, Mapping, Node, Path, Scalar, Sequence, closest, quote
 from chalicelib.policy.value_types import UNSET, Form, ValueType
 
@@ -110,7 +111,7 @@ def unknown_key(key: str, known: Map[str, object], path: Path, diagnostics: Diag
     elif re.search(_LIKE_A_SECRET, key, re.IGNORECASE):
         remedy = "secrets stay in Secrets Manager and are named here by a key ending in Secret"
     else:
-        remedy = f"known here: {', '.join(known)}" if len(known) <= 12 else "docs/policy.md lists what is known"
+        remedy = f"known here: {', '.join(known)}" if len(known) <= 12 else f"{DOCS}/policy.md lists what is known"
     diagnostics.problem((*path, key), "is unknown", remedy)
 
 

@@ -16,8 +16,8 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.secret import place_of
-from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
+from chalicelib.model.secret import SecretNotGiven, place_of
+from chalicelib.providers.errors import NOT_GIVEN, ProviderError, Transient, Unauthorized
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def as_provider_error(read: Callable[[], T]) -> T:
     except ProviderError:
         raise
     except BadInput as error:
-        raise Unauthorized(str(error), code="Credentials") from None
+        raise Unauthorized(str(error), code=NOT_GIVEN if isinstance(error, SecretNotGiven) else "Credentials") from None
     except OutscalerError as error:
         raise Transient(str(error), code="Credentials") from None
 

@@ -17,6 +17,9 @@ from __future__ import annotations
 
 from chalicelib.model.errors import OutscalerError
 
+NOT_GIVEN = "NotGiven"
+"""The code of an Unauthorized without any credential, which no vendor has refused: a command was not given it."""
+
 
 class ProviderError(OutscalerError):
     """message is safe to show: it never contains a secret. code and request_id are as the vendor sent them."""

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from chalicelib.model.quantity import format_amount, format_duration
 from chalicelib.model.reason import Reason, ReasonCode
@@ -289,7 +289,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"limit {_p(r, 'limit')}, more at {format_time(_n(r, 'until'))}",
     ),
     ReasonCode.DISRUPTION_BRAKE: (
-        _fixed("maxDisruption: the brake is on until somebody releases it (outscaler release)"),
+        _fixed("maxDisruption: the circuit breaker is tripped until somebody releases it (outscaler release)"),
         lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')} nodes at once, share {_n(r, 'share'):.0%}",
     ),
     ReasonCode.OUTSIDE_WINDOW: (
@@ -355,3 +355,29 @@ def sentence(reason: Reason) -> str:
     words, detail = _WORDS[reason.code]
     more = detail(reason) if detail else ""
     return f"{words(reason)} ({more})" if more else words(reason)
+
+
+PASSING = frozenset(
+    {
+        ReasonCode.GROUP_UNHEALTHY,
+        ReasonCode.GROUP_BACKOFF,
+        ReasonCode.GROUP_UNREADABLE,
+        ReasonCode.NOT_CHOSEN,
+        ReasonCode.NOT_PROMISED,
+        ReasonCode.MAX_NODES_PER_SCALE_UP,
+        ReasonCode.TIME_BUDGET,
+        ReasonCode.RULE_NOT_DUE,
+        ReasonCode.RULE_SCALING,
+        ReasonCode.RULE_INTERVAL,
+        ReasonCode.NODE_COOLDOWN,
+        ReasonCode.IN_COOLDOWN,
+        ReasonCode.PAUSED,
+    }
+)
+"""Reasons that pass without a change of the pod, the group or the policy."""
+
+
+def lasting_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Return the reasons in the order for people: what a person has to change comes before what passes by itself.
+    Otherwise the order stays."""
+    return tuple(sorted(reasons, key=lambda reason: reason.code in PASSING))

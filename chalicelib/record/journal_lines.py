@@ -274,7 +274,7 @@ def _decided(plan: PlanLine) -> str:
     if not plan.healthy:
         parts.append("the cluster is unhealthy")
     if plan.unschedulable:
-        parts.append(f"{_count(plan.unschedulable, 'pod')} without a node")
+        parts.append(f"{_count(plan.unschedulable, 'pod')} without a place")
     if plan.unneeded:
         parts.append(f"{_count(plan.unneeded, 'node')} not needed")
     if plan.gaps:

@@ -73,7 +73,7 @@ def how_to_make(options: Options) -> str:
     """Return what an operator has to do where the ConfigMap does not exist."""
     return (
         f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
-        "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
+        "apply what outscaler manifests rbac prints, with that name in it, or set writeStatusConfigmap: "
         "false in the policy"
     )
 

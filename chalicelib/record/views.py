@@ -18,7 +18,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason
 from chalicelib.model.timestamps import format_time
-from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import lasting_first, sentence
 from chalicelib.store.leases import ScanState
 
 LATE_AFTER = 180.0
@@ -356,7 +356,11 @@ def node_views(plan: Plan) -> list[NodeView]:
 def pod_views(plan: Plan) -> list[PodView]:
     """Return every waiting pod of a decision, those without a node first, then by name."""
     lists = (
-        [PodView(pod, "unschedulable", reasons=row.reasons) for row in plan.unschedulable for pod in row.pods],
+        [
+            PodView(pod, "unschedulable", reasons={group: lasting_first(why) for group, why in row.reasons.items()})
+            for row in plan.unschedulable
+            for pod in row.pods
+        ],
         [PodView(pod, "newNode", group=up.group) for up in plan.scale_ups for pod in up.pods],
         [PodView(pod, "fitsExisting") for pod in plan.fits_existing],
         [PodView(pod, "notLookedAt", reason=row.reason) for row in plan.ignored for pod in row.pods],

@@ -15,7 +15,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.plan.state.group_membership import contested_instances, names_for_message
 from chalicelib.providers.base import Provider
-from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.errors import NOT_GIVEN, ProviderError
 
 MOST = 20
 """Maximum reported instances with several claimants, sorted by id: many of them usually have one cause."""
@@ -32,7 +32,7 @@ def read_node_groups(
         try:
             observed = provider.observe(nodes)
         except ProviderError as error:
-            problem = f"{error.error_class}: {error.message}"
+            problem = error.message if error.code == NOT_GIVEN else f"{error.error_class}: {error.message}"
         except MALFORMED as error:
             # Each provider isolates its objects; an error that escapes must not cost the other providers their pass.
             problem = f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}"

@@ -239,7 +239,7 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         ReasonCode.DISRUPTION_BRAKE,
-        ("the brake is on until somebody releases it", "then: outscaler release edge"),
+        ("the circuit breaker is tripped until somebody releases it", "then: outscaler release edge"),
         args=LONG,
         policy={"maxDisruption": {"share": 0.3}},
         nodes=_many("g", 3),

@@ -208,8 +208,8 @@ STEPS = (
         code=1,
     ),
     HourStep(
-        "After `kubectl apply -f infra/kubernetes/rbac-workload.yaml -f infra/kubernetes/rbac-capi-namespaced.yaml` "
-        "the rights are there. The newcomer also writes `reservedCpu: 100m` and `reservedMemory: 512Mi` into the "
+        "After `outscaler manifests rbac rbac-capi | kubectl apply -f -` the rights are there. "
+        "The newcomer also writes `reservedCpu: 100m` and `reservedMemory: 512Mi` into the "
         "policy, because the kubelet of these nodes takes so much (DR15). Cluster Autoscaler is still at work, which "
         "is no error in mode `shadow`.",
         DOCTOR,

@@ -144,7 +144,7 @@ def test_explain_unreadable_pod_differs_from_an_unknown_pod(explain: Explain, tm
         ("pod xyzzy-12345", "explain pod: no pod is called 'xyzzy-12345'; there are other/web-0, shop/api-0,"),
         ("node a-3", "explain node: no node is called 'a-3'; did you mean a-"),
         ("group bb", "explain group: no node group is called 'bb'; did you mean b?"),
-        ("deployment web", "outscaler explain: argument kind: invalid choice: 'deployment'"),
+        ("deployment web", "outscaler explain: argument KIND: 'deployment' is not one of pod, node, group"),
     ],
 )
 def test_unknown_name_is_a_one_line_error_with_the_nearest_name(
@@ -234,6 +234,19 @@ def test_explain_output_formats_have_the_same_content(asked: str, tmp_path: Path
     assert capsys.readouterr().out.startswith(as_json["says"][0])
 
 
+@pytest.mark.parametrize(
+    "words", [("node", "a-0"), ("no", "a-0"), ("nodes", "a-0"), ("node/a-0",), ("no/a-0",)], ids=" ".join
+)
+def test_explain_takes_the_folder_as_plan_does(words: tuple[str, ...], tmp_path: Path, capsys: Said) -> None:
+    folder = str(shop(tmp_path / "shop"))
+    assert main(["explain", "node", "a-0", "--snapshot", folder]) == 0
+    answer = capsys.readouterr().out
+    assert main(["explain", *words, folder]) == 0
+    assert capsys.readouterr().out == answer
+    assert main(["explain", *words, "--seed", "0", folder]) == 0
+    assert capsys.readouterr().out == answer
+
+
 def test_explain_applies_what_if_changes_and_reports_them(explain: Explain) -> None:
     answer = explain("pod", "shop/api-0", "--remove-node", "a-0")
     assert answer["verdict"] == "newNode"
@@ -262,6 +275,6 @@ def test_explain_has_an_answer_for_every_pod_of_a_captured_cluster(explain: Expl
 def test_explain_table_of_a_captured_cluster_is_readable(capsys: Said) -> None:
     assert main(["explain", "pod", "ml/huge-6588488df7-4f97b", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    assert "gets no node" in out
+    assert "has no place" in out
     assert "Insufficient cpu (needs 40, template offers" in out
     assert "the scheduler says" in out

@@ -14,7 +14,9 @@ from moto import mock_aws
 from chalicelib.command.commands import history
 from chalicelib.command.commands.history import JournalFilter
 from chalicelib.command.main import main
+from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import PausedPart
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.timestamps import format_time
@@ -88,14 +90,16 @@ def remember(store: Store, memory: Memory) -> None:
     store.leases.release(lease)
 
 
-def decided(store: Store, decided_at: float = NOW - 600) -> None:
-    """The last decision: web grows for two pods, one pod fits nowhere, idle nodes stay."""
-    build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
-    build.group("web", max=5).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
+def decided(store: Store, decided_at: float = NOW - 600, group: str = "web") -> None:
+    """The last decision: web grows for two pods, one pod fits nowhere, idle nodes stay. group: web's id."""
+    build = cluster().node("busy", "4", group=group).node("idle", "4", group=group).running("busy", 1, "3", name="app")
+    build.group(group, max=5).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
     plan = build.plan()
     store.journal.append(NAME, plan_entry(_moved(plan, decided_at)))
     for at in range(3):
-        store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group="web", facts={"n": at}))
+        store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group=group, facts={"n": at}))
+    overview = ClusterOverview(decided_at, (GroupOverview(group, "web", aliases=("web-pool",)),))
+    store.gauge_rings.add(NAME, GaugePoint(decided_at, 2, 0, 2), overview, seen=0.0)
     lease = store.leases.acquire(NAME, "pass", 60)
     left = carry_over.write(CarryOver(decided=decided_at))
     store.leases.release(lease, passed_at=NOW - 20, carry_over=left)
@@ -160,6 +164,31 @@ def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(
     decided(store)
     said = refusal(capsys, "pause", NAME, "--group", "database", "--reason", "b")
     assert "no node group is called 'database'; there are web (for a group that is still to come, add --unseen)" in said
+
+
+@pytest.mark.parametrize("said", ["MachineDeployment/default/web", "web", "WEB", "web-pool"])
+def test_commands_take_a_group_by_its_id_its_name_or_an_alias(store: Store, capsys: Said, said: str) -> None:
+    key = "MachineDeployment/default/web"
+    decided(store, group=key)
+    backoff = Backoff(600.0, NOW + 500, NOW - 100, cls="OutOfStock", attempt=2)
+    remember(store, Memory(groups={key: GroupMemory(backoff=backoff)}))
+    assert store.group_ownership.claim_groups(NAME, [("clusterapi", f"63782e#{key}")], discovered=()) == {}
+    assert main(["pause", NAME, "--group", said, "--reason", "b"]) == 0
+    assert [pause.group for pause in store.pauses.current(NAME)] == [key]
+    assert [pause["group"] for pause in answer(capsys, "resume", NAME, "--group", said)["ended"]] == [key]
+    assert answer(capsys, "explain", "group", said, "--cluster", NAME)["verdict"] == "grows"
+    assert {entry["group"] for entry in answer(capsys, "history", NAME, "--group", said)["journal"]} == {key}
+    assert answer(capsys, "retry", NAME, "group", said)["name"] == key
+    assert last(store).group == key
+    assert answer(capsys, "release", NAME, "--claim", said)["claim"] == f"63782e#{key}"
+
+
+def test_name_of_several_groups_is_refused_with_their_names_even_for_groups_to_come(store: Store, capsys: Said) -> None:
+    groups = (GroupOverview("a1", "web", "exoscale", "ch-1"), GroupOverview("b2", "web", "exoscale", "ch-2"))
+    store.gauge_rings.add(NAME, GaugePoint(NOW - 300, 2, 0, 2), ClusterOverview(NOW - 300, groups), seen=0.0)
+    refused = refusal(capsys, "pause", NAME, "--group", "web", "--unseen", "--reason", "b")
+    assert refused == "--group: 'web' is 2 node groups; write one of web/ch-1, web/ch-2"
+    assert store.pauses.current(NAME) == ()
 
 
 def test_node_that_does_not_exist_is_not_tried_again(store: Store, capsys: Said) -> None:
@@ -274,7 +303,7 @@ def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, 
     assert main(["explain", "pod", "default/huge-00003", "--cluster", NAME]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"Decided at {format_time(NOW - 600)}, and the same in the pass of {format_time(NOW - 20)}.")
-    assert "Pod default/huge-00003 gets no node" in said
+    assert "Pod default/huge-00003 has no place" in said
     data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
     assert (data["verdict"], data["confirmedAt"]) == ("stays", format_time(NOW - 20))
     assert answer(capsys, "explain", "group", "web", "--cluster", NAME)["verdict"] == "grows"

@@ -180,7 +180,7 @@ def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[st
 def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    order = ["28 pending pods", "Node groups", "Pods that get no node", "Ignored pods", "Blocked removals"]
+    order = ["28 pending pods", "Node groups", "Pods without a place", "Ignored pods", "Blocked removals"]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
     assert "Insufficient cpu (needs 40, template offers 3750m)" in out
 
@@ -188,11 +188,11 @@ def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        pytest.param(["plan"], "--snapshot", id="no-source"),
+        pytest.param(["plan"], "name a folder of saved files, --kubeconfig FILE", id="no-source"),
         pytest.param(["plan", "--snapshot", "/no/such/place"], "/no/such/place", id="no-folder"),
         pytest.param(["plan", "/no/such/place"], "/no/such/place", id="no-positional-folder"),
-        pytest.param(["plan", ".", "--snapshot", "."], "not allowed with argument", id="two-folders"),
-        pytest.param(["plan", ".", "--kubeconfig", "k"], "not allowed with argument", id="folder-and-cluster"),
+        pytest.param(["plan", ".", "--snapshot", "."], "--snapshot: is given beside DIR", id="two-folders"),
+        pytest.param(["plan", ".", "--kubeconfig", "k"], "--kubeconfig: is given beside DIR", id="folder-and-cluster"),
         pytest.param(["plan", ".", "--context", "k"], "--context: belongs to --kubeconfig", id="folder-and-context"),
         pytest.param(["plan", "--snapshot", ".", "--now", "noon"], "--now", id="no-time"),
         pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotal"], "NAME=VALUE", id="option-without-value"),

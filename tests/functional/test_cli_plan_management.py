@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from chalicelib.command.main import main
 from tests.contract.clusterapi.management import Management, fill, management
@@ -108,6 +109,16 @@ def test_cluster_that_manages_itself_needs_one_kubeconfig(
     assert sizes(planned(capsys, "--kubeconfig", files["both"], "--policy", document)) == OURS
 
 
+def test_context_alone_is_one_of_the_kubeconfig_that_kubectl_takes(
+    files: Files, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", files["both"])
+    document = policy(tmp_path, "{inClusterKubeconfigSecret: i}", "{}")
+    context = yaml.safe_load(Path(files["both"]).read_text())["current-context"]
+    assert sizes(planned(capsys, "--context", context, "--policy", document)) == OURS
+    assert "elsewhere" in refused(capsys, "--context", "elsewhere", "--policy", document)
+
+
 @pytest.mark.parametrize(
     ("access", "clusterapi"),
     [
@@ -121,7 +132,8 @@ def test_management_secret_is_not_read_and_missing_data_names_the_option(
     document = policy(tmp_path, access, clusterapi)
     answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", document, expected=3)
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
-    assert "secret m: is not read from here" in gap["detail"]
+    assert gap["detail"].startswith("secret m")
+    assert ": is not given; commands read no secrets: add --secret m=FILE, or --management" in gap["detail"]
     assert "--management-kubeconfig" in gap["detail"]
 
 

@@ -1,7 +1,8 @@
-"""The release and `get brake` commands against a table (moto's DynamoDB in the same process)."""
+"""The release and `get breaker` commands against a table (moto's DynamoDB in the same process)."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,13 @@ NOW = 1_795_000_000.0
 TABLE = "outscaler-cli"
 NAME = "prod-geneva"
 ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
+
+
+class TypedAnswer(io.StringIO):
+    """Standard input that a person types into."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -57,7 +65,7 @@ def answer(capsys: Said, *arguments: str) -> Any:
 
 def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
-    assert main(["get", "brake", NAME]) == 0
+    assert main(["get", "breaker", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: tripped at {format_time(NOW - 600)} by a plan that removed 12 nodes at once; "
         "nodes removed in the last hour: 2, pods moved: 30\n"
@@ -66,7 +74,7 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     until = format_time(NOW + 3600)
     assert capsys.readouterr().out == f"{NAME}: the circuit breaker is released until {until}; it was tripped\n"
     assert store.memory.load(NAME).released_until == NOW + 3600
-    assert answer(capsys, "get", "brake", NAME) == {
+    assert answer(capsys, "get", "breaker", NAME) == {
         "name": NAME,
         "on": False,
         "pulledAt": format_time(NOW - 600),
@@ -79,7 +87,7 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
 
 
 def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said) -> None:
-    assert answer(capsys, "release", NAME, "--for", "90m") == {
+    assert answer(capsys, "release", NAME, "--for", "90m", "--yes") == {
         "name": NAME,
         "wasOn": False,
         "on": False,
@@ -88,14 +96,34 @@ def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said
         "releasedUntil": format_time(NOW + 5400),
         "lastHour": {"nodes": 0, "pods": 0},
     }
-    assert main(["get", "brake", NAME, "-o", "yaml"]) == 0
+    assert main(["get", "breaker", NAME, "-o", "yaml"]) == 0
     assert "releasedUntil: '" in capsys.readouterr().out
 
 
 def test_last_release_of_the_breaker_applies(store: Store, capsys: Said) -> None:
-    answer(capsys, "release", NAME, "--for", "24h")
+    answer(capsys, "release", NAME, "--for", "24h", "--yes")
     answer(capsys, "release", NAME, "--for", "1m")
     assert store.memory.load(NAME).released_until == NOW + 60
+
+
+def test_breaker_that_is_not_tripped_is_released_only_if_a_person_confirms_it(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["release", NAME, "--for", "20m"]) == 2  # no terminal
+    act = f"suspend the limits of removals until {format_time(NOW + 1200)} all the same"
+    assert capsys.readouterr().err == f"{NAME}: its circuit breaker is not tripped; add --yes to {act}\n"
+    assert store.memory.load(NAME).released_until == 0
+    for line, code, until in (("\n", 2, 0.0), ("no\n", 2, 0.0), ("", 2, 0.0), ("y\n", 0, NOW + 1200)):
+        monkeypatch.setattr("sys.stdin", TypedAnswer(line))
+        assert main(["release", NAME, "--for", "20m"]) == code
+        assert "[y/N]" in capsys.readouterr().err
+        assert store.memory.load(NAME).released_until == until
+
+
+def test_tripped_breaker_is_released_without_a_question(store: Store, capsys: Said) -> None:
+    remember(store, BreakerState((), tripped_at=NOW - 600, wanted=12))
+    assert main(["release", NAME]) == 0
+    assert "[y/N]" not in capsys.readouterr().err
 
 
 LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"
@@ -173,7 +201,7 @@ def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Sa
     [
         (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
         (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
-        (("get", "claims", NAME), "takes no name"),
+        (("get", "claims", NAME), f"no claim is called {NAME!r}; there are ch-gva-2#pool-2"),
     ],
 )
 def test_invalid_release_of_group_ownership_is_a_named_error(

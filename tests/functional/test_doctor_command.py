@@ -115,6 +115,38 @@ def test_DOC_27_secrets_of_a_wrong_form_are_told_without_their_values(
     assert "secret outscaler/prod/exoscale is empty" in [each["message"] for each in found]
 
 
+def test_DOC_11_secret_that_is_not_given_is_unknown_and_named_with_its_own_provider(
+    shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    common = ("--kubeconfig", str(shop_cluster[1]), "--only", "DR11,DR27")
+    code, found, _ = run(capsys, "--policy", str(policy(tmp_path)), *common)
+    assert code == 0
+    [unread] = [each for each in found if each["evidence"].get("names")]
+    assert unread["severity"] == "unknown"
+    assert unread["message"] == "exoscale was not read, because its secret outscaler/prod/exoscale is not given"
+    assert "--secret outscaler/prod/exoscale=FILE" in unread["fix"]
+    assert [each["message"] for each in found if each["id"] == "DR27"] == [
+        "secret outscaler/prod/exoscale is not given"
+    ]
+    assert not [each for each in found if "nauthorized" in each["message"]]
+    code, found, _ = run(capsys, "--policy", str(policy(tmp_path, "active")), *common)
+    assert (code, found[0]["severity"], found[0]["id"]) == (1, "error", "DR11")  # nothing acts unchecked
+
+
+def test_DOC_27_parameter_of_a_wrong_form_is_told_with_the_command_for_parameters(
+    shop_cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    file = policy(tmp_path)
+    file.write_text(file.read_text().replace("Secret: outscaler/", "Secret: ssm:/outscaler/"))
+    (tmp_path / "empty").write_text(" ")
+    given = ("--secret", f"ssm:/outscaler/prod/exoscale={tmp_path / 'empty'}", "--only", "DR27")
+    code, [told], _ = run(capsys, "--policy", str(file), "--kubeconfig", str(shop_cluster[1]), *given)
+    assert code == 1
+    assert told["fix"].startswith(
+        "aws ssm put-parameter --type SecureString --overwrite --name /outscaler/prod/exoscale "
+    )
+
+
 def test_DOC_30_every_finding_has_an_anchor_in_the_runbook() -> None:
     page = (ROOT / "docs" / "runbook.md").read_text("utf-8").lower()
     ids = {id_ for check in CHECKS for id_ in check.ids}
@@ -122,7 +154,7 @@ def test_DOC_30_every_finding_has_an_anchor_in_the_runbook() -> None:
     headings = {line[4:].strip() for line in page.splitlines() if line.startswith("### dr")}
     assert {each.lower() for each in ids} == headings
     finding = Finding(id="DR04", severity=Severity.INFO, subject="rbac", message="", fix="")
-    assert finding.url == "docs/runbook.md#dr04"
+    assert finding.url == "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md#dr04"
 
 
 def test_checks_after_the_time_budget_are_unknown() -> None:

@@ -219,3 +219,9 @@ def test_DOC_27_a_secret_is_read_as_what_its_key_names(path: tuple[str, ...]) ->
     [line] = found(wrong)
     assert line.startswith("error secret outscaler/prod/one")
     assert wrong not in line
+
+
+@pytest.mark.parametrize(("api", "shown"), [("", "URL"), ("https://a.example/api", "https://a.example/api")])
+def test_webhook_that_was_not_asked_is_named_with_the_address_that_login_has_kept(api: str, shown: str) -> None:
+    [finding] = check_webhook(msgspec.structs.replace(asked(""), api=api))
+    assert (finding.severity, finding.fix) == ("unknown", f"give its address: --webhook {shown}")

@@ -209,3 +209,53 @@ def test_import_refuses_a_helm_template_with_its_lines(tmp_path: Path, capsys: S
     assert refused.code == 2
     assert [line.partition(": ")[0].rpartition(":")[2] for line in refused.err.splitlines()] == ["3", "4"]
     assert refused.err.count("render it first: helm template") == 2
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"app.kubernetes.io/name": "cluster-autoscaler", "app.kubernetes.io/instance": "ca"},
+        {"app.kubernetes.io/name": "clusterapi-cluster-autoscaler"},
+        {"app": "cluster-autoscaler"},
+    ],
+)
+@pytest.mark.parametrize("place", ["workload", "pods"])
+def test_workload_of_a_mirrored_image_is_found_by_the_labels_of_its_chart(
+    labels: dict[str, str], place: str, tmp_path: Path, capsys: Said
+) -> None:
+    found = imported(capsys, labelled(tmp_path, labels, place, {"name": "main"}), *GIVEN)
+    assert found.code == 0
+    assert found.document["spec"]["providers"]["alicloud"]["nodes"] == ["1:10:asg-bp18p2yfxow2dloq0001"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "containers"),
+    [
+        ({"app.kubernetes.io/name": "vertical-pod-autoscaler"}, ({"name": "main"},)),
+        ({"app.kubernetes.io/name": "cluster-autoscaler"}, ({"name": "main"}, {"name": "proxy"})),
+        ({"app.kubernetes.io/name": "cluster-autoscaler"}, ({"name": "main", "command": ["/exporter"]},)),
+    ],
+)
+def test_label_makes_no_autoscaler_of_another_program(
+    labels: dict[str, str], containers: tuple[dict[str, Any], ...], tmp_path: Path, capsys: Said
+) -> None:
+    found = imported(capsys, labelled(tmp_path, labels, "workload", *containers), *GIVEN)
+    assert found.code == 2
+    assert "holds no Cluster Autoscaler" in found.err
+
+
+def labelled(folder: Path, labels: dict[str, str], place: str, *containers: dict[str, Any]) -> str:
+    """A file with a Deployment of the release `ca`, whose image is called otherwise."""
+    own = {"image": "mirror.example/tools/scaler:1.30", "args": list(ALICLOUD)}
+    pod = {"metadata": {"labels": labels if place == "pods" else {}}, "spec": {"containers": []}}
+    pod["spec"] = {"containers": [own | container for container in containers]}
+    metadata = {"name": "ca", "namespace": "kube-system", "labels": labels if place == "workload" else {}}
+    document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": pod}}
+    return written(folder, json.dumps(document))
+
+
+def test_missing_configuration_is_told_with_cluster_autoscaler_before_cce(capsys: Said, tmp_path: Path) -> None:
+    found = imported(capsys, written(tmp_path, '{"apiVersion": "v1", "kind": "List", "items": []}'))
+    assert found.code == 2
+    assert 0 < found.err.index("Cluster Autoscaler") < found.err.index("CCE")
+    assert "kubectl -n kube-system get deploy,sts,ds,cm -o yaml" in found.err

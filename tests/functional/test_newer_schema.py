@@ -164,7 +164,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         ["get", "policy", NAME],
         ["get", "operations", NAME],
         ["get", "groups", NAME],
-        ["get", "brake", NAME],
+        ["get", "breaker", NAME],
         ["get", "claims"],
         ["history", NAME],
         ["migrate"],

@@ -4,6 +4,7 @@ is taken out of one is a single finding that prints the rule and its place."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pytest
 import yaml
 from moto import mock_aws
 
+from chalicelib.command.commands.manifests import manifest_name
+from chalicelib.command.deployment_settings import Login, save_login
 from chalicelib.command.doctor.finding import DoctorContext, Severity
 from chalicelib.command.doctor.permissions import check_permissions, check_superfluous
 from chalicelib.command.main import main
 from chalicelib.command.policy_files import load_document
+from chalicelib.model.policy_permissions import PublishedSettings
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.auth import RbacRule, granted
@@ -73,7 +77,7 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
         assert ran(capsys, "apply", str(there.policy), *common)[0] == 0
         there.refused()
         kept = "\n".join(ran(capsys, "uninstall", "prod", *there.clusters, "--keep-status")[1]["remains"])
-        assert "delete -f infra/kubernetes/rbac-workload.yaml" not in kept
+        assert "manifests rbac | kubectl delete" not in kept
         assert "delete configmap" not in kept
         assert there.refused() == []
         code, said = ran(capsys, "uninstall", "prod", *there.clusters, "--yes")
@@ -91,11 +95,13 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
     assert store.policies.current("prod") is None
     commands = "\n".join(said["remains"])
     moved = NAMESPACED in case.files and case.capi_namespace != "default"
-    assert (f"delete -f infra/kubernetes/{NAMESPACED}" in commands) is (NAMESPACED in case.files and not moved)
+    assert ("manifests rbac-capi | kubectl" in commands) is (NAMESPACED in case.files and not moved)
     assert (f"-n {case.capi_namespace} delete role,rolebinding outscaler-cluster-api" in commands) is moved
     assert ("kubectl --context MANAGEMENT " in commands) is bool(case.management)
     for file in case.files:
-        assert [line for line in said["remains"] if f"infra/kubernetes/{file}" in line], file
+        assert [
+            line for line in said["remains"] if re.search(rf"outscaler manifests {manifest_name(file)}( |$)", line)
+        ], file
 
 
 def without(rules: Sequence[RbacRule], number: int) -> list[RbacRule]:
@@ -158,7 +164,7 @@ def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case:
                 assert set(entry.get("resourceNames", ())) == set(rule.names)
                 role = f"Role {{}} in namespace {rule.namespaces[0]}:" if rule.namespaces else "ClusterRole {}:"
                 assert head.endswith(role.format(role_of(case, rule)[1])), head
-                assert f"infra/kubernetes/{role_of(case, rule)[0]}, " in head.replace(" then", "")
+                assert f"outscaler manifests {manifest_name(role_of(case, rule)[0])} " in head
                 assert case.capi_group in ("", GROUP) or GROUP not in printed
                 assert finding.evidence["place"] == ("management" if at else "workload")
             there.permit(at, rules)
@@ -208,4 +214,48 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
         assert list(check_permissions(given)) == []
     assert (finding.id, finding.severity) == ("DR05", Severity.INFO)
     assert "the policy names prod" in finding.message
-    assert NAMESPACED in finding.fix
+    assert "outscaler manifests rbac-capi > " in finding.fix
+
+
+@pytest.mark.parametrize("kind", ["secrets", "parameters"])
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("exoscale", ("--provider", "exoscale", "--location", "ch-gva-2")),
+        ("clusterapi here, all namespaces, default group", ("--provider", "clusterapi", "--location", "c1")),
+    ],
+)
+@pytest.mark.parametrize("way", ["prefix", "login"])
+def test_doctor_and_validate_accept_the_steps_of_the_readme(
+    name: str,
+    answers: tuple[str, ...],
+    kind: str,
+    way: str,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable in ("OUTSCALER_TABLE", "OUTSCALER_SECRET_PREFIX", "OUTSCALER_PREFIX"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("OUTSCALER_PROFILE", str(tmp_path / "profile.json"))
+    monkeypatch.setenv("KUBECONFIG", "none")
+    if way == "prefix":
+        monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
+    else:
+        save_login(
+            Login("dev", "outscaler-dev-state", region="eu-central-2", settings=PublishedSettings("outscaler/dev/"))
+        )
+    policy = tmp_path / "prod.yaml"
+    assert main(["init", str(policy), "--name", "prod", *answers]) == 0
+    assert "outscaler/dev/prod/kubeconfig" in policy.read_text()
+    if kind == "parameters":
+        policy.write_text(policy.read_text().replace("ecret: outscaler/", "ecret: ssm:/outscaler/"))
+    with stage(CASES[name], tmp_path, mode="shadow") as there:
+        assert main(["validate", "--strict", str(policy)]) == 0
+        code, found = ran(capsys, "doctor", "--policy", str(policy), "--kubeconfig", there.clusters[1], "--vpc")
+    assert [each for each in found if each["severity"] == "error"] == []
+    assert code == 0
+    unread = [each["message"] for each in found if each["id"] == "DR27"]
+    given = "secret outscaler" if kind == "secrets" else "parameter /outscaler"
+    assert unread == ([f"{given}/dev/prod/exoscale is not given"] if name == "exoscale" else [])
+    assert "nauthorized" not in json.dumps(found)

@@ -190,7 +190,7 @@ def test_uninstall_names_the_watcher_where_there_is_one(
     document["spec"]["kubernetes"] |= {"watcherSecret": f"outscaler/{NAME}/kubeconfig-watcher"} if watched else {}
     store.policies.put(NAME, json.dumps(document), "w", 1)
     assert run(cluster[1]) == 0
-    assert ("outscaler-watcher.yaml" in capsys.readouterr().out) is watched
+    assert ("outscaler manifests watcher | kubectl delete" in capsys.readouterr().out) is watched
 
 
 def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: tuple[ApiServer, Path]) -> None:

@@ -6,11 +6,12 @@ import argparse
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
-from typing import NoReturn
 
 from chalicelib.command.doctor.registry import CHECKS, subjects
-from chalicelib.command.main import COMMANDS, OUTPUTS
+from chalicelib.command.main import COMMANDS, parser_of
+from chalicelib.model.errors import BadInput
 from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
 
 COMMAND = {command.name: command for command in COMMANDS}
@@ -18,9 +19,7 @@ COMMAND = {command.name: command for command in COMMANDS}
 
 def options_of(command: str) -> set[str]:
     """Returns the flags of a command."""
-    parser = argparse.ArgumentParser()
-    COMMAND[command].load().add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
+    return {flag for action in parser_of(COMMAND[command])._actions for flag in action.option_strings}
 
 
 def commands(document: Path) -> Iterator[list[str]]:
@@ -31,7 +30,7 @@ def commands(document: Path) -> Iterator[list[str]]:
                 words = shlex.split(line.strip().removeprefix("$ "), comments=True)
             except ValueError:
                 words = line.split()
-            yield words[1:]
+            yield list(takewhile(lambda word: word not in {"|", "&&"}, words[1:]))
 
 
 @each_document
@@ -44,20 +43,14 @@ def test_docs_commands_and_their_flags_exist(document: Path) -> None:
         assert flags - options_of(words[0]) <= {"--help"}, words
 
 
-class _StrictParser(argparse.ArgumentParser):
-    """The real arguments of a command; a mistake is an exception."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
 def parse_command(words: list[str]) -> argparse.Namespace:
     """Parses a command line as `outscaler` does. Raises ValueError."""
-    parser = _StrictParser(allow_abbrev=False, add_help=False)
-    COMMAND[words[0]].load().add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=OUTPUTS)
-    parser.add_argument("--help", action="store_true")
-    return parser.parse_args(words[1:])
+    if "--help" in words:
+        return argparse.Namespace(only="")
+    try:
+        return parser_of(COMMAND[words[0]]).parse_intermixed_args(words[1:])
+    except BadInput as error:
+        raise ValueError(error.problem) from None
 
 
 def command_lines(lines: Iterable[str]) -> Iterator[list[str]]:

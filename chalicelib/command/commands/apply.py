@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ import msgspec
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.doctor.finding import DoctorContext, Severity
+from chalicelib.command.kubeconfig_files import kubeconfig_of
 from chalicelib.command.output import emit, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
 from chalicelib.command.store_access import add_table_argument, note, open_store, table_name
@@ -202,6 +204,8 @@ def _accepted(
 
 
 def _doctor_context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
+    if args.kubeconfig is None and args.context is not None:
+        args.kubeconfig = kubeconfig_of(os.environ)
     if args.kubeconfig is not None:
         from chalicelib.command.commands.doctor import context_of
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.command.deployment_settings import settings_here, settings_of
+from chalicelib.command.deployment_settings import login_here, settings_here, settings_of
 from chalicelib.command.doctor.finding import Finding, Severity
 from chalicelib.command.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.command.live_cluster import connected_by_file, connected_management, open_cluster, secret_files
 from chalicelib.command.output import Block, Table, emit, progress, warn
 from chalicelib.command.policy_files import load_document, place_of, read_document
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 
@@ -40,10 +40,12 @@ _UNNEEDED = 660.0  # seconds: longer than the default time after which an unneed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the policy, the kubeconfigs, the secrets, and what to check."""
     parser.add_argument("--policy", metavar="FILE", required=True, help="the policy document, or - for standard input")
+    parser.add_argument("--kubeconfig", metavar="FILE", type=Path, help="the kubeconfig that the functions will use")
     parser.add_argument(
-        "--kubeconfig", metavar="FILE", type=Path, required=True, help="the kubeconfig that the functions will use"
+        "--context",
+        metavar="NAME",
+        help="its context, if not the current one; without --kubeconfig, of $KUBECONFIG or ~/.kube/config",
     )
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument(
         "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
     )
@@ -77,6 +79,10 @@ def run(args: argparse.Namespace) -> int:
     """Print the findings. Returns 1 for an error, or with --strict for a warning, otherwise 0. Raises BadInput."""
     from chalicelib.command.doctor.registry import examine
 
+    if args.kubeconfig is None:
+        if args.context is None:
+            raise BadInput("outscaler doctor", "no cluster is named", "add --kubeconfig FILE or --context NAME")
+        args.kubeconfig = kubeconfig_of(os.environ)
     text = read_document(args.policy)
     deployment = _deployment(args)
     policy, warnings = load_document(text, place_of(args.policy), deployment=deployment)
@@ -114,7 +120,7 @@ def context_of(
     return DoctorContext(
         policy=policy,
         clock=clock,
-        read_secret=secret_files(args.secret),
+        read_secret=secret_files(args.secret, policy),
         workload=kube if snapshot is not None else None,
         management=management,
         person=person,
@@ -127,7 +133,16 @@ def context_of(
         webhook_url=args.webhook,
         policies=_policies(args, policy, deployment),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
+        replaced=_replaced(args, policy),
+        api=login.api if (login := login_here()) is not None else "",
     )
+
+
+def _replaced(args: argparse.Namespace, policy: Policy) -> frozenset[str]:
+    """Return the names of the secrets whose kubeconfigs are given as files."""
+    of_management = policy.providers.get("clusterapi", {}) if args.management_kubeconfig is not None else {}
+    secrets = (of_management.get(key, "") for key in ("kubeconfigSecret", "observeSecret"))
+    return frozenset({policy.kubernetes.kubeconfig_secret, *secrets} - {""})
 
 
 def current(kube: KubeClient | None) -> KubeClient | None:

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.command import explain_group, explain_node, explain_pod, explain_view, plan_inputs
-from chalicelib.command.arguments import named, namespaced
+from chalicelib.command.arguments import named, namespaced, not_one_of
 from chalicelib.command.explain_view import ExplainContext, Explanation, weakening
 from chalicelib.command.output import emit
 from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
-from chalicelib.command.store_access import add_table_argument, open_store, required_decision, stored_policy
+from chalicelib.command.store_access import (
+    add_table_argument,
+    check_group,
+    open_store,
+    required_decision,
+    stored_policy,
+)
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy
@@ -36,27 +43,52 @@ _KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
     "node": explain_node.answer,
     "group": explain_group.answer,
 }
+_NAMES = {
+    "pod": ("pod", "pods", "po"),
+    "node": ("node", "nodes", "no"),
+    "group": ("group", "groups", "gr"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add KIND, NAME and the input arguments."""
-    parser.add_argument("kind", choices=tuple(_KINDS), help="what NAME is")
-    parser.add_argument("name", metavar="NAME", help="a pod as namespace/name, or by its name alone; a node; a group")
+    parser.add_argument("kind", metavar="KIND", type=_kind, help="pod, node or group; KIND/NAME is taken, too")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="a pod as namespace/name, or by its name alone; a node; a group"
+    )
     plan_inputs.add_arguments(parser, stored=True)
     add_table_argument(parser)
 
 
+def _kind(text: str) -> str:
+    """Read KIND or KIND/NAME, with kubectl's short names."""
+    word, slash, name = text.partition("/")
+    kind = next((kind for kind, names in _NAMES.items() if word in names), "")
+    if not kind:
+        raise argparse.ArgumentTypeError(not_one_of(word, tuple(_NAMES)))
+    return f"{kind}{slash}{name}"
+
+
 def run(args: argparse.Namespace) -> int:
     """Print the explanation; raises BadInput, also for an unknown cluster or name, and where no decision is stored."""
+    if "/" in args.kind:
+        if args.name is not None:
+            args.folder = Path(args.name)
+        args.kind, _, args.name = args.kind.partition("/")
+    if not args.name:
+        raise BadInput("NAME", f"is missing: which {args.kind}?", "write its name after the kind")
     if args.cluster is None:
         case = plan_inputs.read(args)
         context = ExplainContext(case, plan_inputs.decided(case))
         answer = _KINDS[args.kind](context, args.name)
         emit(args.output, explain_view.as_document(answer, context), lambda: explain_view.as_blocks(answer, context))
         return 0
+    plan_inputs.choose_source(args)
     store = open_store(args)
     stored_policy(store, args.cluster)
     decision = required_decision(store, args.cluster)
+    if args.kind == "group":
+        args.name = check_group(store, args.cluster, args.name, place="explain group")
     context = _stored_context(store, args.cluster, decision)
     answer = _STORED_KINDS[args.kind](context, args.name)
     document = explain_view.as_document(answer, context) | {"confirmedAt": format_time(decision.confirmed_at)}

@@ -1,5 +1,4 @@
-"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | nodes NAME | pods NAME | brake
-NAME]`: shows the stored state.
+"""`outscaler get THING CLUSTER [NAME …]`: shows the stored state, with kubectl's habits.
 
 Nothing is computed here; `outscaler plan` says what would happen next. Nodes and pods are those of the last decision in
 the table, so no command needs access to the cluster.
@@ -8,346 +7,283 @@ the table, so no command needs access to the cluster.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from chalicelib.command.deployment_settings import known_settings
-from chalicelib.command.output import Table, emit, warn
-from chalicelib.command.store_access import add_table_argument, not_moved, open_store, required_decision, stored_policy
-from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.timestamps import format_time
-from chalicelib.policy.admission import Admission
-from chalicelib.policy.load import load
-from chalicelib.reasons.text import sentence
+import msgspec
+
+from chalicelib.command import stored_rows
+from chalicelib.command.arguments import duration, not_one_of, unknown
+from chalicelib.command.output import emit, one_line, row_line, warn, with_local_times
+from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.command.stored_rows import Listing, Row, StoredCluster
+from chalicelib.model.errors import BadInput
 from chalicelib.record import views
-from chalicelib.record.views import NodeView, PodView, ago, as_json, coded, instant
-from chalicelib.schedules.apply import apply_schedules
+from chalicelib.record.views import as_json, instant
 from chalicelib.store.errors import StoreError
-from chalicelib.store.leases import ScanState
 
 if TYPE_CHECKING:
-    from chalicelib.model.pause import Pause
-    from chalicelib.model.policy_permissions import Deployment
-    from chalicelib.record.journal import LastDecision
-    from chalicelib.store import Store, StoredPolicy
+    from chalicelib.store import Store
 
-_REASONS_SHOWN = 3  # groups whose reasons a line of a pod shows
+OUTPUTS = ("table", "wide", "name", "json", "yaml")
+EVERY = 5.0
+"""Seconds between two reads of --watch."""
+_SHORTEST, _LONGEST = 1.0, 3600.0
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """What can be shown. names: the first one is shown in help. rows: None for what is no table."""
+
+    names: tuple[str, ...]
+    rows: Callable[[Store, str], Listing] | None = None
+    of_all: bool = False
+    """Whether it is of all clusters."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that help shows."""
+        return self.names[0]
+
+
+THINGS = (
+    Thing(("clusters", "cluster", "cl"), lambda store, _: stored_rows.clusters(store), of_all=True),
+    Thing(
+        ("groups", "group", "gr"),
+        lambda store, name: stored_rows.groups(StoredCluster.read(store, name, entries=200)),
+    ),
+    Thing(("nodes", "node", "no"), lambda store, name: stored_rows.nodes(StoredCluster.read(store, name))),
+    Thing(("pods", "pod", "po"), lambda store, name: stored_rows.pods(StoredCluster.read(store, name))),
+    Thing(("operations", "operation", "op"), stored_rows.operations),
+    Thing(("policy", "policies")),
+    Thing(("breaker", "brake")),
+    Thing(("claims", "claim"), lambda store, _: stored_rows.claims(store), of_all=True),
+)
+_OLD_WORDS = {"brake": "breaker"}
+
+
+def thing_named(word: str) -> Thing | None:
+    """Return what a word means, None where it means nothing."""
+    return next((thing for thing in THINGS if word in thing.names), None)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add WHAT, NAME and --table."""
+    """Add THING, CLUSTER, NAME, -l, -w and --table."""
+    words = ", ".join("|".join(dict.fromkeys(thing.names)) for thing in THINGS if thing.name != "breaker")
     parser.add_argument(
-        "what",
-        nargs="?",
-        choices=tuple(_THINGS),
-        default="clusters",
-        help="clusters (default), "
-        "claims on node groups, or the policy, open operations, remembered groups, nodes and waiting pods of the last "
-        "decision, or the circuit breaker of one cluster",
+        "what", nargs="?", metavar="THING", type=_what, default="clusters", help=f"{words}, breaker (default: clusters)"
     )
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters and claims")
+    parser.add_argument(
+        "name", nargs="?", default="", metavar="CLUSTER", help="the cluster; may be omitted where there is only one"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these groups, nodes, pods or operations")
+    keys = "groups: machine, name, provider, state, zone; nodes: decision, group, machine, zone"
+    parser.add_argument(
+        "-l",
+        "--selector",
+        default="",
+        metavar="KEY=VALUE",
+        help=f"only rows with (=) or without (!=) these values, separated by commas ({keys})",
+    )
+    parser.add_argument("-w", "--watch", action="store_true", help="then print rows that change, until Ctrl-C")
+    parser.add_argument(
+        "--interval",
+        type=duration(_SHORTEST, _LONGEST, " from 1s to 1h, such as 10s"),
+        default=EVERY,
+        metavar="DURATION",
+        help="how often --watch looks (default: 5s)",
+    )
     add_table_argument(parser)
 
 
+def _what(text: str) -> str:
+    """Read THING or THING/NAME."""
+    word, slash, name = text.partition("/")
+    thing = thing_named(word)
+    if thing is None:
+        further = tuple(name for thing in THINGS for name in thing.names[1:] if name not in _OLD_WORDS)
+        raise argparse.ArgumentTypeError(not_one_of(word, tuple(thing.name for thing in THINGS), further))
+    if word in _OLD_WORDS:
+        sys.stderr.write(f"note: {word} is an old word; write {_OLD_WORDS[word]}\n")
+    return f"{thing.name}{slash}{name}"
+
+
 def run(args: argparse.Namespace) -> int:
-    """Print the requested state. Always returns 0, also for an empty result."""
-    place, of_all = f"outscaler get {args.what}", args.what in ("clusters", "claims")
-    if of_all and args.name:
-        raise BadInput(place, f"takes no name, but {args.name!r} is given", f"write outscaler get policy {args.name}")
-    if not of_all and not args.name:
-        raise BadInput(place, "needs a cluster's name", "outscaler get clusters lists them")
+    """Print the requested state. Returns 0, also for an empty result; --watch ends with Ctrl-C."""
+    word, _, name = args.what.partition("/")
+    thing = thing_named(word)
+    assert thing is not None
+    names = tuple(filter(None, (name, *args.names)))
     store = open_store(args)
-    if not of_all and args.what != "policy":
-        stored_policy(store, args.name)
-    _THINGS[args.what](store, args)
+    if thing.of_all:
+        cluster, names = "", tuple(filter(None, (args.name, *names)))
+    else:
+        cluster = args.name or _only_cluster(store, thing)
+        stored_policy(store, cluster)
+    if thing.rows is None:
+        return _show_one(store, thing, cluster, args)
+    read = thing.rows
+
+    def listing() -> Listing:
+        return _chosen(read(store, cluster), names, args.selector)
+
+    if args.watch:
+        return watch(listing, args.output, lambda: time.sleep(args.interval))
+    _print(listing(), args.output)
     return 0
 
 
-def _clusters(store: Store, args: argparse.Namespace) -> None:
-    policies = store.policies.all_current()
-    if not_in_force := not_moved(store):
-        warn(not_in_force)
-    now, deployment = time.time(), known_settings(store) if policies else None
-    states, pauses, problems = _states(store, policies)
-    for cluster, problem in problems.items():
-        warn(f"{cluster}: {problem}")
-    data, rows = [], []
-    for stored in policies:
-        state = states[stored.name]
-        health, problem = _health(stored, state, now, deployment, problems)
-        data.append(
-            {
-                "name": stored.name,
-                "version": stored.version,
-                "storedAt": instant(stored.stored_at),
-                "digest": stored.digest,
-                **as_json(views.passes_view(state)),
-                "health": health,
-                "problem": problem or None,
-                "pauses": [as_json(views.pause_view(pause)) for pause in pauses.get(stored.name, ())],
-            }
-        )
-        rows.append(
-            (
-                stored.name,
-                str(stored.version),
-                ago(stored.stored_at, now),
-                stored.digest[:12],
-                ago(state.last_pass, now),
-                ": ".join(part for part in (health, problem) if part),
-            )
-        )
-    emit(
-        args.output,
-        data,
-        lambda: [
-            *(
-                f"{stored.name}: {views.pause_view(pause).paused_line}"
-                for stored in policies
-                for pause in pauses.get(stored.name, ())
-            ),
-            Table(
-                ("cluster", "version", "stored", "digest", "last pass", "health"),
-                tuple(rows),
-                right=frozenset({1}),
-                empty="no cluster has a policy yet",
-            ),
-        ],
-    )
+def _only_cluster(store: Store, thing: Thing) -> str:
+    """Return the only cluster. Raises BadInput where there are several, or none."""
+    names = store.policies.names()
+    if len(names) == 1:
+        return names[0]
+    remedy = f"write one of {', '.join(names[:10])}" if names else "store a policy with outscaler apply"
+    raise BadInput(f"outscaler get {thing.name}", "needs a cluster's name", remedy)
 
 
-def _states(
-    store: Store, policies: Sequence[StoredPolicy]
-) -> tuple[dict[str, ScanState], dict[str, tuple[Pause, ...]], dict[str, str]]:
-    """Return the scan states, the pauses, and why a cluster's policy or rows cannot be read. Raises StoreError where
-    the table does not answer."""
-    problems = {stored.name: stored.problem for stored in policies if stored.problem}
-    states, pauses = dict.fromkeys((stored.name for stored in policies), ScanState()), {}
-    for cluster, state in store.scan_states.due_by(list(states)).items():
-        if isinstance(state, StoreError):
-            problems.setdefault(cluster, str(state))
-        else:
-            states[cluster] = state
-    for cluster, paused in store.pauses.all_current().items():
-        if isinstance(paused, StoreError):
-            problems.setdefault(cluster, str(paused))
-        else:
-            pauses[cluster] = paused
-    return states, pauses, problems
+def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:
+    """Return the listing with the rows that the arguments name. Raises BadInput for a name that is no row's."""
+    rows = listing.rows
+    if names:
+        known = {alias for row in rows for alias in (row.name, *row.aliases)}
+        for name in names:
+            if name not in known:
+                raise unknown(name, [row.name for row in rows], "NAME", listing.kind)
+        rows = tuple(row for row in rows if {row.name, *row.aliases} & set(names))
+    if not selector:
+        return msgspec.structs.replace(listing, rows=rows)
+    rows = selected(rows, selector, listing.labels, listing.kind)
+    return msgspec.structs.replace(listing, rows=rows, empty=f"no {listing.kind} has {one_line(selector)}")
 
 
-def _health(
-    stored: StoredPolicy, state: ScanState, now: float, deployment: Deployment | None, problems: Mapping[str, str]
-) -> tuple[str, str]:
-    """Return the health as GET /clusters reports it, with the policy's schedules applied, and why no pass can start,
-    "" where one can.
-
-    deployment: what the functions permit; None: not published, so that only the text is judged: a secret that is not
-    permitted by default may be one that the functions permit. problems: see _states.
-    """
-    if stored.name in problems:
-        return views.health(None, state, now, planned=False), problems[stored.name]
-    admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
-    try:
-        policy = apply_schedules(load(stored.text, place=f"policy {stored.name}", admission=admission)[0], now)
-    except BadInput as error:
-        mistakes = error.problems if isinstance(error, InputErrors) else (error,)
-        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        place = mistakes[0].place.partition(": ")[2] or mistakes[0].place
-        return views.health(None, state, now, planned=False), f"{place}: {mistakes[0].problem}{more}"
-    return views.health(policy.scan_interval, state, now, planned=permitted(policy).plan), ""
+def _print(listing: Listing, output: str) -> None:
+    if output == "name":
+        sys.stdout.write("".join(f"{_full_name(listing, row)}\n" for row in listing.rows))
+        return
+    form = "table" if output == "wide" else output
+    emit(form, listing.data, lambda: [*listing.before, listing.table(wide=output == "wide")])
 
 
-def _policy(store: Store, args: argparse.Namespace) -> None:
-    """Print the stored text for table and yaml: it is YAML, and its comments must be kept."""
-    stored: StoredPolicy = stored_policy(store, args.name)
-    if args.output == "json":
-        data = {
-            "name": stored.name,
-            "version": stored.version,
-            "storedAt": instant(stored.stored_at),
-            "digest": stored.digest,
-            "text": stored.text,
-        }
-        emit("json", data, list)
+def _full_name(listing: Listing, row: Row) -> str:
+    return one_line(f"{listing.kind}/{row.name}")
+
+
+def _show_one(store: Store, thing: Thing, cluster: str, args: argparse.Namespace) -> int:
+    """Print the policy or the circuit breaker, which are no tables."""
+    if args.watch or args.selector or args.names:
+        given = next(flag for flag, value in (("-w", args.watch), ("-l", args.selector), ("NAME", True)) if value)
+        raise BadInput(given, f"belongs to tables, and {thing.name} is none", "take it out")
+    if args.output == "name":
+        sys.stdout.write(f"{thing.name}/{cluster}\n")
+    elif thing.name == "policy":
+        _show_policy(store, cluster, args.output)
     else:
-        sys.stdout.write(stored.text if stored.text.endswith("\n") else stored.text + "\n")
+        view = views.breaker_view(store.memory.look(cluster), time.time())
+        form = "table" if args.output == "wide" else args.output
+        line = with_local_times(view.line, time.time(), sys.stdout)
+        emit(form, {"name": cluster, **as_json(view)}, lambda: [f"{cluster}: {line}"])
+    return 0
 
 
-def _operations(store: Store, args: argparse.Namespace) -> None:
-    operations, now = [views.operation_view(operation) for operation in store.operations.look(args.name)], time.time()
-    table = Table(
-        ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
-        tuple(
-            (
-                view.id,
-                view.kind,
-                view.group,
-                view.change,
-                view.state,
-                view.step,
-                str(view.attempt),
-                ago(view.created_at, now),
-                ago(view.due_at, now) if view.due_at else "",
-            )
-            for view in operations
-        ),
-        right=frozenset({6}),
-        empty="no operation is open",
-    )
-    emit(args.output, [as_json(view) for view in operations], lambda: [table])
-
-
-def _groups(store: Store, args: argparse.Namespace) -> None:
-    memory, now = store.memory.look(args.name), time.time()
-    rows, groups = [], [views.group_view(name, memory.groups[name]) for name in sorted(memory.groups)]
-    for view in groups:
-        request, backoff = view.request, view.backoff_at(now)
-        rows.append(
-            (
-                view.group,
-                str(view.target),
-                f"{request.increase} until {format_time(request.expected_at)}" if request else "",
-                f"{backoff.title}, ends {ago(backoff.until, now)}" if backoff else "",
-                ago(view.last_add, now),
-                ago(view.last_delete, now),
-                ago(view.last_failure, now),
-            )
-        )
-    table = Table(
-        ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
-        tuple(rows),
-        right=frozenset({1}),
-        empty="nothing is remembered yet",
-    )
-    emit(args.output, [as_json(view) for view in groups], lambda: [table])
-
-
-def _nodes(store: Store, args: argparse.Namespace) -> None:
-    """Print each node: removed, unneeded or stays, and why."""
-    decision = required_decision(store, args.name)
-    nodes = views.node_views(decision.plan)
-    table = Table(
-        ("node", "decision", "why", "pod"),
-        tuple((view.node, view.decision, _why_node(view), view.pod) for view in nodes),
-        empty="no node was seen",
-    )
-    data = _document(decision, "nodes", [_node_data(view) for view in nodes])
-    emit(args.output, data, lambda: [_as_of(decision), table])
-
-
-def _node_data(view: NodeView) -> dict[str, Any]:
-    data: dict[str, Any] = {"node": view.node, "decision": view.decision}
-    if view.decision == views.REMOVED:
-        data |= {"group": view.group, "evict": list(view.evict)}
-    if view.reason is not None:
-        data["reason"] = coded(view.reason)
-    return data | ({"pod": view.pod} if view.pod else {})
-
-
-def _why_node(view: NodeView) -> str:
-    if view.reason is not None:
-        return sentence(view.reason)
-    return f"group {view.group}, {len(view.evict)} pods evicted" if view.decision == views.REMOVED else ""
-
-
-def _pods(store: Store, args: argparse.Namespace) -> None:
-    """Print each pod that waits: with a place on the way, without one, or not considered, and why."""
-    decision = required_decision(store, args.name)
-    pods = views.pod_views(decision.plan)
-    table = Table(
-        ("pod", "decision", "why"),
-        tuple((view.pod, view.decision, _why_pod(view)) for view in pods),
-        empty="no pod waits for a place",
-    )
-    data = _document(decision, "pods", [_pod_data(view) for view in pods])
-    emit(args.output, data, lambda: [_as_of(decision), table])
-
-
-def _pod_data(view: PodView) -> dict[str, Any]:
-    data: dict[str, Any] = {"pod": view.pod, "decision": view.decision}
-    if view.decision == "unschedulable":
-        data["reasons"] = {group: [coded(reason) for reason in reasons] for group, reasons in view.reasons.items()}
-    if view.decision == "newNode":
-        data["group"] = view.group
-    return data | ({"reason": coded(view.reason)} if view.reason is not None else {})
-
-
-def _why_pod(view: PodView) -> str:
-    if view.decision == "newNode":
-        return f"group {view.group} grows"
-    if view.reason is not None:
-        return sentence(view.reason)
-    groups = [f"{group}: {'; '.join(map(sentence, reasons))}" for group, reasons in view.reasons.items()]
-    more = f" and {len(groups) - _REASONS_SHOWN} more groups" if len(groups) > _REASONS_SHOWN else ""
-    return ", ".join(groups[:_REASONS_SHOWN]) + more
-
-
-def _as_of(decision: LastDecision) -> str:
-    blocked = decision.plan.paused
-    not_removed = f" No node is removed: {sentence(blocked)}." if blocked is not None else ""
-    decided, confirmed = format_time(decision.at), format_time(decision.confirmed_at)
-    return f"Decided at {decided}, last confirmed at {confirmed}.{not_removed}"
-
-
-def _document(decision: LastDecision, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "cluster": decision.plan.cluster,
-        "plan": decision.plan.id,
-        "at": format_time(decision.at),
-        "confirmedAt": format_time(decision.confirmed_at),
-        name: rows,
+def _show_policy(store: Store, cluster: str, output: str) -> None:
+    """Print the stored text for table and yaml: it is YAML, and its comments must be kept."""
+    stored = stored_policy(store, cluster)
+    if output in ("table", "wide", "yaml"):
+        sys.stdout.write(stored.text if stored.text.endswith("\n") else f"{stored.text}\n")
+        return
+    data = {
+        "name": stored.name,
+        "version": stored.version,
+        "storedAt": instant(stored.stored_at),
+        "digest": stored.digest,
+        "text": stored.text,
     }
+    emit(output, data, list)
 
 
-def _breaker(store: Store, args: argparse.Namespace) -> None:
-    view = views.breaker_view(store.memory.look(args.name), time.time())
-    emit(args.output, {"name": args.name, **as_json(view)}, lambda: [f"{args.name}: {view.line}"])
+# -- -l
 
 
-def _claims(store: Store, args: argparse.Namespace) -> None:
-    """Show which cluster owns each node group, since when, and whether another cluster may take it over."""
-    claims, now = store.group_ownership.all(), time.time()
-    data = [
-        {
-            "provider": claim.provider,
-            "group": claim.group,
-            "key": claim.key,
-            "cluster": claim.owner,
-            "since": instant(claim.since),
-            "named": claim.named,
-            "ended": claim.ended,
-        }
-        for claim in claims
-    ]
-    table = Table(
-        ("provider", "group", "cluster", "since", "by", "ended"),
-        tuple(
-            (
-                claim.provider,
-                claim.key,
-                claim.owner,
-                ago(claim.since, now),
-                "named" if claim.named else "discovered",
-                claim.ended or "-",
+def selected(rows: Sequence[Row], selector: str, keys: Sequence[str], kind: str) -> tuple[Row, ...]:
+    """Return the rows that a label selector such as `provider=exoscale,state!=steady` selects. Raises BadInput for a
+    key that these rows do not have."""
+    for part in filter(None, selector.split(",")):
+        name, negated, value = (text.strip() for text in _split(part))
+        if name not in keys:
+            raise BadInput("-l", f"{kind}s have no {name[:40]!r}", f"select by {', '.join(keys)}")
+        rows = [row for row in rows if any(_same(value, own) for own in row.labels[name]) is not bool(negated)]
+    return tuple(rows)
+
+
+def _split(part: str) -> tuple[str, str, str]:
+    name, equals, value = part.partition("=")
+    if not equals:
+        raise BadInput("-l", f"{part[:60]!r} is not KEY=VALUE", "write it like state=steady,provider!=exoscale")
+    return name.removesuffix("!"), name[-1:] if name.endswith("!") else "", value.removeprefix("=")
+
+
+def _same(one: str, other: str) -> bool:
+    """Return whether two values are the same; blanks may be written as hyphens."""
+    return one.casefold().replace("-", " ") == other.casefold().replace("-", " ")
+
+
+# -- -w
+
+
+def watch(read: Callable[[], Listing], output: str, wait: Callable[[], None], rounds: int | None = None) -> int:
+    """Print the listing, then each row that is new or has changed, and the names of those that are gone. A row is an
+    object on one line with -o json. rounds: how often it is read; None: until the process is interrupted. Returns 0."""
+    before: dict[str, Row] | None = None
+    widths: list[int] = []
+    while rounds is None or rounds > 0:
+        try:
+            listing = read()
+        except StoreError as error:
+            if before is None:
+                raise
+            warn(f"the table cannot be read now, trying again: {error}")
+        else:
+            changed = tuple(
+                row for row in listing.rows if before is None or _compared(before.get(row.name)) != row.compared
             )
-            for claim in claims
-        ),
-        empty="no node group is claimed yet",
-    )
-    emit(args.output, data, lambda: [table])
+            gone = sorted(set(before or ()) - {row.name for row in listing.rows})
+            part = msgspec.structs.replace(listing, rows=changed)
+            if before is None and output in ("table", "wide"):
+                _print(listing, output)
+                widths = _widths(listing, wide=output == "wide")
+            else:
+                _print_changes(part, gone, output, widths)
+            sys.stdout.flush()
+            before = {row.name: row for row in listing.rows}
+        rounds = None if rounds is None else rounds - 1
+        if rounds != 0:
+            wait()
+    return 0
 
 
-_THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
-    "clusters": _clusters,
-    "policy": _policy,
-    "operations": _operations,
-    "groups": _groups,
-    "nodes": _nodes,
-    "pods": _pods,
-    "brake": _breaker,
-    "claims": _claims,
-}
+def _compared(row: Row | None) -> tuple[object, ...] | None:
+    return row.compared if row is not None else None
+
+
+def _widths(listing: Listing, *, wide: bool) -> list[int]:
+    table = listing.table(wide=wide)
+    return [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+
+
+def _print_changes(listing: Listing, gone: list[str], output: str, widths: list[int]) -> None:
+    lines: list[str] = []
+    if output in ("table", "wide"):
+        lines = [row_line(row.cells[: len(widths)], widths) for row in listing.rows]
+        lines += [row_line((name, "gone"), widths) for name in gone]
+    elif output == "json":
+        lines = [json.dumps(row.data, ensure_ascii=False) for row in listing.rows]
+    elif listing.rows:
+        if output == "yaml":
+            lines = ["---"]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        _print(listing, output)
+        return
+    sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -57,26 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="*",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings "
+        help="Cluster Autoscaler's manifest, Helm values or command line; or settings of CCE's add-on "
         "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
     parser.add_argument("--command", default="", metavar="TEXT", help="Cluster Autoscaler's command line itself")
     parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
-    parser.add_argument("--cluster-id", default="", metavar="ID", help="the CCE cluster's id")
-    parser.add_argument("--region", default="", help="the cluster's region, such as eu-west-101")
-    parser.add_argument("--project-id", default="", metavar="ID", help="the id of its project in that region")
-    parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with accessKey and secretKey")
-    parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
-    parser.add_argument(
-        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
-    )
-    parser.add_argument(
-        "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
-    )
-    parser.add_argument(
-        "--inline-priorities", action="store_true", help="write the priority ConfigMap's literal names as priorities"
-    )
     parser.add_argument("--workload", default="", metavar="NS/NAME", help="which of several autoscalers in the files")
     parser.add_argument("--container", default="", metavar="NAME", help="which of its containers")
     parser.add_argument(
@@ -87,6 +73,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a variable whose value no file has; repeatable",
     )
     parser.add_argument("--image-version", default="", metavar="1.29", help="the release whose defaults count")
+    parser.add_argument(
+        "--inline-priorities", action="store_true", help="write the priority ConfigMap's literal names as priorities"
+    )
+    parser.add_argument("--region", default="", help="the region of alicloud or CCE, the zone of exoscale")
+    parser.add_argument(
+        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
+    )
+    parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
+    parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with the vendor's keys")
+    parser.add_argument("--cluster-id", default="", metavar="ID", help="CCE: the cluster's id")
+    parser.add_argument("--project-id", default="", metavar="ID", help="CCE: the id of its project in that region")
+    parser.add_argument(
+        "--time-zone",
+        default="UTC",
+        metavar="ZONE",
+        help="CCE: the zone of the crons of the objects (default: UTC)",
+    )
     parser.add_argument("--report", default="", metavar="FILE", help="write the report to this file, too")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if something has no counterpart here")
     parser.add_argument("--skip-unknown", action="store_true", help="report unknown flags instead of refusing them")

@@ -24,7 +24,7 @@ from chalicelib.model.errors import BadInput
 
 TYPE = "kubernetes.io/service-account-token"
 _USER = "outscaler"
-_MANIFESTS = "kubectl apply -f infra/kubernetes/rbac-workload.yaml -f infra/kubernetes/token-secret.yaml"
+_MANIFESTS = "outscaler manifests rbac token | kubectl apply -f -"
 
 
 class _TokenSecret(msgspec.Struct, frozen=True):

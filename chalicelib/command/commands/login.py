@@ -1,4 +1,5 @@
-"""`outscaler login STACK`: keeps tables, region and settings of a deployment in a file, for the commands that follow.
+"""`outscaler login STACK`: keeps tables, region, settings and page of a deployment in a file, for the commands that
+follow. `outscaler config` shows what is kept, and switches between several deployments.
 
 The file contains names and no credentials: AWS credentials stay where the AWS SDK looks for them. Arguments and
 environment variables take precedence over it.
@@ -12,7 +13,7 @@ import time
 
 import msgspec
 
-from chalicelib.command.deployment_settings import Login, load_login, profile_path, remove_login, save_login
+from chalicelib.command.deployment_settings import Login, login_here, profile_path, remove_login, save_login
 from chalicelib.command.deployments import FoundDeployment, find_deployment
 from chalicelib.command.output import emit, warn
 from chalicelib.model.errors import BadInput
@@ -33,17 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "current one is shown",
     )
     parser.add_argument("--region", default="", metavar="REGION", help="the AWS region (default: the environment's)")
-    parser.add_argument("--forget", action="store_true", help="remove what was kept")
+    parser.add_argument("--forget", action="store_true", help="remove what is kept of STACK (default: the current one)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Keep the deployment, show it, or forget it. Returns 0. Raises BadInput where the stack has no table."""
     if args.forget:
-        removed = remove_login()
+        removed = remove_login(args.stack)
         emit(args.output, {"removed": removed}, lambda: ["forgotten" if removed else "nothing was kept"])
         return 0
     if not args.stack:
-        return _show(args, load_login())
+        return _show(args, login_here())
     if not _STACK.match(args.stack):
         raise BadInput("STACK", f"{args.stack[:60]!r} is not the name of a stack", "write dev, or a stack's name")
     if args.region and not _REGION.match(args.region):
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         deployment.policy_table,
         deployment.region,
         deployment.settings or _in_table(deployment),
+        deployment.api,
     )
     save_login(login)
     return _show(args, login)
@@ -84,6 +86,7 @@ def _show(args: argparse.Namespace, login: Login | None) -> int:
         "policyTable": login.policy_table,
         "region": login.region,
         "settings": msgspec.to_builtins(login.settings),
+        "api": login.api,
         "file": str(profile_path()),
     }
     if login.settings is None:

@@ -10,7 +10,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from chalicelib.command.arguments import add_duration_argument
+from chalicelib.command.arguments import AmbiguousGroup, add_duration_argument
 from chalicelib.command.deployments import caller
 from chalicelib.command.output import emit, warn
 from chalicelib.command.store_access import add_table_argument, check_group, note, open_store, stored_policy
@@ -41,7 +41,7 @@ def add_part_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--removals", action="store_true", help=f"{verb} removals of nodes only")
     part.add_argument("--growth", action="store_true", help=f"{verb} scale-up only")
-    parser.add_argument("--group", default="", metavar="GROUP", help=f"{verb} this node group only, by its id")
+    parser.add_argument("--group", default="", metavar="GROUP", help=f"{verb} this node group only")
 
 
 def part_of(args: argparse.Namespace) -> PausedPart:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     store = open_store(args)
     stored_policy(store, args.name)
     if args.group:
-        _check_group(store, args)
+        args.group = _group_id(store, args)
     reason, now = " ".join(args.reason.split()), time.time()
     if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
         raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
@@ -77,15 +77,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_group(store: Store, args: argparse.Namespace) -> None:
-    """Raise BadInput for a group that no pass has seen, unless --unseen accepts it: a misspelt pause would pause
-    nothing."""
+def _group_id(store: Store, args: argparse.Namespace) -> str:
+    """Return the id of the group. Raises BadInput for one that no pass has seen, unless --unseen accepts it: a misspelt
+    pause would pause nothing."""
     if len(args.group) > 512 or not args.group.isprintable():
         problem = f"{args.group[:40]!r} is not the id of a node group"
         raise BadInput("--group", problem, f"outscaler get groups {args.name} lists them")
     try:
-        check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
+        return check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
+    except AmbiguousGroup:
+        raise
     except BadInput as error:
         if not args.unseen:
             raise
         warn(f"{error.problem}; the pause is in force for a group that gets this id, and for no other one")
+        return str(args.group)

@@ -18,11 +18,11 @@ _FINDING, _UNREAD = 1, 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the input arguments, --save-memory and --compare-option."""
-    plan_inputs.add_arguments(parser, folder=True)
+    plan_inputs.add_arguments(parser)
     parser.add_argument(
         "--strict",
         action="store_true",
-        help=f"exit {_FINDING} if anything could not be read (default: exit {_UNREAD} if a provider could not)",
+        help=f"exit {_FINDING} if anything was not read (default: exit {_UNREAD} if a provider was not)",
     )
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write the memory after the plan")
     parser.add_argument(
@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan, or two plans in comparison; raises BadInput."""
-    args.snapshot = args.snapshot or args.folder
     case = plan_inputs.read(args)
     other = compare.policy_of(case.policy, args.compare_option) if args.compare_option else None
     first = plan_inputs.decided(case)

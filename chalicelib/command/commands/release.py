@@ -12,6 +12,8 @@ plans an operation on the group takes ownership.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,7 @@ import msgspec
 
 from chalicelib.command.arguments import add_duration_argument, near
 from chalicelib.command.output import emit
-from chalicelib.command.store_access import Facts, add_table_argument, note, open_store, stored_policy
+from chalicelib.command.store_access import Facts, add_table_argument, check_group, note, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.views import as_json, breaker_view
@@ -31,29 +33,35 @@ SHORTEST, LONGEST = 60.0, 86400.0  # seconds; a longer override amounts to a pol
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add CLUSTER, --for and --table."""
+    """Add CLUSTER, --for, --yes, --claim and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     help_text = "how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)"
     add_duration_argument(parser, SHORTEST, LONGEST, "20m", default=3600.0, text=help_text)
     parser.add_argument(
+        "--yes", action="store_true", help="release a circuit breaker that is not tripped without asking"
+    )
+    parser.add_argument(
         "--claim",
         default="",
         metavar="GROUP",
-        help="release CLUSTER's claim on this node group, by its id, and leave the circuit breaker as it is",
+        help="release CLUSTER's claim on this node group, and leave the circuit breaker as it is",
     )
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Store the override and return 0; it applies from the next pass on."""
+    """Store the override and return 0; it applies from the next pass on. Raises BadInput where nothing is tripped and
+    nobody confirms a release in advance."""
     store = open_store(args)
     if args.claim:
         return _release_claim(store, args)
     stored_policy(store, args.name)
     memory, now = store.memory.look(args.name), time.time()
     until = now + args.lasts
-    store.breaker_overrides.release(args.name, until)
     was_on = breaker_view(memory, now).on
+    if not was_on and memory.released_until <= now and not args.yes:
+        _confirm(args.name, until)
+    store.breaker_overrides.release(args.name, until)
     note(store, args.name, "release", {"until": format_time(until), "was_on": was_on})
     released = breaker_view(msgspec.structs.replace(memory, released_until=until), now)
     data = {"name": args.name, "wasOn": was_on, **as_json(released)}
@@ -62,13 +70,29 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _confirm(cluster: str, until: float) -> None:
+    """Ask whether to release a circuit breaker that is not tripped. Raises BadInput for another answer than yes, and
+    where there is no terminal to ask."""
+    problem, act = "its circuit breaker is not tripped", f"suspend the limits of removals until {format_time(until)}"
+    if not sys.stdin.isatty():
+        raise BadInput(cluster, problem, f"add --yes to {act} all the same")
+    sys.stderr.write(f"{cluster}: {problem}. {act.capitalize()} all the same? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+        raise BadInput(cluster, problem, "nothing is changed")
+
+
 def _release_claim(store: Store, args: argparse.Namespace) -> int:
     """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
     it."""
     place, cluster = f"--claim {args.claim}", args.name
     claims = store.group_ownership.all()
     owned = [claim for claim in claims if claim.owner == cluster]
+    group = args.claim
+    with contextlib.suppress(BadInput):  # a claim may outlast what passes know of its group
+        group = check_group(store, cluster, args.claim)
     matching = [claim for claim in owned if args.claim in (claim.key, claim.group)]
+    matching = matching or [claim for claim in owned if claim.group == group]
     if not matching:
         owner = next((claim.owner for claim in claims if args.claim in (claim.key, claim.group)), "")
         keys = [claim.key for claim in owned]

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     stored = stored_policy(store, args.name)
     before = store.pauses.current(args.name)
     if args.group:
-        check_group(store, args.name, args.group, {pause.group for pause in before if pause.group})
+        args.group = check_group(store, args.name, args.group, {pause.group for pause in before if pause.group})
     ended = tuple(pause for pause in before if is_meant(pause))
     decision, problem = load_decision(store, args.name)
     if problem:

@@ -47,9 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """End the wait and request a pass. Returns 0. Raises BadInput where nothing waits under that name."""
-    store, cluster, kind, name = open_store(args), args.cluster, args.kind, args.name
+    store, cluster, kind = open_store(args), args.cluster, args.kind
     stored_policy(store, cluster)
     was = _KINDS[kind](store, args)
+    name = args.name
     group, operation = name if kind == "group" else "", name if kind == "operation" else ""
     note(store, cluster, "retry", {"kind": kind, "name": name, "was": was}, group=group, operation=operation)
     woken = _wake(store, args)
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _group(store: Store, args: argparse.Namespace) -> str:
+    """End the wait of the group that is meant, and let args.name be its id."""
+    args.name = check_group(store, args.cluster, args.name, place="NAME")
     groups, now = store.memory.look(args.cluster).groups, time.time()
     waiting = [
         name
@@ -67,8 +70,6 @@ def _group(store: Store, args: argparse.Namespace) -> str:
         if (memory.backoff is not None and memory.backoff.until >= now) or memory.repair_after > now
     ]
     if args.name not in waiting:
-        if args.name not in groups:
-            check_group(store, args.cluster, args.name, place="NAME")
         raise _not_waiting(args, waiting, "is not in back-off")
     memory = groups[args.name]
     store.retries().end_backoff(args.cluster, args.name)

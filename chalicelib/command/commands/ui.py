@@ -13,7 +13,7 @@ import sys
 import time
 from urllib.parse import quote, urlsplit
 
-from chalicelib.command.deployment_settings import known_settings, load_login
+from chalicelib.command.deployment_settings import chosen_stage, known_settings, login_here
 from chalicelib.command.deployments import endpoint_of, post
 from chalicelib.command.output import warn
 from chalicelib.command.store_access import add_table_argument, open_store
@@ -36,10 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--api",
-        default=os.environ.get(API, ""),
+        default="",
         metavar="URL",
-        help=f"with --hosted: the deployment's API (default: ${API}, else the output EndpointURL of the stack of "
-        "outscaler login)",
+        help=f"with --hosted: the deployment's API (default: ${API}, else that of outscaler login)",
     )
     parser.add_argument("--cluster", default="", metavar="NAME", help="with --hosted: the session shows this one only")
     add_table_argument(parser)
@@ -96,10 +95,11 @@ def _port(text: str) -> int:
 
 
 def link_of(api: str, cluster: str) -> str:
-    """Return the address that opens the page. api: the address of the API, "" for that of the kept deployment. cluster:
-    "" for all. Raises BadInput, ApiFailure."""
-    login = load_login()
-    base = (api or (endpoint_of(login.stack, login.region) if login is not None else "")).rstrip("/")
+    """Return the address that opens the page. api: the address of the API, "" for that of the environment or of the
+    kept deployment. cluster: "" for all. Raises BadInput, ApiFailure."""
+    login, api = login_here(), api or ("" if chosen_stage() else os.environ.get(API, ""))
+    of_login = (login.api or endpoint_of(login.stack, login.region)) if login is not None and not api else ""
+    base = (api or of_login).rstrip("/")
     if not base:
         raise BadInput(
             "--api",

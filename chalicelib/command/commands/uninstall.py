@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.command.arguments import add_cluster_arguments
 from chalicelib.command.deployment_settings import settings_of
 from chalicelib.command.kubeconfig_files import kubeconfig_of
@@ -33,6 +34,7 @@ LONGEST = 25 * 60.0
 """Seconds to wait for open operations, which is longer than any of them may take without a new attempt."""
 _PAUSE = 5.0
 _LEASE = 900.0
+_MANIFESTS = "outscaler manifests"
 
 
 class UninstallClock(msgspec.Struct, frozen=True):
@@ -239,7 +241,7 @@ def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uni
     if tokens:
         rest.append(f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # expired tokens")
     if policy and policy.kubernetes.watcher_secret:
-        rest.append("kubectl delete -f infra/kubernetes/outscaler-watcher.yaml --ignore-not-found")
+        rest.append(f"{_MANIFESTS} watcher | kubectl delete -f - --ignore-not-found")
         rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
         options = policy.options if policy else Options()
@@ -248,31 +250,34 @@ def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uni
         )
     secrets = f"{prefix}{args.name}/"
     rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
-    rest.append("the deployment, if this was its last cluster: docs/uninstall.md")
+    rest.append(f"the deployment, if this was its last cluster: {DOCS}/uninstall.md")
     return rest
 
 
 def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
     """Return the commands that delete the roles which the policy needs, with their accounts and tokens. A role in
     another namespace than its file says is named, because `-f` would delete another one."""
+    from chalicelib.command.commands.manifests import manifest_name
     from chalicelib.command.doctor.needed_rules import ALL_FILES, MANAGEMENT, WORKLOAD_FILE, needed_rules
 
     tail = "--ignore-not-found"
     account = f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
-    whole = {file: f"kubectl delete -f infra/kubernetes/{file} {tail}" for file in ALL_FILES}
+    whole = {file: f"{_MANIFESTS} {manifest_name(file)} | kubectl delete -f - {tail}" for file in ALL_FILES}
     whole[WORKLOAD_FILE] += "  # service account, roles, status"
     if keep_status:
         whole[WORKLOAD_FILE] = (
             f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n kube-system delete "
-            f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of infra/kubernetes/{WORKLOAD_FILE}"
+            f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of {_MANIFESTS} rbac"
         )
     commands = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
-    accounts = {"": account if keep_status else f"kubectl delete -f infra/kubernetes/token-secret.yaml {tail}"}
+    accounts = {"": account if keep_status else f"{_MANIFESTS} token | kubectl delete -f - {tail}"}
     for rule in needed_rules(policy) if policy else ():
         there = "--context MANAGEMENT " if rule.place == MANAGEMENT else ""
         file, role = rule.source.file, rule.source.role
         if rule.is_moved:
-            named = f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of infra/kubernetes/{file}"
+            named = (
+                f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of {_MANIFESTS} {manifest_name(file)}"
+            )
             commands[f"{there}{named}"] = f"kubectl {there}{named}"
         else:
             commands[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")

@@ -100,5 +100,5 @@ def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
 
 def _result(verdict: FileVerdict) -> str:
     if verdict.problems:
-        return f"refused, {plural(len(verdict.problems), 'mistake')}"
-    return f"right, {plural(len(verdict.warnings), 'warning')}" if verdict.warnings else "right"
+        return f"not valid, {plural(len(verdict.problems), 'mistake')}"
+    return f"valid, {plural(len(verdict.warnings), 'warning')}" if verdict.warnings else "valid"

@@ -15,6 +15,7 @@ from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX
+from chalicelib.model.secret import PARAMETER, SecretNotGiven, parameter_name, place_of
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.notify.webhook import signature
@@ -91,8 +92,17 @@ def check_secrets(context: DoctorContext) -> Iterator[Finding]:
     for path, name, _ in named_by(context.policy):
         place = ".".join(("spec", *path))
         create = f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
+        if name.startswith(PARAMETER):
+            parameter = parameter_name(name)
+            create = f"aws ssm put-parameter --type SecureString --overwrite --name {parameter} --value file://FILE"
         try:
             text = context.read_secret(name)
+        except SecretNotGiven:
+            if name in context.replaced:  # the checks of kubeconfigs look at the file
+                continue
+            fix = f"add --secret {name}=FILE, so that its form is checked"
+            yield finding("DR27", f"{place_of(name)} is not given", severity=Severity.UNASKED, fix=fix, path=place)
+            continue
         except BadInput as error:
             message = f"secret {name} was not read: {error.problem}"
             yield finding("DR27", message, severity=Severity.UNASKED, path=place)
@@ -136,7 +146,7 @@ def check_webhook(context: DoctorContext) -> Iterator[Finding]:
     unasked = ("", "")
     if not context.webhook_url:
         if secret:
-            unasked = ("the webhook was not asked", "give its address with --webhook URL")
+            unasked = ("the webhook was not asked", f"give its address: --webhook {context.api or 'URL'}")
     elif not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
         prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.kube.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def url(self) -> str:
         """The heading of docs/runbook.md about this check."""
-        return f"docs/runbook.md#{self.id.lower()}"
+        return f"{DOCS}/runbook.md#{self.id.lower()}"
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -61,7 +62,7 @@ class Question(msgspec.Struct, frozen=True):
 
 _ERROR, _WARNING, _INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 _CONNECTION = "correct the connection, and repeat the command"
-_RENEW = "kubectl apply -f infra/kubernetes/token-secret.yaml, then outscaler kubeconfig and store it again"
+_RENEW = "outscaler manifests token | kubectl apply -f -, then outscaler kubeconfig and store it again"
 QUESTIONS: Mapping[str, Question] = {
     "DR01": Question(
         "kubeconfig", _ERROR, "publish the API server for the functions, or run them in its VPC and say so with --vpc"
@@ -69,15 +70,13 @@ QUESTIONS: Mapping[str, Question] = {
     "DR02": Question("kubeconfig", _ERROR, "outscaler kubeconfig makes one with the token of a service account"),
     "DR03": Question("kubeconfig", _ERROR, _RENEW),
     "DR04": Question("rbac", _ERROR, _CONNECTION),
-    "DR05": Question(
-        "rbac", _INFO, "use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig"
-    ),
+    "DR05": Question("rbac", _INFO, "use the service account of outscaler manifests rbac, with outscaler kubeconfig"),
     "DR06": Question("clock", _WARNING, "synchronise both with NTP; signatures are refused at 5 to 15 minutes"),
     "DR07": Question("autoscaler", _WARNING, "--as-person KUBECONFIG reads them with wider rights"),
     "DR08": Question("autoscaler", _WARNING, "set options.statusConfigMapName, or stop the other program"),
     "DR09": Question("autoscaler", _WARNING, "nothing to do, or remove Karpenter"),
     "DR10": Question("vendor", _ERROR, "take them out of one of the policies"),
-    "DR11": Question("vendor", _ERROR, "docs/providers has the settings and rights of the provider"),
+    "DR11": Question("vendor", _ERROR, f"{DOCS}/providers has the settings and rights of the provider"),
     "DR12": Question("bounds", _WARNING, "change the bounds at the vendor or in the policy, so that both agree"),
     "DR13": Question("quota", _WARNING, "ask the vendor for more, or lower the maximums"),
     "DR15": Question(
@@ -88,7 +87,7 @@ QUESTIONS: Mapping[str, Question] = {
     "DR16": Question(
         "template",
         _ERROR,
-        "describe its nodes by the provider's annotations or tags (docs/providers), or keep one node",
+        f"describe its nodes by the provider's annotations or tags ({DOCS}/providers), or keep one node",
     ),
     "DR17": Question(
         "template", _WARNING, "extend the node affinity of these DaemonSets, if their images have the architecture"
@@ -101,11 +100,11 @@ QUESTIONS: Mapping[str, Question] = {
     "DR23": Question(
         "pods",
         _WARNING,
-        "docs/limits.md names what is simulated; bypassedSchedulerNames treats a scheduler as the default one",
+        f"{DOCS}/limits.md names what is simulated; bypassedSchedulerNames treats a scheduler as the default one",
     ),
     "DR24": Question("nodes", _WARNING, "run the vendor's cloud controller, or start the kubelet with --provider-id"),
     "DR25": Question("nodes", _WARNING, "options.startupTaint: [NAMES]"),
-    "DR26": Question("versions", _WARNING, "docs/versions.md has the supported versions of Kubernetes"),
+    "DR26": Question("versions", _WARNING, f"{DOCS}/versions.md has the supported versions of Kubernetes"),
     "DR27": Question("secrets", _ERROR, "give it with --secret NAME=FILE, or --table to read the deployment's"),
     "DR28": Question("webhook", _ERROR, "correct the address"),
     "DR29": Question("volume", _WARNING, "raise scanInterval and use the webhook"),
@@ -142,8 +141,9 @@ class DoctorContext(msgspec.Struct, frozen=True):
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
     plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
-    vpc: the functions run in a network that reaches private addresses. webhook_url: the API's
-    address, without the path of a cluster.
+    vpc: the functions run in a network that reaches private addresses. webhook_url: the API's address, without the path
+    of a cluster. api: the address that outscaler login has kept, "" for none. replaced: names of secrets whose
+    kubeconfigs are given as files.
     """
 
     policy: Policy
@@ -161,6 +161,8 @@ class DoctorContext(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     vpc: bool = False
     webhook_url: str = ""
+    replaced: frozenset[str] = frozenset()
+    api: str = ""
 
     @property
     def observer(self) -> KubeClient:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from chalicelib.command.commands.manifests import apply_command, manifest_name
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.command.doctor.needed_rules import (
     EVERYWHERE,
@@ -100,17 +101,17 @@ def _remedy(rule: NeededRule) -> str:
     if rule.source.file != EVERYWHERE:
         return text
     return (
-        f"set namespace in providers.clusterapi and apply infra/kubernetes/{NAMESPACED}; only where the namespaces "
-        f"cannot be named: {text}"
+        f"set namespace in providers.clusterapi, and {apply_command(NAMESPACED)}; only where the namespaces cannot be "
+        f"named: {text}"
     )
 
 
 def _applied(role_file: RoleFile) -> str:
-    path = f"infra/kubernetes/{role_file.file}"
     if not role_file.edits:
-        return f"kubectl apply -f {path}"
+        return apply_command(role_file.file)
+    name = manifest_name(role_file.file)
     words = " and ".join(f"{needed} in place of {written}" for written, needed in role_file.edits)
-    return f"write {words} into {path}, then kubectl apply -f it"
+    return f"outscaler manifests {name} > {name}.yaml, write {words} into it, then kubectl apply -f {name}.yaml"
 
 
 def _grouped(rights: Sequence[tuple[str, str]]) -> str:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from chalicelib import DOCS
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.model.secret import SecretNotGiven
+from chalicelib.policy.secret_names import named_by, observing
 from chalicelib.providers.base import QuotaReader
 
 _PLACES = {
@@ -63,7 +68,14 @@ def check_groups(context: DoctorContext) -> Iterator[Finding]:
     snapshot = context.required_snapshot
     gaps = [gap for gap in snapshot.gaps if gap.kind.startswith("provider/")]
     for gap in gaps:
-        text = f"{gap.kind.partition('/')[2]}: {gap.place or gap.name}: {gap.detail}".replace(": : ", ": ")
+        provider = gap.kind.partition("/")[2]
+        if missing := _not_given(context, provider):
+            text = f"{provider} was not read, because its secret {missing[0]} is not given"
+            fix = f"add {' '.join(f'--secret {name}=FILE' for name in missing)}, so that the account is checked"
+            severity = Severity.ERROR if permitted(context.policy).act else Severity.UNASKED  # nothing acts unchecked
+            yield finding("DR11", text, severity=severity, fix=fix, names=[gap.kind])
+            continue
+        text = f"{provider}: {gap.place or gap.name}: {gap.detail}".replace(": : ", ": ")
         yield finding("DR11", text, names=[gap.kind])
     for group in snapshot.groups:
         if group.error:
@@ -77,6 +89,20 @@ def check_groups(context: DoctorContext) -> Iterator[Finding]:
             text = f"group {entry.id} of {entry.provider} does not exist"
             fix = "write the id as outscaler plan shows it, or take the entry out"
             yield finding("DR11", text, fix=fix, names=[entry.id])
+
+
+def _not_given(context: DoctorContext, provider: str) -> list[str]:
+    """Return the secrets with which passes would read the provider, and which no file replaces."""
+    missing = []
+    for path, name, _ in named_by(observing(context.policy)):
+        if path[:2] == ("providers", provider) and name not in context.replaced:
+            try:
+                context.read_secret(name)
+            except SecretNotGiven:
+                missing.append(name)
+            except OutscalerError:
+                pass
+    return missing
 
 
 def check_bounds(context: DoctorContext) -> Iterator[Finding]:
@@ -122,5 +148,5 @@ def check_permissions(context: DoctorContext) -> Iterator[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
     for name in sorted(set(context.policy.providers) - {"clusterapi"}):
         text = f"{name}: rights to change groups cannot be asked for without a change"
-        fix = f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}"
+        fix = f"compare the key's rights with {DOCS}/providers/{name}.md{_RIGHTS.get(name, '')}"
         yield finding("DR11", text, severity=Severity.UNASKED, fix=fix)

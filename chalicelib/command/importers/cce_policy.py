@@ -71,9 +71,9 @@ def sort_documents(texts: Mapping[str, str]) -> CceDocuments:
         if len(addons) + len(objects) == relevant:
             raise BadInput(
                 place,
-                "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
-                "give Cluster Autoscaler's manifest, values or command line; or the answer of GET /api/v3/addons, its "
-                "custom block, or the objects as kubectl shows them",
+                "holds no Cluster Autoscaler, no settings of CCE's add-on and no HorizontalNodeAutoscaler objects",
+                "give Cluster Autoscaler's manifest (kubectl -n kube-system get deploy,sts,ds,cm -o yaml), values or "
+                "command line; or of CCE the answer of GET /api/v3/addons, its custom block, or the objects",
             )
     return CceDocuments(tuple(addons), tuple(objects), tuple(others))
 

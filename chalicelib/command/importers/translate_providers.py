@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.command.importers.autoscaler_input import Argument, AutoscalerInput, FileMount, Variable
 from chalicelib.command.importers.cherryservers_config import describe_cloud_config, names_cluster
 from chalicelib.command.importers.flag_table import DEFAULT_ARCH
@@ -248,7 +249,7 @@ def _alicloud(source: Source, draft: Draft) -> None:
     elif not keys and not source.credentials_secret:
         text = (
             "RAM role of the node: a Lambda function has no such metadata service; create an access key of a RAM user "
-            "with infra/alicloud/ram-policy.json, or a role by key or OIDC (docs/providers/alicloud.md)"
+            f"with infra/alicloud/ram-policy.json, or a role by key or OIDC ({DOCS}/providers/alicloud.md)"
         )
         draft.row(place, "no credentials", Verdict.NOT_HERE, "", text)
         _store(source, draft, "alicloud", ())

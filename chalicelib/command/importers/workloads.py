@@ -40,6 +40,7 @@ _POD_SPECS: Mapping[str, tuple[str, ...]] = {
 }
 KINDS = frozenset(_POD_SPECS)
 _CHOICE = re.compile(r"(?:([^/#]*)/)?([^/#]+)(?:#([0-9]{1,4}))?\Z")
+_NAME_LABELS = ("app.kubernetes.io/name", "app", "k8s-app")
 _VENDOR_AUDIENCE = "sts.aliyuncs.com"
 _MOST_NAMED = 10
 
@@ -118,7 +119,8 @@ def _candidates(documents: Sequence[Located]) -> list[Candidate]:
 def _autoscaler_containers(
     document: Located, spec: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    for at, entry in enumerate(listed(_value_at(document.content, spec).get("containers"))):
+    containers = listed(_value_at(document.content, spec).get("containers"))
+    for at, entry in enumerate(containers):
         container, path = mapping(entry), (*spec, "containers", str(at))
         words = [Word("", text_of(word)) for key in ("command", "args") for word in listed(container.get(key))]
         if listed(container.get("command")):
@@ -127,8 +129,17 @@ def _autoscaler_containers(
             image = text_of(container.get("image"))  # of a registry that renames images: the container's name counts
             runs = is_autoscaler(image if "autoscaler" in image else text_of(container.get("name")))
             runs = runs or bool(invocations_of_words(words[:1], document.file, {}))
+            runs = runs or (len(containers) == 1 and _is_labelled(document, spec))
         if runs:
             yield path, container
+
+
+def _is_labelled(document: Located, spec: tuple[str, ...]) -> bool:
+    """Return whether labels of a workload or of its pods name the autoscaler, as those of its chart do. A mirror may
+    have renamed the image, and a chart names the workload after its release."""
+    places = (("metadata", "labels"), (*spec[:-1], "metadata", "labels"))
+    labels = [_value_at(document.content, place) for place in places]
+    return any(is_autoscaler(text_of(own.get(key))) for own in labels for key in _NAME_LABELS)
 
 
 def _value_at(content: Any, path: Sequence[str]) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ GROUPS = "system:bootstrappers:kubeadm:default-node-token"
 
 _ID, _SECRET = "[a-z0-9]{6}", "[a-z0-9]{16}"
 _ALPHABET = string.ascii_lowercase + string.digits
-_MANIFEST = "infra/kubernetes/rbac-bootstrap-tokens.yaml"
+_APPLY = "outscaler manifests rbac-bootstrap-tokens | kubectl apply -f -"
 _ROUNDS = 3
 
 # A field's letters in lower case, without dashes and underscores. The vendor's tools differ: cherryctl and upstream
@@ -283,7 +283,7 @@ class GeneratedTokens:
             text, status = str(error), getattr(error, "status", None)
             for secret in hidden:
                 text = secret.hidden_in(text)
-            hint = f"; apply {_MANIFEST}" if status == 403 else ""
+            hint = f"; {_APPLY}" if status == 403 else ""
             retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
             message = f"bootstrap token: {method} {path}: {text}{hint}"
             raise class_for(status)(message, code=str(status or ""), retry_after=retry_after) from None

@@ -109,7 +109,7 @@ def _of_all_namespaces(error: ProviderError) -> ProviderError:
     if not isinstance(error, Unauthorized) or error.code == "401":
         return error
     return Unauthorized(
-        f"{error.message}; set namespace in providers.clusterapi, or apply infra/kubernetes/rbac-capi-management.yaml",
+        f"{error.message}; set namespace in providers.clusterapi, or apply outscaler manifests rbac-capi-all",
         code=error.code,
     )
 

@@ -19,11 +19,11 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.model.secret import SecretUnavailable
+from chalicelib.model.secret import SecretNotGiven, SecretUnavailable
 from chalicelib.policy.vendors.clusterapi import CapiSection
 from chalicelib.policy.vendors.settings import typed
 from chalicelib.providers.clusterapi.models import CapiAnnotations, is_label_value, is_qualified_name
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, class_for
+from chalicelib.providers.errors import NOT_GIVEN, InvalidRequest, ProviderError, Transient, Unauthorized, class_for
 from chalicelib.providers.services import Identified, KubeApi
 
 PLACE = "providers.clusterapi"
@@ -287,6 +287,8 @@ class Reach:
             except ProviderError:
                 raise
             except OutscalerError as error:
+                if isinstance(error, SecretNotGiven):
+                    raise Unauthorized(str(error), code=NOT_GIVEN) from error
                 first_line = str(error).partition("\n")[0]
                 text = f"the management cluster cannot be reached: {first_line}"
                 if isinstance(error, SecretUnavailable):

@@ -13,14 +13,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from chalicelib.model.resource_names import API_TAG
 from infra.aws.deploy.account_settings import Setting
 from infra.aws.deploy.stage import Stage
 from infra.aws.template_overlay import merge_template
 
 Json = dict[str, Any]
-
-TAG = "outscaler:deployment"
-"""The tag of the stage's API; its value is the prefix of the deployment."""
 
 _API_ARN = re.compile(r"arn:[a-z-]+:execute-api:[a-z0-9-]+:[0-9]*:([a-z0-9]+)/")
 
@@ -36,7 +34,7 @@ def find(stage: Stage, function: str, session: Any) -> str:
     """
     client = session.client("apigateway")
     apis = [one for page in client.get_paginator("get_rest_apis").paginate() for one in page["items"]]
-    owned = [one for one in apis if one.get("tags", {}).get(TAG) == stage.prefix]
+    owned = [one for one in apis if one.get("tags", {}).get(API_TAG) == stage.prefix]
     named = _named_in_policy(function, session.client("lambda"))
     found = owned or [one for one in apis if one["id"] in named]
     return str(min(found, key=lambda one: (str(one.get("createdDate", "")), one["id"]))["id"]) if found else ""
@@ -44,9 +42,9 @@ def find(stage: Stage, function: str, session: Any) -> str:
 
 def ensure(stage: Stage, function: str, session: Any) -> str:
     """Return the id of the stage's REST API. Creates the API, or adds the missing tag, if necessary."""
-    client, tags = session.client("apigateway"), {**stage.config.get("tags", {}), TAG: stage.prefix}
+    client, tags = session.client("apigateway"), {**stage.config.get("tags", {}), API_TAG: stage.prefix}
     found = find(stage, function, session)
-    if found and client.get_rest_api(restApiId=found).get("tags", {}).get(TAG) == stage.prefix:
+    if found and client.get_rest_api(restApiId=found).get("tags", {}).get(API_TAG) == stage.prefix:
         return found
     if not found:
         return str(

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 
 import pytest
 
-from chalicelib.command.output import Table, as_error, as_warning, columns, one_line, printable, show
+from chalicelib.command.output import (
+    Styled,
+    Table,
+    as_error,
+    as_warning,
+    columns,
+    local_time,
+    one_line,
+    printable,
+    show,
+    with_local_times,
+)
+from chalicelib.model.timestamps import parse_time
 
 TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
 
@@ -56,19 +73,127 @@ def test_cli_table_control_characters_do_not_reach_the_terminal() -> None:
     assert one_line("a\nb\t c\x1b") == "a b c\N{REPLACEMENT CHARACTER}"
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The lines of a table on a terminal of a width, without colours."""
+
+    def lines(*tables: Table, width: int, text: str = "", term: str = "xterm") -> list[str]:
+        for name, value in {"TERM": term, "NO_COLOR": "1", "COLUMNS": str(width)}.items():
+            monkeypatch.setenv(name, value)
+        return shown(*tables, text=text, out=Terminal()).splitlines()
+
+    return lines
+
+
+GROUPS = Table(
+    ("group", "provider", "nodes", "state"),
+    (
+        ("workers", "clusterapi", "5", "steady"),
+        ("burst-g7", "alicloud", "0", "backing off until 00:57: sold out in cn-hangzhou-i"),
+        ("render-sks", "exoscale", "0+2", "2 nodes on their way since 41s (usually 2m10s)"),
+    ),
+)
+
+
+def test_table_on_a_wide_terminal_has_one_line_per_row(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(GROUPS, width=100) == [
+        "GROUP        PROVIDER     NODES   STATE",
+        "workers      clusterapi   5       steady",
+        "burst-g7     alicloud     0       backing off until 00:57: sold out in cn-hangzhou-i",
+        "render-sks   exoscale     0+2     2 nodes on their way since 41s (usually 2m10s)",
+    ]
+
+
+def test_title_may_be_longer_than_the_rows(terminal: Callable[..., list[str]]) -> None:
+    table = Table(("a",), (("b",),), title="Pods that fit on existing or upcoming nodes")
+    assert terminal(table, width=80) == ["Pods that fit on existing or upcoming nodes", "A", "b"]
+
+
+def test_table_on_a_narrow_terminal_wraps_between_words(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(GROUPS, width=64) == [
+        "GROUP        PROVIDER     NODES   STATE",
+        "workers      clusterapi   5       steady",
+        "burst-g7     alicloud     0       backing off until 00:57: sold",
+        "                                  out in cn-hangzhou-i",
+        "render-sks   exoscale     0+2     2 nodes on their way since 41s",
+        "                                  (usually 2m10s)",
+    ]
+
+
+def test_table_that_is_too_wide_shows_each_row_as_lines(terminal: Callable[..., list[str]]) -> None:
+    assert terminal(GROUPS, width=40)[:10] == [
+        "GROUP      workers",
+        "PROVIDER   clusterapi",
+        "NODES      5",
+        "STATE      steady",
+        "",
+        "GROUP      burst-g7",
+        "PROVIDER   alicloud",
+        "NODES      0",
+        "STATE      backing off until 00:57: sold",
+        "           out in cn-hangzhou-i",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 100, 120])
+def test_words_are_not_broken_on_any_terminal(width: int, terminal: Callable[..., list[str]]) -> None:
+    words = ["operation", "a-node-with-a-rather-long-name-0123456789", "waits", "for", "machines", "日本語"]
+    rows = tuple(
+        tuple(" ".join((words * 3)[start : start + 5]) for start in (row, row + 1, row + 2)) for row in range(6)
+    )
+    lines = terminal(Table(("one", "two", "three"), rows), width=width, text=" ".join(words * 9))
+    heads = {"ONE", "TWO", "THREE"}
+    assert {word for line in lines for word in line.split()} - heads == set(words)
+    longest = max(map(columns, words)) + len("THREE   ")
+    assert max(map(columns, lines)) <= max(width, longest)
+
+
+def test_width_of_a_terminal_does_not_change_what_a_pipe_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    plain = shown(GROUPS)
+    assert len(plain.splitlines()) == 4
+    assert "\t" not in plain
+    assert plain.splitlines()[2].split("   ")[0] == "burst-g7"
+
+
 def test_cli_table_has_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert shown(TABLE, out=Terminal()).startswith("\x1b[1mGroups\x1b[0m\nNAME        SIZE\n")
+    text = shown(TABLE, out=Terminal())
+    assert "\x1b[1mGroups" in text
+    assert re.sub(r"\x1b\[\d*m", "", text) == shown(TABLE)
     monkeypatch.setenv("TERM", "dumb")
     assert shown(TABLE, out=Terminal()) == shown(TABLE)
+
+
+def test_pipe_does_not_load_the_library_of_terminals() -> None:
+    code = (
+        "import sys; from chalicelib.command.output import Table, show; "
+        "show([Table(('a',), (('b',),))]); print('rich' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
+    assert done.stdout.splitlines() == ["A", "b", "False"]
+
+
+def test_instants_are_local_on_a_terminal_and_exact_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Zurich")
+    time.tzset()
+    now = parse_time("2026-11-24T12:00:00Z")
+    text = "paused until 2026-11-24T13:30:00Z, since 2026-11-23T23:30:00Z, 2026-11-22T08:00:00Z"
+    assert with_local_times(text, now, Terminal()) == "paused until 14:30, since 00:30, Nov 22 09:00"
+    assert with_local_times(text, now, io.StringIO()) == text
+    assert with_local_times("until 2026-99-99T99:99:99Z", now, Terminal()) == "until 2026-99-99T99:99:99Z"
+    assert local_time(1e300, now, Terminal()) == "9999-12-31T23:59:59Z"
+    monkeypatch.delenv("TZ")
+    time.tzset()
 
 
 def test_cli_colours_depend_on_terminal_and_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = Table(("severity", "size"), (("error", "+2 -> 4"), ("ok", "3")))
+    table = Table(("severity", "size"), (("error", "+2 -> 4"), ("ok", Styled("3", "yellow"))))
     assert "\x1b[31merror" in shown(table, out=Terminal())
+    assert "\x1b[33m3" in shown(table, out=Terminal())
     assert as_warning("careful", Terminal()) == "\x1b[33mcareful\x1b[0m"
     assert as_error("bad", io.StringIO()) == "bad"
     monkeypatch.setenv("NO_COLOR", "1")

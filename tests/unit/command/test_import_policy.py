@@ -169,7 +169,7 @@ def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing
             (horizontal("a", cron()), horizontal("a", cron("later"))),
             "kube-system/a: is given twice; give each object once",
         ),
-        (({"kind": "ConfigMap"},), "holds no settings of the autoscaler add-on"),
+        (({"kind": "ConfigMap"},), "holds no Cluster Autoscaler, no settings of CCE's add-on"),
     ],
 )
 def test_import_refuses_contradictory_input_files(

@@ -22,7 +22,7 @@ BY_NAME = {command.name: command for command in COMMANDS}
 NAMES = "|".join(map(re.escape, sorted(BY_NAME, key=len, reverse=True)))
 PRINTED = re.compile(rf"(?P<before>[^`]{{0,12}})\boutscaler (?P<command>{NAMES})\b(?P<rest>[^;,()`\n]*)")
 TO_TYPE = re.compile(r"(Next: |\brun |\bwrite |&& |bin/)\Z")
-ENDS = re.compile(r" (&&|then|and|or|#|\d?>) | …")
+ENDS = re.compile(r" (&&|then|and|or|#|\||\d?>) | …")
 VERB = re.compile(
     r"(again|asks|ends|is|keeps|lifts|lists|makes|opens|plans|reads|refuses|removes|says|shows|stops|to|what|writes)\Z"
 )
@@ -97,7 +97,9 @@ def _parsed(parser: argparse.ArgumentParser, arguments: tuple[str, ...]) -> bool
         return True  # --help
     except ValueError:
         return False
-    return getattr(given, "what", "") not in {"policy", "operations", "groups", "nodes", "pods", "brake"} or given.name
+    return (
+        getattr(given, "what", "") not in {"policy", "operations", "groups", "nodes", "pods", "breaker"} or given.name
+    )
 
 
 def test_texts_of_the_program_name_commands(printed: list[Printed], complete: list[Printed]) -> None:

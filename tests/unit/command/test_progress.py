@@ -8,11 +8,7 @@ import threading
 import pytest
 
 from chalicelib.command.output import progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+from tests.unit.command.test_cli_tables import Terminal
 
 
 def shown(stream: io.StringIO, seconds: int) -> str:

@@ -103,7 +103,7 @@ def test_cli_plan_scale_up_shows_its_purpose() -> None:
     assert table(plan_output.as_blocks(made, TIMES), "Node groups").rows[0][4] == (
         "shop/web; rules evening, busy; headroom spare"
     )
-    assert "for 1 pods and 2 rules and headroom;" in plan_output.summary(made, TIMES)
+    assert "for 1 pod and 2 rules and headroom;" in plan_output.summary(made, TIMES)
 
 
 def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) -> Explanation:

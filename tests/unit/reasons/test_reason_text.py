@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
+from chalicelib.command import explain_group, explain_pod, plan_output
+from chalicelib.command.explain_view import ExplainContext
+from chalicelib.command.output import Table
+from chalicelib.command.plan_inputs import PlanInputs, PlannedCase
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import Taint
+from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
+from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.reasons.text import sentence, text
-from tests.builders import ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.reasons.text import lasting_first, sentence, text
+from chalicelib.record.views import pod_views
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
 from tests.cases import each_row
 
 
@@ -188,3 +197,46 @@ def test_verdict_counts_existing_nodes_as_they_are_after_the_plan() -> None:
     assert len(plan.fits_existing) == 3
     assert tally(plan) == {"Insufficient cpu": 2}
     assert verdict(plan).nodes == 2
+
+
+BACKOFF = Reason.of(ReasonCode.GROUP_BACKOFF, until=NOW + 600, error="OutOfStock")
+TAINT = Reason.of(ReasonCode.UNTOLERATED_TAINT, taint="k=v:NoSchedule")
+REFUSED = Plan(
+    "plan-1",
+    "test",
+    NOW,
+    groups=(GroupVerdict("web", "test", 0, 10, 2),),
+    unschedulable=(UnschedulablePods(("shop/wide",), {"web": (BACKOFF, TAINT)}),),
+)
+IN_ORDER = f"{sentence(TAINT)}; {sentence(BACKOFF)}"
+
+
+def test_reason_that_cannot_be_met_comes_before_one_that_passes_and_others_keep_their_order() -> None:
+    size = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
+    paused = Reason.of(ReasonCode.PAUSED, what="growth")
+    assert lasting_first((BACKOFF, TAINT, paused, size)) == (TAINT, size, BACKOFF, paused)
+
+
+def test_plan_and_explain_show_what_cannot_be_met_first_and_the_plan_stays_as_it_is() -> None:
+    [rows] = [
+        block.rows
+        for block in plan_output.as_blocks(REFUSED, {"decode": 0.0, "plan": 0.0})
+        if isinstance(block, Table) and block.columns == ("pods", "group", "why")
+    ]
+    assert rows == (("shop/wide", "web", IN_ORDER),)
+    details = plan_output.as_document(REFUSED, {})["unschedulable"][0]["details"]
+    assert details == {"web": [sentence(BACKOFF), sentence(TAINT)]}
+    case = PlanInputs(Snapshot("test", NOW), Policy("test"), Memory(), NOW, 0, None, (), 0.0)
+    context = ExplainContext(case, PlannedCase(REFUSED, Memory(), {}))
+    part = explain_pod.pending(context, "shop/wide", bound=False)
+    assert part is not None
+    assert part.tables[0].rows == (("web", IN_ORDER),)
+    of_group = explain_group.answer(context, "web")
+    assert [table.rows for table in of_group.tables if table.columns == ("pods", "why not")] == [
+        (("shop/wide", IN_ORDER),)
+    ]
+
+
+def test_waiting_pods_of_the_page_and_of_get_show_what_cannot_be_met_first() -> None:
+    [view] = pod_views(REFUSED)
+    assert view.reasons == {"web": (TAINT, BACKOFF)}

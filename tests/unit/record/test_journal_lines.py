@@ -111,7 +111,7 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         ),
         (
             "decided on 1 scale-up and 2 removals and 1 repair (rules a, b) for 1 node; the cluster is unhealthy; "
-            "3 pods without a node; 4 nodes not needed; 1 thing not read"
+            "3 pods without a place; 4 nodes not needed; 1 thing not read"
         ),
     ),
     "failing": (

@@ -235,7 +235,7 @@ def test_status_missing_config_map_is_reported_once_and_filled_when_present() ->
         said.append(scene.trouble)
     reported = (
         "status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
-        "infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: false in "
+        "what outscaler manifests rbac prints, with that name in it, or set writeStatusConfigmap: false in "
         "the policy"
     )
     assert said == [reported, "", "", ""]

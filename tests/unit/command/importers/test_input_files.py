@@ -57,12 +57,12 @@ def test_import_list_items_may_take_their_kind_from_the_list() -> None:
 @each_row(
     ("text", "says"),
     [
-        ("", "f: holds no settings"),
-        ("null", "f: holds no settings"),
-        ("{}", "f: holds no settings"),
-        ("just words", "f: holds no settings"),
-        (json.dumps(OTHER), "f: holds no settings"),
-        (json.dumps({"kind": "Addon"}), "f: holds no settings"),
+        ("", "f: holds no Cluster Autoscaler"),
+        ("null", "f: holds no Cluster Autoscaler"),
+        ("{}", "f: holds no Cluster Autoscaler"),
+        ("just words", "f: holds no Cluster Autoscaler"),
+        (json.dumps(OTHER), "f: holds no Cluster Autoscaler"),
+        (json.dumps({"kind": "Addon"}), "f: holds no Cluster Autoscaler"),
         ("a: b: c", "f:1: is neither JSON nor YAML (mapping values are not allowed"),
         ("a: [1\nb: 2", "f:2: is neither JSON nor YAML"),
         ("? [a]\n: b", "f:1: is neither JSON nor YAML"),

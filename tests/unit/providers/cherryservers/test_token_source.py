@@ -259,7 +259,7 @@ def test_bootstrap_missing_role_is_reported_with_the_file_to_apply() -> None:
     there = There(may=False)
     with pytest.raises(Unauthorized) as raised:
         there.tokens().current()
-    assert "infra/kubernetes/rbac-bootstrap-tokens.yaml" in raised.value.message
+    assert "outscaler manifests rbac-bootstrap-tokens | kubectl apply -f -" in raised.value.message
     there.kube.close()
 
 
