@@ -206,6 +206,7 @@ def test_environment_outweighs_the_login(profile: Path, capsys: Said, monkeypatc
     assert shown["settings"]["stateTable"] == {"value": "outscaler-dev-state", "from": "OUTSCALER_PREFIX"}
     assert shown["settings"]["sharedSecrets"]["value"] == "outscaler/shared/exoscale"  # as login has kept it of dev
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-other")
+    assert answer(capsys, "config")["settings"]["secretPrefix"]["from"] == "the state table's name"
     shown = values(answer(capsys, "config"))
     assert (shown["secretPrefix"], shown["sharedSecrets"], shown["page"]) == ("outscaler/other/", "", "")
     capsys.readouterr()

@@ -25,6 +25,7 @@ from chalicelib.command.deployment_settings import (
 )
 from chalicelib.command.output import Block, Table, emit, warn
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import ALLOWED_ENDPOINTS, SECRET_PREFIX, SHARED_SECRETS
 from chalicelib.model.resource_names import POLICY_TABLE, PREFIX, TABLE, stage_prefix, state_table
 
 _LOGIN = "outscaler login"
@@ -63,31 +64,36 @@ def run(args: argparse.Namespace) -> int:
 def _settings(login: Login | None) -> tuple[ConfigSetting, ...]:
     """Return the settings that a command without further arguments uses, in the order of precedence of
     store_access.open_store and deployment_settings."""
+    from chalicelib.store.tables import policy_table_of
+
     stage = chosen_stage()
     of_login = f"{_LOGIN} {login.stack}" if login is not None else ""
     of_table = "" if stage else next((name for name in (TABLE, PREFIX) if os.environ.get(name)), "")
     table = login.table if login is not None else state_table(os.environ)
     own_policy_table = os.environ.get(POLICY_TABLE, "") if of_table else ""
     kept_policy_table = login.policy_table if login is not None else ""
-    policy_table = own_policy_table or kept_policy_table or (f"{table}-policies" if table else "")
+    policy_table = own_policy_table or kept_policy_table or (policy_table_of(table) if table else "")
     variables = [] if stage else [name for name in ("AWS_DEFAULT_REGION", "AWS_REGION") if os.environ.get(name)]
     region = os.environ[variables[0]] if variables else login.region if login is not None else ""
     deployment = settings_here().deployment
-    judged = of_login if login is not None and login.settings is not None else ("the table's name" if table else "")
+    published = of_login if login is not None and login.settings is not None else ""
+
+    def origin(variable: str, otherwise: str) -> str:
+        return published or (variable if os.environ.get(variable) else otherwise)
+
+    derived = "the state table's name"
+    otherwise = derived if deployment.prefix_known else "the default"
+    of_policy_table = POLICY_TABLE if own_policy_table else of_login if kept_policy_table else derived if table else ""
     own_api = "" if stage else os.environ.get(API, "")
     api = own_api or (login.api if login is not None else "")
     return (
         ConfigSetting("stateTable", table, of_table or of_login),
-        ConfigSetting(
-            "policyTable",
-            policy_table,
-            POLICY_TABLE if own_policy_table else of_login if kept_policy_table else of_table,
-        ),
+        ConfigSetting("policyTable", policy_table, of_policy_table),
         ConfigSetting("region", region, variables[0] if variables else of_login if region else ""),
-        ConfigSetting("prefix", stage_prefix(table), "the table's name" if stage_prefix(table) else ""),
-        ConfigSetting("secretPrefix", deployment.secret_prefix, judged or "the default"),
-        ConfigSetting("sharedSecrets", ",".join(sorted(deployment.shared_secrets)), judged),
-        ConfigSetting("allowedEndpoints", ",".join(sorted(deployment.endpoints)), judged),
+        ConfigSetting("prefix", stage_prefix(table), derived if stage_prefix(table) else ""),
+        ConfigSetting("secretPrefix", deployment.secret_prefix, origin(SECRET_PREFIX, otherwise)),
+        ConfigSetting("sharedSecrets", ",".join(sorted(deployment.shared_secrets)), origin(SHARED_SECRETS, "")),
+        ConfigSetting("allowedEndpoints", ",".join(sorted(deployment.endpoints)), origin(ALLOWED_ENDPOINTS, "")),
         ConfigSetting("page", f"{api.rstrip('/')}/ui" if api else "", API if own_api else of_login if api else ""),
     )
 
