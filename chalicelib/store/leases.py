@@ -20,7 +20,7 @@ A pass always reads this row when it begins and writes it when it ends. Data for
 the streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle pass
 nothing. All of it is optional: rows of earlier releases lack some of it.
 
-DynamoDB charges a write by the whole row, and this row is written three times a minute. Carried-over data that changes
+DynamoDB charges a write by the whole row, and this row is written twice a minute. Carried-over data that changes
 with every pass is therefore stored here while the row stays within one unit of 1 KB; the rest has a row of its own,
 which is written only when it changes. `join_carry_over` separates the two parts. Where both rows have a value, this row
 takes precedence: a release before the other row writes everything into this one.
@@ -97,6 +97,7 @@ class Lease(msgspec.Struct, frozen=True):
     decision: the digest of the last decision that is in the journal. carry_over: of the last pass, opaque here.
     failure: of the passes before; None where the last one succeeded. separate: the content of the row for large
     carried-over data, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
+    last_success: when the last pass that made a decision began, 0.0 where none has.
     """
 
     cluster: str
@@ -108,6 +109,7 @@ class Lease(msgspec.Struct, frozen=True):
     failure: PassFailure | None = None
     separate: bytes | None = None
     memory: PassMemory = PassMemory()
+    last_success: float = 0.0
 
 
 class Leases:
@@ -156,6 +158,7 @@ class Leases:
             _failure(row),
             separate,
             _memory(row),
+            float(row.last_success or 0.0),
         )
 
     def release(
