@@ -337,8 +337,9 @@ class ScanStates:
         return _scan_state(raw) if raw is not None else ScanState()
 
     def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState | StoreError]:
-        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them."""
-        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them. A state
+        may be a second old: the cluster then looks late, and its marker decides."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters], consistent=False)
         states: dict[str, ScanState | StoreError] = {cluster: ScanState() for cluster in clusters}
         return states | {cluster: value_or_error(partial(_scan_state, raw)) for (cluster, _), raw in raws.items()}
 
