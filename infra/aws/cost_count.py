@@ -36,7 +36,8 @@ class Counts(msgspec.Struct, frozen=True):
     """Counts of one minute with one tick and one pass. calls: function invocations by name. reads, writes: request
     units of the tables. sent: queue messages. log: bytes that the functions log. series: CloudWatch metric series.
     secret_reads: of all secrets, in ten minutes. lists, packed: bytes of the cluster's lists in a pass, uncompressed
-    and compressed by the server. written: writes by row."""
+    and compressed by the server. read, written: units by row. tick_reads, tick_log: units and bytes of a tick without
+    clusters, which `reads` and `log` contain."""
 
     calls: dict[str, int]
     reads: float
@@ -48,12 +49,16 @@ class Counts(msgspec.Struct, frozen=True):
     lists: int
     packed: int
     written: dict[str, int]
+    read: dict[str, float] = {}
+    tick_reads: float = 0.0
+    tick_log: int = 0
 
 
 def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notified: bool = False) -> Counts:
     """Run a quiet cluster and return its counts. parameters: whether the cluster's secret is an SSM parameter.
     notified: whether its policy has a topic for notifications. Raises AssertionError if two minutes differ by more than
     the reads that occur every ten minutes."""
+    tick_reads, tick_log = count_tick()
     with _quiet_cluster(metrics, parameters=parameters, notified=notified) as (world, meter):
         begun, said = len(world.invocations), len(world.metrics)
         meter.reset()
@@ -89,7 +94,25 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notif
             lists=bodies.plain // MINUTES,
             packed=bodies.packed // MINUTES,
             written={row: units // MINUTES for row, units in sorted(meter.written.items()) if units >= MINUTES},
+            read={row: units / MINUTES for row, units in sorted(meter.read.items()) if row not in SELDOM},
+            tick_reads=tick_reads,
+            tick_log=tick_log,
         )
+
+
+def count_tick() -> tuple[float, int]:
+    """Return the units that a tick reads and the bytes that it logs in a deployment without clusters."""
+    world = LocalWorld(quick=True, grain=60.0)
+    assert isinstance(world.services, QuickServices)
+    meter = Metered(world.services.dynamodb)
+    world.services.dynamodb = meter  # type: ignore[assignment]  # it has the same methods
+    with world:
+        world.step(120.0)
+        meter.reset()
+        with _log() as lines:
+            world.step(60.0 * MINUTES)
+        assert not meter.writes
+        return meter.reads / MINUTES, sum(map(len, lines)) // MINUTES
 
 
 @contextmanager
