@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.secret import PARAMETER
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -23,6 +24,23 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, mana
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     if management:
         parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path, help=management)
+
+
+SECRET_STORES = {"ssm": PARAMETER, "secretsmanager": ""}
+"""Where a new policy keeps its secrets -> how their names begin in it. The first is proposed."""
+
+
+def add_secret_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the names of a new policy's secrets."""
+    parser.add_argument(
+        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
+    )
+    parser.add_argument(
+        "--secret-store",
+        choices=list(SECRET_STORES),
+        default="ssm",
+        help="a parameter of SSM each, which costs nothing by itself (default), or secrets of Secrets Manager",
+    )
 
 
 def add_duration_argument(

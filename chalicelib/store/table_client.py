@@ -162,9 +162,7 @@ class Table:
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
         return self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
 
-    def get_many(
-        self, keys: Sequence[tuple[str, str]], *, consistent: bool = True
-    ) -> dict[tuple[str, str], Raw]:
+    def get_many(self, keys: Sequence[tuple[str, str]], *, consistent: bool = True) -> dict[tuple[str, str], Raw]:
         """Return rows by (cluster, item); those that do not exist are omitted."""
         rows: dict[tuple[str, str], Raw] = {}
         todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]

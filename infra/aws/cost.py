@@ -197,7 +197,14 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
     )
     yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
-    yield from ("", *_LEFT.format(**_shares(counts, steps[-1])).splitlines())
+    yield from ("", "## What remains", "", "The parts of a cluster with a parameter of SSM, and why they remain.", "")
+    yield from ("| Part | Dollars a month | Why |", "|---|---|---|")
+    shares = _shares(counts, steps[-1])
+    yield from (f"| {part} | {shares[name]:.3f} | {why} |" for part, name, why in _REMAINS)
+    yield from (
+        "",
+        "A tick sets the [queued marker](reference/store.md#queued-marker) only where the last pass is late.",
+    )
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
     yield from (
         "",
@@ -231,14 +238,13 @@ def _counted(counts: Counts) -> Iterator[tuple[str, str]]:
 
 
 def _shares(counts: Counts, way: Way) -> dict[str, float]:
-    """Return the dollars of the parts that remain, by their names in _LEFT."""
+    """Return dollars per month of one cluster, by the names of _REMAINS."""
     parts = per_cluster(way)
     return {
         "passes": parts["Lambda: passes"],
         "lease": PASSES * counts.written["lease"] * LIST.write,
         "seldom": PASSES * (way.writes - counts.written["lease"]) * LIST.write,
         "reads": PASSES * way.reads * LIST.read,
-        "unit": PASSES * LIST.read,
         "queue": parts["SQS: send, receive, delete"],
         "secrets": parts["secrets"],
         "logs": parts["CloudWatch: logs"],
@@ -270,23 +276,40 @@ without free tiers.
 - Twice as many passes cost twice as much, except for secrets and series.
 - A second vendor costs its secret, a write unit in each pass, and its queue."""
 
-_LEFT = """\
-## What remains
-
-The parts of a cluster with a parameter of SSM, and why they remain.
-
-| Part | Dollars a month | Why |
-|---|---|---|
-| Lambda | {passes:.3f} | a second with 512 MB is an assumption, and the largest part; a figure measured on Lambda would replace it |
-| two writes of the row `lease` | {lease:.3f} | the first takes the lease and raises the fencing token: without it, two passes could act at the same time. The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end |
-| other writes | {seldom:.3f} | the charts every half hour, and the timers of nodes every ten minutes. Every successful pass confirms all timers, and the lease's row has its instant |
-| reads | {reads:.3f} | strongly consistent where a decision depends on them; each unit is {unit:.4f} dollars. The lease is read before the pass and before the save, the head of the memory before and after it, so that no pass acts on half a save |
-| SQS | {queue:.3f} | a message is sent, received and deleted. Lambda could be invoked without a queue for nothing, but then nothing would limit how many passes run at the same time |
-| secrets | {secrets:.3f} | a parameter is decrypted every ten minutes, so that a new secret is used after that time |
-| logs | {logs:.3f} | one line per pass, and three of Lambda's |
-
-A tick sets the [queued marker](reference/store.md#queued-marker) only where the last pass is late.
-"""
+_REMAINS = (
+    (
+        "Lambda",
+        "passes",
+        "a second with 512 MB is an assumption, and the largest part; a figure measured on Lambda would replace it",
+    ),
+    (
+        "two writes of the row `lease`",
+        "lease",
+        "the first takes the lease and raises the fencing token: without it, two passes could act at the same time. "
+        "The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end",
+    ),
+    (
+        "other writes",
+        "seldom",
+        "the charts every half hour, and the timers of nodes every ten minutes. Every successful pass confirms all "
+        "timers, and the lease's row has its instant",
+    ),
+    (
+        "reads",
+        "reads",
+        "strongly consistent where a decision depends on them. The lease is read before the pass and before the save, "
+        "the head of the memory after it, so that no pass acts without the lease or on half a save",
+    ),
+    (
+        "SQS",
+        "queue",
+        "a message is sent, received and deleted. Invoking Lambda without a queue costs nothing, but then nothing "
+        "would limit how many passes run at the same time",
+    ),
+    ("secrets", "secrets", "a parameter is decrypted every ten minutes, so that a new secret is used after that time"),
+    ("logs", "logs", "one line per pass, and three of Lambda's"),
+)
+"""Part of the cost of a cluster, its name in _shares, and why it remains."""
 
 _ON_REQUEST = """\
 Per deployment and only on request; the number of clusters does not matter. CloudWatch charges for each metric that an

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.arguments import SECRET_STORES, add_secret_arguments
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.command.importers.autoscaler_input import AutoscalerInput, ImportArguments
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
@@ -68,9 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project-id", default="", metavar="ID", help="the id of its project in that region")
     parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with accessKey and secretKey")
     parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
-    parser.add_argument(
-        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
-    )
+    add_secret_arguments(parser)
     parser.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
     )
@@ -99,8 +98,8 @@ def run(args: argparse.Namespace) -> int:
     if judge.notice:
         warn(judge.notice)
     values = {name: getattr(args, name) for name in ImportArguments.__struct_fields__}
-    if args.secret_prefix is None:
-        values["secret_prefix"] = judge.deployment.secret_prefix
+    prefix = judge.deployment.secret_prefix if args.secret_prefix is None else args.secret_prefix
+    values["secret_prefix"] = SECRET_STORES[args.secret_store] + prefix
     report = Diagnostics("--time-zone")
     ZONE.read(Scalar(args.time_zone, plain=False, line=1, column=1), (), report)
     report.check()
