@@ -200,7 +200,7 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
     yield from ("", "## What remains", "", "The parts of a cluster with a parameter of SSM, and why they remain.", "")
     yield from ("| Part | Dollars a month | Why |", "|---|---|---|")
     shares = _shares(counts, steps[-1])
-    yield from (f"| {part} | {shares[name]:.3f} | {why} |" for part, name, why in _REMAINS)
+    yield from (f"| {part} | {shares[name]:.3f} | {_REMAINS[name]} |" for name, part in _PARTS.items())
     yield from (
         "",
         "A tick sets the [queued marker](reference/store.md#queued-marker) only where the last pass is late.",
@@ -276,40 +276,37 @@ without free tiers.
 - Twice as many passes cost twice as much, except for secrets and series.
 - A second vendor costs its secret, a write unit in each pass, and its queue."""
 
-_REMAINS = (
-    (
-        "Lambda",
-        "passes",
-        "a second with 512 MB is an assumption, and the largest part; a figure measured on Lambda would replace it",
-    ),
-    (
-        "two writes of the row `lease`",
-        "lease",
+_PARTS = {
+    "passes": "Lambda",
+    "lease": "two writes of the row `lease`",
+    "seldom": "other writes",
+    "reads": "reads",
+    "queue": "SQS",
+    "secrets": "secrets",
+    "logs": "logs",
+}
+_REMAINS = {
+    "passes": "a second with 512 MB is an assumption, and the largest part; a figure measured on Lambda would replace it",
+    "lease": (
         "the first takes the lease and raises the fencing token: without it, two passes could act at the same time. "
-        "The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end",
+        "The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end"
     ),
-    (
-        "other writes",
-        "seldom",
+    "seldom": (
         "the charts every half hour, and the timers of nodes every ten minutes. Every successful pass confirms all "
-        "timers, and the lease's row has its instant",
+        "timers, and the lease's row has its instant"
     ),
-    (
-        "reads",
-        "reads",
+    "reads": (
         "strongly consistent where a decision depends on them. The lease is read before the pass and before the save, "
-        "the head of the memory after it, so that no pass acts without the lease or on half a save",
+        "the head of the memory after it, so that no pass acts without the lease or on half a save"
     ),
-    (
-        "SQS",
-        "queue",
+    "queue": (
         "a message is sent, received and deleted. Invoking Lambda without a queue costs nothing, but then nothing "
-        "would limit how many passes run at the same time",
+        "would limit how many passes run at the same time"
     ),
-    ("secrets", "secrets", "a parameter is decrypted every ten minutes, so that a new secret is used after that time"),
-    ("logs", "logs", "one line per pass, and three of Lambda's"),
-)
-"""Part of the cost of a cluster, its name in _shares, and why it remains."""
+    "secrets": "a parameter is decrypted every ten minutes, so that a new secret is used after that time",
+    "logs": "one line per pass, and three of Lambda's",
+}
+"""Why a part of the cost of a cluster remains, by its name in _shares."""
 
 _ON_REQUEST = """\
 Per deployment and only on request; the number of clusters does not matter. CloudWatch charges for each metric that an
