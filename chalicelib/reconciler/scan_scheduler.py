@@ -8,8 +8,9 @@ removed when the first of them acquires the cluster's lease, and while it is set
 - It expires LOST_AFTER seconds after its last slot, because a message may be lost (or be in the dead-letter queue).
 - A cluster whose passes are on time needs no marker, and none is written: its next slot is not past, so no earlier tick
   has sent a message for it (is_late).
-- This is enough: at most two ticks' messages wait per cluster, and one more per LOST_AFTER. Messages that arrive late or
-  twice find a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
+- This is enough: at most two ticks' messages wait per cluster, and one more per LOST_AFTER. Messages that arrive late
+  or twice find a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease
+  taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """

@@ -286,7 +286,7 @@ _PARTS = {
     "logs": "logs",
 }
 _REMAINS = {
-    "passes": "a second with 512 MB is an assumption, and the largest part; a figure measured on Lambda would replace it",
+    "passes": "a second with 512 MB is an assumption, and the largest part; a figure of Lambda itself would replace it",
     "lease": (
         "the first takes the lease and raises the fencing token: without it, two passes could act at the same time. "
         "The second records the pass and gives the lease back: without it, the next pass would wait for the lease's end"
