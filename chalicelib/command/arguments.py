@@ -1,9 +1,10 @@
-"""What an operator types: arguments that several commands have, durations, and names. Names are matched exactly; for
+"""What an operator types: arguments that several commands have, durations, commands of AWS for secrets, and names. Names are matched exactly; for
 others, the error suggests similar ones."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.model.secret import PARAMETER
+from chalicelib.model.secret import PARAMETER, parameter_name
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -28,6 +29,16 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, mana
 
 SECRET_STORES = {"ssm": PARAMETER, "secretsmanager": ""}
 """Where a new policy keeps its secrets -> how their names begin in it. The first is proposed."""
+
+
+def store_command(name: str, value: str = "file://FILE", *, exists: bool = False) -> str:
+    """Return the shell command that stores a secret under its name in a policy. exists: replace its value. A parameter
+    of more than 4 KB becomes an advanced one by itself."""
+    if name.startswith(PARAMETER):
+        form = f"--type SecureString --tier Intelligent-Tiering{' --overwrite' if exists else ''}"
+        return f"aws ssm put-parameter {form} --name {shlex.quote(parameter_name(name))} --value {value}"
+    verb = "put-secret-value --secret-id" if exists else "create-secret --name"
+    return f"aws secretsmanager {verb} {shlex.quote(name)} --secret-string {value}"
 
 
 def add_secret_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ import hmac
 import html
 import json
 import re
-import shlex
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from chalicelib.model.errors import OutscalerError
@@ -130,16 +129,6 @@ def place_of(name: str) -> str:
 def parameter_name(name: str) -> str:
     """Return the SSM name, which begins with a slash. name: one that begins with PARAMETER."""
     return "/" + name.removeprefix(PARAMETER)
-
-
-def store_command(name: str, value: str = "file://FILE", *, exists: bool = False) -> str:
-    """Return the shell command that stores a secret under its name in a policy. exists: replace its value. A parameter
-    of more than 4 KB becomes an advanced one by itself."""
-    if name.startswith(PARAMETER):
-        form = f"--type SecureString --tier Intelligent-Tiering{' --overwrite' if exists else ''}"
-        return f"aws ssm put-parameter {form} --name {shlex.quote(parameter_name(name))} --value {value}"
-    verb = "put-secret-value --secret-id" if exists else "create-secret --name"
-    return f"aws secretsmanager {verb} {shlex.quote(name)} --secret-string {value}"
 
 
 LONGEST_KEY, LONGEST_TOKEN = 256, 40_000

@@ -6,11 +6,9 @@ removed when the first of them acquires the cluster's lease, and while it is set
 
 - There is one marker for all slots, because markers per slot never show that the *cluster* is already queued.
 - It expires LOST_AFTER seconds after its last slot, because a message may be lost (or be in the dead-letter queue).
-- A cluster whose passes are on time needs no marker, and none is written: its next slot is not past, so no earlier tick
-  has sent a message for it (is_late).
-- This is enough: at most two ticks' messages wait per cluster, and one more per LOST_AFTER. Messages that arrive late
-  or twice find a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease
-  taken.
+- A cluster whose passes are on time needs none: no earlier tick has sent a message for its next slot (is_late).
+- This is enough: at most two ticks' messages wait per cluster, and one more per LOST_AFTER. Late and repeated ones find a
+  newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """
@@ -192,8 +190,7 @@ def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ..
 
 
 def is_late(last_pass: float, interval: float, now: float) -> bool:
-    """Return whether an earlier tick may have sent a message for the slot after the last pass. A tick sends the slots
-    until MARGIN seconds before the next tick, so a later slot is this tick's own."""
+    """Return whether an earlier tick may have sent the slot after the last pass: it is before what ticks leave over."""
     return last_pass + interval < now - MARGIN
 
 

@@ -115,7 +115,7 @@ def test_secret_prefix_of_import_may_be_given(store: Store, tmp_path: Path, caps
     assert yaml.safe_load(Path(file).read_text())["spec"]["kubernetes"] == {
         "kubeconfigSecret": "ssm:/team/shop/kubeconfig"
     }
-    assert "--name team/shop/alicloud " in report
+    assert "--name /team/shop/alicloud " in report
 
 
 def test_apply_refuses_what_the_functions_of_the_stage_refuse(

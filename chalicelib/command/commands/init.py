@@ -16,12 +16,11 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.command.arguments import SECRET_STORES, add_secret_arguments
+from chalicelib.command.arguments import SECRET_STORES, add_secret_arguments, store_command
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.command.output import warn
 from chalicelib.command.policy_files import load_document
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import store_command
 from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.secret_names import named_by
 from chalicelib.policy.value_types import DNS_LABEL

@@ -10,12 +10,13 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from chalicelib.command.arguments import store_command
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX
-from chalicelib.model.secret import PARAMETER, store_command
+from chalicelib.model.secret import PARAMETER
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.notify.webhook import signature

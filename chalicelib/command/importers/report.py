@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.arguments import store_command
 from chalicelib.model.errors import BadInput, InputErrors
-from chalicelib.model.secret import store_command
 
 MOST_PROBLEMS = 100
 _LONGEST = 300

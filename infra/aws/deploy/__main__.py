@@ -13,7 +13,6 @@ from botocore.parsers import ResponseParserError
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.resource_names import state_table_of
-from chalicelib.model.secret import PARAMETER, store_command
 from infra.aws.deploy import undeploy
 from infra.aws.deploy.account_settings import shown
 from infra.aws.deploy.gateway import readers_key
@@ -116,7 +115,7 @@ def _tell(stage: Stage, made: Deployment, session: boto3.Session) -> None:
     _say("")
     _say("next, for each cluster (docs/deploy.md):")
     _say("  kubectl apply -f infra/kubernetes/rbac-workload.yaml")
-    _say(f"  {store_command(f'{PARAMETER}{prefix}NAME/kubeconfig', 'file://kubeconfig')}")
+    _say(f"  aws ssm put-parameter --type SecureString --name /{prefix}NAME/kubeconfig --value file://kubeconfig")
     _say(f"  export OUTSCALER_PREFIX={stage.prefix}")
     _say("  .venv/bin/outscaler apply policy.yaml        # mode: shadow plans and touches nothing")
     _say("  .venv/bin/outscaler history NAME")
