@@ -1,5 +1,5 @@
-"""What an operator types: arguments that several commands have, durations, commands of AWS for secrets, and names. Names are matched exactly; for
-others, the error suggests similar ones."""
+"""What an operator types: arguments that several commands have, AWS's commands for secrets, durations, and names. Names
+are matched exactly; for others, the error suggests similar ones."""
 
 from __future__ import annotations
 

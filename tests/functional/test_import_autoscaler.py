@@ -103,7 +103,10 @@ def test_what_is_missing_is_listed_with_its_remedy(tmp_path: Path, capsys: Said)
     assert missing == [
         "- unknown: --nonsense=1",
         "- not here: --kube-client-qps=50: this version does not use it: Requests per second to the cluster's API.",
-        "- create the secrets ssm:/outscaler/shop/kubeconfig, ssm:/outscaler/shop/alicloud: rows `secret` have the commands",
+        (
+            "- create the secrets ssm:/outscaler/shop/kubeconfig, ssm:/outscaler/shop/alicloud: "
+            "rows `secret` have the commands"
+        ),
     ]
     assert following.startswith("Next: outscaler validate shop.yaml")
     assert [f"# {line}" for line in missing] == [line for line in said.out.splitlines() if line.startswith("# - ")]
