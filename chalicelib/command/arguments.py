@@ -1,9 +1,10 @@
-"""What an operator types: arguments that several commands have, durations, and names. Names are matched exactly; for
-others, the error suggests similar ones."""
+"""What an operator types: arguments that several commands have, AWS's commands for secrets, durations, and names. Names
+are matched exactly; for others, the error suggests similar ones."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TypeVar
 from chalicelib.model.errors import BadInput
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.secret import PARAMETER, parameter_name
 
 _SHOWN = 5
 _COMPARED = 5000  # names compared letter by letter; each costs some microseconds
@@ -24,6 +26,33 @@ def add_cluster_arguments(parser: argparse.ArgumentParser, kubeconfig: str, mana
     parser.add_argument("--context", metavar="NAME", help="the kubeconfig's context, if not its current one")
     if management:
         parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path, help=management)
+
+
+SECRET_STORES = {"ssm": PARAMETER, "secretsmanager": ""}
+"""Where a new policy keeps its secrets -> how their names begin in it. The first is proposed."""
+
+
+def store_command(name: str, value: str = "file://FILE", *, exists: bool = False) -> str:
+    """Return the shell command that stores a secret under its name in a policy. exists: replace its value. A parameter
+    of more than 4 KB becomes an advanced one by itself."""
+    if name.startswith(PARAMETER):
+        form = f"--type SecureString --tier Intelligent-Tiering{' --overwrite' if exists else ''}"
+        return f"aws ssm put-parameter {form} --name {shlex.quote(parameter_name(name))} --value {value}"
+    verb = "put-secret-value --secret-id" if exists else "create-secret --name"
+    return f"aws secretsmanager {verb} {shlex.quote(name)} --secret-string {value}"
+
+
+def add_secret_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for the names of a new policy's secrets."""
+    parser.add_argument(
+        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
+    )
+    parser.add_argument(
+        "--secret-store",
+        choices=list(SECRET_STORES),
+        default="ssm",
+        help="a parameter of SSM each, which costs nothing by itself (default), or secrets of Secrets Manager",
+    )
 
 
 def add_duration_argument(

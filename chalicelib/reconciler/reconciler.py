@@ -43,6 +43,7 @@ from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot.node_groups import read_node_groups
 from chalicelib.store.errors import LeaseHeld, StaleWrite, StoreError
 from chalicelib.store.leases import Lease
+from chalicelib.store.memory_rows import confirm
 
 if TYPE_CHECKING:
     from chalicelib.replay.recorded_decision import RecordedDecision
@@ -279,7 +280,8 @@ def _decide_and_save(
 
     act = permitted(policy).act
     for attempt in range(_TRIES):
-        before = runtime.store.memory.load(policy.name)
+        stored = runtime.store.memory.load(policy.name)
+        before = confirm(stored, lease.last_success)
         snapshot = read(before, attempt)
         plan, after = decide(snapshot, before)
         for _ in range(_MOST_WAITS):
@@ -296,7 +298,7 @@ def _decide_and_save(
         operations = tuple(operation.with_spec(token=lease.token) for operation in plan.operations) if act else ()
         try:
             with runtime.tracing.part("save", cluster=policy.name):
-                runtime.store.memory.save(policy.name, before, _to_save(after, before, act=act), operations, lease)
+                runtime.store.memory.save(policy.name, stored, _to_save(after, before, act=act), operations, lease)
         except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise

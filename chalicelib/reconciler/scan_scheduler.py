@@ -6,8 +6,9 @@ removed when the first of them acquires the cluster's lease, and while it is set
 
 - There is one marker for all slots, because markers per slot never show that the *cluster* is already queued.
 - It expires LOST_AFTER seconds after its last slot, because a message may be lost (or be in the dead-letter queue).
-- This is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice find a
-  newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
+- A cluster whose passes are on time needs none: no earlier tick has sent a message for its next slot (is_late).
+- This is enough: at most two ticks' messages wait per cluster, and one more per LOST_AFTER. Late and repeated ones find
+  a newer pass and stop after one read (is_superseded); those that arrive during a pass find the lease taken.
 
 Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """
@@ -138,17 +139,16 @@ def queue_scans(policy: Policy, state: ScanState | StoreError | None, runtime: R
     if not due:
         return False
     marker = due[-1] + LOST_AFTER
-    if not runtime.store.scan_states.mark_queued(policy.name, marker):
+    late = is_late(pace.last_pass, policy.scan_interval, now)
+    if not (runtime.store.scan_states.mark_queued(policy.name, marker) if late else pace.queued_until < now):
         logger.info("already queued", cluster=policy.name, queued_until=pace.queued_until)
         return False
-    sent = 0
     try:
         for at in due:
             message = ReconcileMessage(cluster=policy.name, reason=Cause.SCHEDULE.value, at=at)
             runtime.sender.send(RECONCILE, encode(message), whole_delay(at - now))
-            sent += 1
     except NotSent:
-        if not sent:  # no message is under way: the next tick must not wait for one
+        if late and at == due[0]:  # no message is under way: the next tick must not wait for one
             runtime.store.scan_states.clear_queued(policy.name, marker)
         raise
     return True
@@ -185,6 +185,11 @@ def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ..
     end = now + MINUTE - MARGIN
     count = max(0, math.ceil((end - first) / interval))
     return tuple(first + index * interval for index in range(count))
+
+
+def is_late(last_pass: float, interval: float, now: float) -> bool:
+    """Return whether an earlier tick may have sent a message for the slot after the last pass."""
+    return last_pass + interval < now - MARGIN
 
 
 def is_superseded(at: float, last_pass: float, interval: float) -> bool:

@@ -20,7 +20,7 @@ A pass always reads this row when it begins and writes it when it ends. Data for
 the streak of failed passes, memory use, reported events, gauges) is therefore stored here and costs an idle pass
 nothing. All of it is optional: rows of earlier releases lack some of it.
 
-DynamoDB charges a write by the whole row, and this row is written three times a minute. Carried-over data that changes
+DynamoDB charges a write by the whole row, and this row is written twice a minute. Carried-over data that changes
 with every pass is therefore stored here while the row stays within one unit of 1 KB; the rest has a row of its own,
 which is written only when it changes. `join_carry_over` separates the two parts. Where both rows have a value, this row
 takes precedence: a release before the other row writes everything into this one.
@@ -98,6 +98,7 @@ class Lease(msgspec.Struct, frozen=True):
     decision: the digest of the last decision that is in the journal. carry_over: of the last pass, opaque here.
     failure: of the passes before; None where the last one succeeded. separate: the content of the row for large
     carried-over data, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
+    last_success: when the last pass that made a decision began, 0.0 where none has.
     """
 
     cluster: str
@@ -109,6 +110,7 @@ class Lease(msgspec.Struct, frozen=True):
     failure: PassFailure | None = None
     separate: bytes | None = None
     memory: PassMemory = PassMemory()
+    last_success: float = 0.0
 
 
 class Leases:
@@ -157,6 +159,7 @@ class Leases:
             _failure(row),
             separate,
             _memory(row),
+            float(row.last_success or 0.0),
         )
 
     def release(
@@ -335,8 +338,9 @@ class ScanStates:
         return _scan_state(raw) if raw is not None else ScanState()
 
     def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState | StoreError]:
-        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them."""
-        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        """Return the same for each of many clusters, or why it cannot be read; one read for a hundred of them. A state
+        may be a second old: the cluster then looks late, and its marker decides."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters], consistent=False)
         states: dict[str, ScanState | StoreError] = {cluster: ScanState() for cluster in clusters}
         return states | {cluster: value_or_error(partial(_scan_state, raw)) for (cluster, _), raw in raws.items()}
 

@@ -5,7 +5,8 @@ values by executors and operators.
 
 `save` is one transaction: the lease's token is checked, every row is written only if it is unchanged since the planner
 read it, and new operations appear together with the memory that accounts for them, or not at all. A pass that only
-confirms the timers of nodes writes one row, by one conditional write. If an executor changed a row in the meantime, the
+confirms the timers of nodes writes nothing; one that changes no more than timers writes one row, by one conditional
+write. If an executor changed a row in the meantime, the
 save raises StaleWrite: the pass loads and plans again, and nothing that the executor recorded is lost.
 
 An executor's change is made together with its own writes: reading, changing and writing back is repeated until no
@@ -35,6 +36,7 @@ from chalicelib.store.memory_rows import (
     change_write,
     changes,
     head_actions,
+    is_confirmation,
     is_version,
     row_change,
     times_change,
@@ -103,6 +105,8 @@ class MemoryStore:
         Raises LeaseLost (overtaken), StaleWrite (load and plan again); then nothing of it is visible. After any other
         StoreError it may be.
         """
+        if is_confirmation(old_memory.nodes, new_memory.nodes):
+            new_memory = msgspec.structs.replace(new_memory, nodes=old_memory.nodes)
         todo = changes(old_memory, new_memory)
         new_operations = self._without_existing(cluster, operations)
         if not todo and not new_operations:

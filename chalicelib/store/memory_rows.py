@@ -4,7 +4,9 @@ Unchanged rows are not written. Each change names the version of the row that th
 writer changed in the meantime is not overwritten. Absence is a version, too (""): empty values are not stored.
 
 Timers of nodes are one compressed value for the whole cluster (5,000 nodes are about 13 KB), split into pieces only
-beyond 300 KB: a pass that confirms every timer still writes one row.
+beyond 300 KB. A pass that does nothing but confirm them writes no row: every successful pass confirms all timers, and
+the lease's row has the instant of the last one. The value is written again after CONFIRMED_FOR seconds, so that readers
+without the lease and earlier releases see timers that are hardly older.
 
 Reading tolerates rows that another release wrote: unknown fields are ignored, and the row's version is then set to the
 fingerprint of what remains (`adopt`). Without that, a save would never match it again.
@@ -47,6 +49,9 @@ from chalicelib.store.tables import (
 ABSENT = ""
 ANY = "*"  # any version; only for further pieces of a value whose first piece is checked
 KEPT = 14 * 86400.0  # seconds that an ended operation is kept
+CONFIRMED_FOR = 600.0
+"""Seconds for which the stored timers may lack their confirmations. Less than the time without passes after which a
+timer pauses, 900 seconds."""
 
 # Prefix of the rows, field of Memory, type of the value. One row for each key:
 _BY_KEY: tuple[tuple[str, str, Any], ...] = ((GROUPS, "groups", GroupMemory), (TEMPLATES, "templates", LearntTemplate))
@@ -138,6 +143,27 @@ def _piece_changes(prefix: str, before: Mapping[str, Any], after: Mapping[str, A
             yield Change(f"{prefix}{at:03d}", checked, version, blob=pieces[at], parts=len(pieces))
         else:
             yield Change(f"{prefix}{at:03d}", checked, ABSENT)
+
+
+def confirm(memory: Memory, last_success: float) -> Memory:
+    """Return the memory with the confirmations of timers that passes have not written. last_success: of the lease."""
+    nodes = {
+        name: msgspec.structs.replace(node, confirmed_at=last_success)
+        if node.unneeded_since and 0 < last_success - node.confirmed_at < CONFIRMED_FOR
+        else node
+        for name, node in memory.nodes.items()
+    }
+    return msgspec.structs.replace(memory, nodes=nodes)
+
+
+def is_confirmation(old_nodes: Mapping[str, NodeMemory], new_nodes: Mapping[str, NodeMemory]) -> bool:
+    """Return whether the new timers follow from the old ones and the instant of the pass, so that they need not be
+    written."""
+    return old_nodes.keys() == new_nodes.keys() and all(
+        new == msgspec.structs.replace(old_nodes[name], confirmed_at=new.confirmed_at)
+        and 0 <= new.confirmed_at - old_nodes[name].confirmed_at < CONFIRMED_FOR
+        for name, new in new_nodes.items()
+    )
 
 
 # --- writes

@@ -70,7 +70,8 @@ class Operations:
         return to_operations(self._staging.look(cluster, OPEN))
 
     def look_at_each(self, clusters: Sequence[str]) -> dict[str, tuple[Operation, ...] | StoreError]:
-        """Return the same for each of many clusters, or why it cannot be read."""
+        """Return the open operations of each of many clusters, or why they cannot be read. Those of a large save that
+        is being applied may be missing until the next call."""
         return {
             cluster: rows if isinstance(rows, StoreError) else value_or_error(partial(to_operations, rows))
             for cluster, rows in self._staging.look_at_each(clusters, OPEN).items()

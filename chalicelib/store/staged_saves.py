@@ -105,18 +105,18 @@ class Staging:
         raise RowUnreadable(f"{cluster}: large saves follow each other faster than they can be read")
 
     def look_at_each(self, clusters: Sequence[str], prefix: str) -> dict[str, tuple[Raw, ...] | StoreError]:
-        """Return the same for each of many clusters, or why it cannot be read. The gates of all are read together, so
-        that a cluster takes one request in place of three."""
+        """Return the rows of each of many clusters for the tick, or why they cannot be read. The gates of all are read
+        together, and once: a save that another process applies at the same time may be there in part, and the rest is
+        there for the next tick. A save that waits to be applied is overlaid as `look` does."""
         rows: dict[str, tuple[Raw, ...] | StoreError] = {}
         for start in range(0, len(clusters), ITEMS_PER_READ):
             batch = clusters[start : start + ITEMS_PER_READ]
-            before = self._gates(batch)
             for cluster in batch:
                 rows[cluster] = value_or_error(partial(self._rows, cluster, prefix))
-            after = self._gates(batch)
+            gates = self._gates(batch)
             for cluster in batch:
-                gate = before.get(cluster)
-                if gate is None or gate != after.get(cluster) or gate.pending:
+                gate = gates.get(cluster)
+                if gate is None or gate.pending:
                     rows[cluster] = value_or_error(partial(self.look, cluster, prefix))
         return rows
 

@@ -162,14 +162,14 @@ class Table:
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
         return self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
 
-    def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
+    def get_many(self, keys: Sequence[tuple[str, str]], *, consistent: bool = True) -> dict[tuple[str, str], Raw]:
         """Return rows by (cluster, item); those that do not exist are omitted."""
         rows: dict[tuple[str, str], Raw] = {}
         todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]
         empty_answers = 0
         while todo:
             page, todo = todo[:ITEMS_PER_READ], todo[ITEMS_PER_READ:]
-            request = {self.name: {"Keys": page, "ConsistentRead": True}}
+            request = {self.name: {"Keys": page, "ConsistentRead": consistent}}
             answer = self._send("batch_get_item", {"RequestItems": request})
             page_rows = answer.get("Responses", {}).get(self.name, [])
             rows |= {(raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]): raw for raw in page_rows}

@@ -17,15 +17,16 @@ import msgspec
 from chalicelib.model.policy import Metrics
 from chalicelib.model.secret import PARAMETER
 from chalicelib.runtime.log import logger
+from chalicelib.store.memory_rows import CONFIRMED_FOR
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.request_units import Metered
 
 NODES, PODS, MINUTES = 100, 1500, 10
-SELDOM = {"gauges": 2 / 60, "gauges#hours": 1 / 60, "overview": 0.0}
-"""Units a minute of rows that a quiet cluster writes twice an hour, once an hour and never: ten minutes do not show
-them."""
+SELDOM = {"gauges": 2 / 60, "gauges#hours": 1 / 60, "overview": 0.0, "memory#nodes#000": 60 / CONFIRMED_FOR}
+"""Units a minute of rows that a quiet cluster writes twice an hour, once an hour, never and every ten minutes: ten
+minutes show too few of them, or one too many."""
 _TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
 _GZIP_FROM = 128 * 1024  # bytes from which an API server compresses a response
 _ENV = [{"name": "SETTINGS", "value": "".join(f"{number * 7919 % 65_536:04x}" for number in range(750))}]
@@ -35,7 +36,8 @@ class Counts(msgspec.Struct, frozen=True):
     """Counts of one minute with one tick and one pass. calls: function invocations by name. reads, writes: request
     units of the tables. sent: queue messages. log: bytes that the functions log. series: CloudWatch metric series.
     secret_reads: of all secrets, in ten minutes. lists, packed: bytes of the cluster's lists in a pass, uncompressed
-    and compressed by the server. written: writes by row."""
+    and compressed by the server. read, written: units by row. tick_reads, tick_log: units and bytes of a tick without
+    clusters, which `reads` and `log` contain."""
 
     calls: dict[str, int]
     reads: float
@@ -47,12 +49,16 @@ class Counts(msgspec.Struct, frozen=True):
     lists: int
     packed: int
     written: dict[str, int]
+    read: dict[str, float] = {}
+    tick_reads: float = 0.0
+    tick_log: int = 0
 
 
 def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notified: bool = False) -> Counts:
     """Run a quiet cluster and return its counts. parameters: whether the cluster's secret is an SSM parameter.
     notified: whether its policy has a topic for notifications. Raises AssertionError if two minutes differ by more than
     the reads that occur every ten minutes."""
+    tick_reads, tick_log = count_tick()
     with _quiet_cluster(metrics, parameters=parameters, notified=notified) as (world, meter):
         begun, said = len(world.invocations), len(world.metrics)
         meter.reset()
@@ -75,6 +81,7 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notif
         asked = [*world.services.secrets.asked, *world.services.parameters.asked]
         assert world.memory().nodes, "no timer runs"
         assert not world.operations()
+        assert meter.written["memory#nodes#000"] <= 2, "timers are written more often"
         seldom = sum(units for row, units in meter.written.items() if row in SELDOM)
         return Counts(
             calls={name: each // MINUTES for name, each in calls.items()},
@@ -87,7 +94,25 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notif
             lists=bodies.plain // MINUTES,
             packed=bodies.packed // MINUTES,
             written={row: units // MINUTES for row, units in sorted(meter.written.items()) if units >= MINUTES},
+            read={row: units / MINUTES for row, units in sorted(meter.read.items()) if row not in SELDOM},
+            tick_reads=tick_reads,
+            tick_log=tick_log,
         )
+
+
+def count_tick() -> tuple[float, int]:
+    """Return the units that a tick reads and the bytes that it logs in a deployment without clusters."""
+    world = LocalWorld(quick=True, grain=60.0)
+    assert isinstance(world.services, QuickServices)
+    meter = Metered(world.services.dynamodb)
+    world.services.dynamodb = meter  # type: ignore[assignment]  # it has the same methods
+    with world:
+        world.step(120.0)
+        meter.reset()
+        with _log() as lines:
+            world.step(60.0 * MINUTES)
+        assert not meter.writes
+        return meter.reads / MINUTES, sum(map(len, lines)) // MINUTES
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot import list_state
+from chalicelib.store.memory_rows import confirm
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_faults import AwsFaults, Death, Life
@@ -411,7 +412,8 @@ class LocalWorld:
         return tuple(plan["id"] for plan in self.plans())
 
     def memory(self) -> Memory:
-        return self.store.memory.load(self.name)
+        """Return the memory as the next pass reads it."""
+        return confirm(self.store.memory.load(self.name), self.store.scan_states.due(self.name).last_success)
 
     def operations(self) -> tuple[Operation, ...]:
         return self.store.operations.list_open(self.name)

@@ -8,7 +8,7 @@ charged by the row that was found.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,8 +20,9 @@ _TRANSACTION = "transact_write_items"
 
 
 class Metered:
-    """A client that counts. reads, writes: units since the last `reset`. written: units by the first word of the row's
-    sort key, or by partition for the common ones. note: called with the partition key, `read` or `write`, and units."""
+    """A client that counts. reads, writes: units since the last `reset`. read, written: units by the row's sort key or
+    the prefix of it that is queried, or by partition for the common ones. note: called with the partition key, `read`
+    or `write`, and units."""
 
     def __init__(self, client: MemoryAccount, note: Callable[[str, str, float], None] | None = None) -> None:
         self._client, self._tell = client, note
@@ -33,6 +34,7 @@ class Metered:
         self.reads = 0.0
         self.writes = 0
         self.requests: Counter[str] = Counter()
+        self.read: defaultdict[str, float] = defaultdict(float)
         self.written: Counter[str] = Counter()
 
     def __getattr__(self, method: str) -> Callable[..., Json]:
@@ -47,8 +49,9 @@ class Metered:
             finally:
                 for each, size in zip(writes, before, strict=True):
                     self._note(each, max(size, self._size(each)), 2 if method == _TRANSACTION else 1)
-            for partition, units in _reads(method, arguments, answer):
+            for partition, item, units in _reads(method, arguments, answer):
                 self.reads += units
+                self.read[partition if partition.startswith("!") else item] += units
                 if self._tell is not None:
                     self._tell(partition, "read", units)
             return answer
@@ -75,19 +78,21 @@ def _writes(method: str, arguments: Json) -> Iterator[Json]:
             yield from part.values()
 
 
-def _reads(method: str, arguments: Json, answer: Json) -> Iterator[tuple[str, float]]:
+def _reads(method: str, arguments: Json, answer: Json) -> Iterator[tuple[str, str, float]]:
+    """Yield (partition, row or prefix of rows, units)."""
     if method == "get_item":
-        yield arguments["Key"]["cluster"]["S"], _read(item_size(answer.get("Item", {})), arguments)
+        key = arguments["Key"]
+        yield key["cluster"]["S"], key["item"]["S"], _read(item_size(answer.get("Item", {})), arguments)
     if method == "query":
-        size = sum(item_size(item) for item in answer["Items"])
-        yield arguments["ExpressionAttributeValues"][":cluster"]["S"], _read(size, arguments)
+        size, values = sum(item_size(item) for item in answer["Items"]), arguments["ExpressionAttributeValues"]
+        yield values[":cluster"]["S"], values.get(":prefix", {}).get("S", ""), _read(size, arguments)
     if method == "batch_get_item":
         for table, asked in arguments["RequestItems"].items():
             found = {(item["cluster"]["S"], item["item"]["S"]): item for item in answer["Responses"].get(table, ())}
             for key in asked["Keys"]:
                 # A row that is not there is charged as the smallest.
                 item = found.get((key["cluster"]["S"], key["item"]["S"]), {})
-                yield key["cluster"]["S"], _read(item_size(item), asked)
+                yield key["cluster"]["S"], key["item"]["S"], _read(item_size(item), asked)
 
 
 def _read(size: int, asked: Json) -> float:

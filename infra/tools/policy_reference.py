@@ -34,13 +34,13 @@ metadata: {name: prod-geneva}
 spec:
   mode: active
   scanInterval: 20s
-  kubernetes: {kubeconfigSecret: outscaler/prod-geneva/kubeconfig}
+  kubernetes: {kubeconfigSecret: ssm:/outscaler/prod-geneva/kubeconfig}
   providers:
     clusterapi: {namespace: default, clusterName: prod-geneva}
   nodeGroups:
     - {provider: clusterapi, id: MachineDeployment/default/workers, min: 1, max: 20}
   options: {scaleDownUnneededTime: 10m, maxNodesTotal: 200}
-  webhook: {secret: outscaler/prod-geneva/webhook}
+  webhook: {secret: ssm:/outscaler/prod-geneva/webhook}
 """
 
 _HEAD = f"""\
@@ -59,9 +59,9 @@ How values are read
 - A duration is written as in Go: `30s`, `10m`, `1h30m`, `0`. A bare number is refused.
 - `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB.
 - A list may be one value; names may be separated by commas.
-- A secret is named, never written: its name in AWS Secrets Manager, `<SecretPrefix><cluster>/<use>`
-  ([names](deploy.md#secret-names)). `ssm:/` and the same name is a parameter of SSM, of type SecureString (4 KB at
-  most as a standard parameter). An ARN is refused.
+- A secret is named, never written: `ssm:/<SecretPrefix><cluster>/<use>` is a parameter of SSM, of type SecureString
+  (4 KB at most as a standard parameter), and the same without `ssm:/` a secret of AWS Secrets Manager
+  ([names](deploy.md#secret-names)). An ARN is refused.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
 - A percentage is whole, with or without its sign: `70`, `70%`.
 """

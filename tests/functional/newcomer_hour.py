@@ -111,7 +111,7 @@ class Hour:
 
     def store_secret(self) -> None:
         """Store the kubeconfig for the functions."""
-        self.world.put_secret("outscaler/shop/kubeconfig", (self.folder / "kubeconfig.outscaler").read_text())
+        self.world.put_secret("ssm:/outscaler/shop/kubeconfig", (self.folder / "kubeconfig.outscaler").read_text())
 
     def pass_time(self) -> None:
         """Two hours with more and fewer pods, in which Cluster Autoscaler acts."""
@@ -216,7 +216,7 @@ STEPS = (
         Hour.correct,
     ),
     HourStep(
-        "The kubeconfig is stored as the secret `outscaler/shop/kubeconfig`, and the policy is applied.",
+        "The kubeconfig is stored as the parameter `/outscaler/shop/kubeconfig` of SSM, and the policy is applied.",
         "outscaler apply shop.yaml",
         Hour.store_secret,
     ),

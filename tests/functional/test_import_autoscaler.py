@@ -103,7 +103,10 @@ def test_what_is_missing_is_listed_with_its_remedy(tmp_path: Path, capsys: Said)
     assert missing == [
         "- unknown: --nonsense=1",
         "- not here: --kube-client-qps=50: this version does not use it: Requests per second to the cluster's API.",
-        "- create the secrets outscaler/shop/kubeconfig, outscaler/shop/alicloud: rows `secret` have the commands",
+        (
+            "- create the secrets ssm:/outscaler/shop/kubeconfig, ssm:/outscaler/shop/alicloud: "
+            "rows `secret` have the commands"
+        ),
     ]
     assert following.startswith("Next: outscaler validate shop.yaml")
     assert [f"# {line}" for line in missing] == [line for line in said.out.splitlines() if line.startswith("# - ")]
@@ -114,7 +117,7 @@ def test_the_role_of_a_node_is_missing_a_key_that_must_be_created(capsys: Said) 
     assert main(["import", "--command", command, "--name", "shop"]) == 0
     missing = "\n".join(last_lines(capsys.readouterr().err))
     assert "create an access key of a RAM user with infra/alicloud/ram-policy.json" in missing
-    assert "outscaler/shop/alicloud" in missing
+    assert "ssm:/outscaler/shop/alicloud" in missing
 
 
 def test_strict_import_ends_with_1_where_a_value_is_missing(capsys: Said) -> None:

@@ -21,11 +21,11 @@ KEY = "not-a-real-key"
 HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: shop}\nspec:\n  mode: shadow\n"
 ALICLOUD = (
     HEAD
-    + """  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+    + """  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/shop/kubeconfig'}
   providers:
     alicloud:
       region: cn-hangzhou
-      credentialsSecret: outscaler/shop/alicloud
+      credentialsSecret: ssm:/outscaler/shop/alicloud
       nodes: ['1:10:asg-bp18p2yfxow2dloq0001']
   options: {expander: random, expendablePodsPriorityCutoff: 0, scaleDownDelayAfterDelete: 10s, cordonNodeBeforeTerminating: false}
 """  # noqa: E501 - exactly as it is printed
@@ -35,12 +35,12 @@ kind: Cluster
 metadata: {name: purple}
 spec:
   mode: shadow
-  kubernetes: {kubeconfigSecret: outscaler/purple/kubeconfig}
+  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/purple/kubeconfig'}
   providers:
     clusterapi:
       autoDiscovery: ['clusterapi:namespace=staging,clusterName=purple,color=green']
       scaleZeroDefaultArch: arm64
-      kubeconfigSecret: outscaler/purple/clusterapi
+      kubeconfigSecret: ssm:/outscaler/purple/clusterapi
   options:
     expander: random
     cordonNodeBeforeTerminating: false
@@ -53,21 +53,21 @@ kind: Cluster
 metadata: {name: cluster1}
 spec:
   mode: shadow
-  kubernetes: {kubeconfigSecret: outscaler/cluster1/kubeconfig}
+  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/cluster1/kubeconfig'}
   providers:
     cherryservers:
       clusterName: cluster1
-      credentialsSecret: outscaler/cluster1/cherryservers
-      cloudConfigSecret: outscaler/cluster1/cherryservers-cloud-config
-      bootstrapTokenSecret: outscaler/cluster1/cherryservers-bootstrap-token
+      credentialsSecret: ssm:/outscaler/cluster1/cherryservers
+      cloudConfigSecret: ssm:/outscaler/cluster1/cherryservers-cloud-config
+      bootstrapTokenSecret: ssm:/outscaler/cluster1/cherryservers-bootstrap-token
       nodes: ['0:10:pool1', '0:10:pool2']
   options: {scaleDownUnneededTime: 1m, scaleDownDelayAfterAdd: 1m, scaleDownUnreadyTime: 1m}
 """
 EXOSCALE = (
     HEAD
-    + """  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+    + """  kubernetes: {kubeconfigSecret: 'ssm:/outscaler/shop/kubeconfig'}
   providers:
-    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/shop/exoscale, scaleFromZero: false}
+    exoscale: {zone: ch-gva-2, credentialsSecret: 'ssm:/outscaler/shop/exoscale', scaleFromZero: false}
   options: {expander: random, cordonNodeBeforeTerminating: true}
 """
 )
@@ -160,7 +160,7 @@ def test_every_command_line_of_cluster_api_is_read(tmp_path: Path, capsys: Said)
     for text in texts:
         found = imported(capsys, written(tmp_path, text, "command.sh"), "--name", "shop")
         spec = found.document["spec"]
-        assert spec["kubernetes"] == {"kubeconfigSecret": "outscaler/shop/kubeconfig"}
+        assert spec["kubernetes"] == {"kubeconfigSecret": "ssm:/outscaler/shop/kubeconfig"}
         two = "--cloud-config" in text or "authoritative" in text
         assert ("kubeconfigSecret" in spec["providers"]["clusterapi"]) is two, text
 

@@ -145,7 +145,7 @@ def test_IMP_5_roles_by_oidc_keep_their_old_names(tmp_path: Path, capsys: Said) 
         "oidcProviderArn": names["ALICLOUD_OIDC_PROVIDER_ARN"],
         "roleArn": names["ALICLOUD_ROLE_ARN"],
         "sessionName": "autoscaler",
-        "oidcTokenSecret": "outscaler/shop/alicloud-oidc-token",
+        "oidcTokenSecret": "ssm:/outscaler/shop/alicloud-oidc-token",
         "nodes": NODES,
     }
     assert found.rows_of("ALICLOUD_OIDC_TOKEN_FILE_PATH")[0][0] == "not here"

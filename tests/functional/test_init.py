@@ -50,8 +50,8 @@ def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch
     said = capsys.readouterr()
     assert yaml.safe_load(said.out)["spec"] == {
         "mode": "shadow",
-        "kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"},
-        "providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod/exoscale"}},
+        "kubernetes": {"kubeconfigSecret": "ssm:/outscaler/prod/kubeconfig"},
+        "providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "ssm:/outscaler/prod/exoscale"}},
     }
     assert "'Prod!' is not a cluster's name" in said.err
     assert "'aws' is not a provider; write one of alicloud" in said.err
@@ -81,7 +81,34 @@ def test_init_names_secrets_of_the_deployment(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     assert main(["init", "--name", "prod", "--provider", "exoscale", "--location", "ch-gva-2"]) == 0
     made = yaml.safe_load(capsys.readouterr().out)
-    assert made["spec"]["kubernetes"] == {"kubeconfigSecret": "outscaler/dev/prod/kubeconfig"}
+    assert made["spec"]["kubernetes"] == {"kubeconfigSecret": "ssm:/outscaler/dev/prod/kubeconfig"}
+
+
+@each_row(
+    "arguments, prefix, command",
+    [
+        (
+            (),
+            "ssm:/",
+            "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --name /outscaler/{} --value",
+        ),
+        (
+            ("--secret-store", "secretsmanager"),
+            "",
+            "aws secretsmanager create-secret --name outscaler/{} --secret-string",
+        ),
+    ],
+)
+def test_init_proposes_parameters_and_says_how_to_store_them(
+    arguments: tuple[str, ...], prefix: str, command: str, capsys: Said
+) -> None:
+    assert main(["init", "--name", "prod", "--provider", "exoscale", "--location", "ch-gva-2", *arguments]) == 0
+    made = capsys.readouterr()
+    spec = yaml.safe_load(made.out)["spec"]
+    names = [spec["kubernetes"]["kubeconfigSecret"], spec["providers"]["exoscale"]["credentialsSecret"]]
+    assert names == [f"{prefix}outscaler/prod/kubeconfig", f"{prefix}outscaler/prod/exoscale"]
+    stored = [line.removeprefix("Store: ") for line in made.err.splitlines() if line.startswith("Store: ")]
+    assert stored == [f"{command.format(use)} file://FILE" for use in ("prod/kubeconfig", "prod/exoscale")]
 
 
 def test_init_does_not_replace_a_file(tmp_path: Path, capsys: Said) -> None:

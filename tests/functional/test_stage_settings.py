@@ -85,7 +85,7 @@ def test_policy_of_init_after_login_is_accepted_by_the_functions(store: Store, t
     assert main(["validate", "--strict", file]) == 0
     assert main(["apply", file]) == 0
     names = [name for _, name, _ in named_by(read_by_functions(store))]
-    assert names == ["outscaler/dev/shop/kubeconfig", "outscaler/dev/shop/exoscale"]
+    assert names == ["ssm:/outscaler/dev/shop/kubeconfig", "ssm:/outscaler/dev/shop/exoscale"]
 
 
 def test_policy_of_import_after_login_is_accepted_by_the_functions(store: Store, tmp_path: Path, capsys: Said) -> None:
@@ -94,8 +94,8 @@ def test_policy_of_import_after_login_is_accepted_by_the_functions(store: Store,
     assert main(["validate", file]) == 0
     assert main(["apply", file]) == 0
     names = [name for _, name, _ in named_by(read_by_functions(store))]
-    created = {line.split("create-secret --name ")[1].split()[0] for line in report.splitlines() if "--name " in line}
-    assert created == set(names) == {"outscaler/dev/shop/kubeconfig", "outscaler/dev/shop/alicloud"}
+    created = {f"ssm:{line.split(' --name ')[1].split()[0]}" for line in report.splitlines() if "put-parameter" in line}
+    assert created == set(names) == {"ssm:/outscaler/dev/shop/kubeconfig", "ssm:/outscaler/dev/shop/alicloud"}
 
 
 @pytest.mark.parametrize("variable", ["OUTSCALER_PREFIX", "OUTSCALER_TABLE"])
@@ -104,7 +104,7 @@ def test_import_obeys_the_environment_as_init_does(
 ) -> None:
     monkeypatch.setenv(variable, {"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_TABLE": TABLE}[variable])
     file, report = made_by_import(tmp_path, capsys)
-    assert "--name outscaler/dev/shop/kubeconfig " in report
+    assert "--name /outscaler/dev/shop/kubeconfig " in report
     assert main(["apply", file]) == 0
     assert read_by_functions(store).name == "shop"
 
@@ -112,8 +112,10 @@ def test_import_obeys_the_environment_as_init_does(
 def test_secret_prefix_of_import_may_be_given(store: Store, tmp_path: Path, capsys: Said) -> None:
     del store
     file, report = made_by_import(tmp_path, capsys, "--secret-prefix", "team/")
-    assert yaml.safe_load(Path(file).read_text())["spec"]["kubernetes"] == {"kubeconfigSecret": "team/shop/kubeconfig"}
-    assert "--name team/shop/alicloud " in report
+    assert yaml.safe_load(Path(file).read_text())["spec"]["kubernetes"] == {
+        "kubeconfigSecret": "ssm:/team/shop/kubeconfig"
+    }
+    assert "--name /team/shop/alicloud " in report
 
 
 def test_apply_refuses_what_the_functions_of_the_stage_refuse(

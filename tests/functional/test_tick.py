@@ -15,7 +15,7 @@ from chalicelib.handlers.tick import tick
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.scan_scheduler import is_superseded
+from chalicelib.reconciler.scan_scheduler import LOST_AFTER, MARGIN, is_superseded
 from chalicelib.runtime.runtime import Runtime, install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer
@@ -60,6 +60,38 @@ def test_cluster_already_queued_is_not_queued_again(desk: AppClient) -> None:
     _pass(desk, name)  # the first of the three is received at last
     scan_scheduler.run(desk.runtime)
     assert _scans(desk, name) == [20, 40]
+
+
+def test_cluster_on_time_is_queued_without_a_marker(desk: AppClient) -> None:
+    name = desk.cluster(spec={"scanInterval": "60s"})
+    _pass(desk, name)
+    for late_by in (0.0, MARGIN):
+        desk.clock.advance(60 + late_by)
+        assert scan_scheduler.run(desk.runtime).queued == (name,)
+        assert desk.store.scan_states.due(name).queued_until == 0.0
+        _pass(desk, name)
+    desk.clock.advance(60 + MARGIN + 1)
+    assert scan_scheduler.run(desk.runtime).queued == (name,)
+    assert desk.store.scan_states.due(name).queued_until == desk.clock() + LOST_AFTER
+
+
+def test_two_ticks_at_most_send_messages_that_nothing_receives(desk: AppClient) -> None:
+    name = desk.cluster(spec={"scanInterval": "60s"})
+    _pass(desk, name)
+    sent = []
+    for _ in range(4):
+        desk.clock.advance(60)
+        scan_scheduler.run(desk.runtime)
+        sent.append(len(_scans(desk, name)))
+    assert sent == [1, 1, 0, 0]
+
+
+def test_marker_of_a_cluster_on_time_still_stops_messages(desk: AppClient) -> None:
+    name = desk.cluster(spec={"scanInterval": "60s"})
+    _pass(desk, name)
+    desk.store.scan_states.mark_queued(name, desk.clock() + 90)
+    desk.clock.advance(60)
+    assert scan_scheduler.run(desk.runtime).queued == ()
 
 
 def test_late_messages_after_a_standstill_cause_one_pass(desk: AppClient) -> None:
@@ -154,15 +186,12 @@ def test_clusters_of_a_tick_take_one_read_and_one_write_of_the_table_each(desk: 
     assert calls[1] - calls[0] == Counter(query=3, update_item=3)
 
 
-@pytest.mark.parametrize("failing", [(True, False), (False, True), (True, True)], ids=["before", "after", "both"])
-def test_operations_are_swept_where_the_gates_cannot_be_read_together(
-    failing: tuple[bool, bool], desk: AppClient
-) -> None:
+def test_operations_are_swept_where_the_gates_cannot_be_read_together(desk: AppClient) -> None:
     name = desk.cluster()
     planned = _planned(desk, name, 2)
     desk.clock.advance(600)
     faults = AwsFaults()
-    faults.instead("batch_get_item", None, *(lost_answer() if each else None for each in failing))
+    faults.instead("batch_get_item", None, lost_answer())
     assert sorted(scan_scheduler.run(_with_faults(desk, faults)).swept) == sorted(planned)
 
 

@@ -38,13 +38,25 @@ def test_docs_cost_of_a_month_is_within_the_promise(counts: Counts) -> None:
     assert sum(per_deployment(secret).values()) <= LIMIT_DEPLOYMENT
 
 
+def test_docs_cost_leaves_what_every_tick_costs_to_the_deployment(counts: Counts) -> None:
+    *_, shared, _, _, _ = all_ways = ways(counts)
+    own = all_ways[all_ways.index(shared) - 1]
+    assert 0 < counts.tick_reads < counts.reads
+    assert 0 < counts.tick_log < counts.log
+    added = sum(per_deployment(shared).values()) - sum(per_deployment(own).values())
+    saved = sum(per_cluster(own).values()) - sum(per_cluster(shared).values())
+    assert 0 < saved < added, "a tick reads a share of the policies for each cluster"
+
+
 def test_docs_cost_no_change_raises_the_cost(counts: Counts) -> None:
     sums = [sum(per_cluster(way).values()) for way in ways(counts)]
     assert sums == sorted(sums, reverse=True)
 
 
-def test_docs_cost_quiet_minute_writes_five_units_and_no_series(counts: Counts) -> None:
-    assert counts.writes <= 5
+def test_docs_cost_quiet_minute_writes_the_lease_twice_and_no_series(counts: Counts) -> None:
+    assert counts.written == {"lease": 2}
+    assert counts.writes < 2.2
+    assert counts.reads <= 12
     assert counts.series == 0
     assert counts.secret_reads == 1
     assert counts.calls == {"tick": 1, "reconcile": 1}

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.arguments import SECRET_STORES, add_secret_arguments
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.command.importers.autoscaler_input import AutoscalerInput, ImportArguments
 from chalicelib.command.importers.autoscaler_policy import Converted, convert
@@ -77,9 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inline-priorities", action="store_true", help="write the priority ConfigMap's literal names as priorities"
     )
     parser.add_argument("--region", default="", help="the region of alicloud or CCE, the zone of exoscale")
-    parser.add_argument(
-        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
-    )
+    add_secret_arguments(parser)
     parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
     parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with the vendor's keys")
     parser.add_argument("--cluster-id", default="", metavar="ID", help="CCE: the cluster's id")
@@ -102,8 +101,8 @@ def run(args: argparse.Namespace) -> int:
     if judge.notice:
         warn(judge.notice)
     values = {name: getattr(args, name) for name in ImportArguments.__struct_fields__}
-    if args.secret_prefix is None:
-        values["secret_prefix"] = judge.deployment.secret_prefix
+    prefix = judge.deployment.secret_prefix if args.secret_prefix is None else args.secret_prefix
+    values["secret_prefix"] = SECRET_STORES[args.secret_store] + prefix
     report = Diagnostics("--time-zone")
     ZONE.read(Scalar(args.time_zone, plain=False, line=1, column=1), (), report)
     report.check()

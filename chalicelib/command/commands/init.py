@@ -1,7 +1,8 @@
 """`outscaler init`: asks five questions and prints a first policy document, in mode shadow.
 
 Every answer may be an argument instead, so that scripts can use it. The document is one that `outscaler validate`
-accepts; nothing is stored, and no secret is asked for.
+accepts; nothing is stored, and no secret is asked for. Its secrets are parameters of SSM, unless an argument says
+Secrets Manager; the commands that store them are printed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.command.arguments import SECRET_STORES, add_secret_arguments, store_command
 from chalicelib.command.deployment_settings import settings_here
 from chalicelib.command.output import warn
 from chalicelib.command.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
+from chalicelib.policy.secret_names import named_by
 from chalicelib.policy.value_types import DNS_LABEL
 
 _TRIES = 5
@@ -79,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="the cluster's name")
     parser.add_argument("--provider", help="the provider of its node groups")
     parser.add_argument("--location", help="the provider's region, zone or cluster, as the question says")
-    parser.add_argument("--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets")
+    add_secret_arguments(parser)
     parser.add_argument("--max-nodes", metavar="N", help="most nodes in all; 0 for no limit")
 
 
@@ -93,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     answers: dict[str, str] = {}
     for question in QUESTIONS:
         answers[question.argument] = _answer(question, getattr(args, question.argument), answers)
-    text = document(answers)
+    text = document(answers, args.secret_store)
     name = answers["name"]
     if args.file is None:
         sys.stdout.write(text)
@@ -103,16 +106,18 @@ def run(args: argparse.Namespace) -> int:
             opened.write(text)
         file = str(args.file)
     file = shlex.quote(file)
+    sys.stderr.write("".join(f"Store: {store_command(secret)}\n" for secret in _secrets(text)))
     sys.stderr.write(f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n")
     return 0
 
 
-def document(answers: dict[str, str]) -> str:
-    """Return the document of the answers, one per question. Raises BadInput where validate would refuse it."""
+def document(answers: dict[str, str], secret_store: str) -> str:
+    """Return the document of the answers, one per question. secret_store: one of SECRET_STORES. Raises BadInput where
+    validate would refuse it."""
     import yaml
 
-    name, provider, prefix = answers["name"], answers["provider"], answers["secret_prefix"]
-    start = STARTS[provider]
+    name, provider = answers["name"], answers["provider"]
+    start, prefix = STARTS[provider], SECRET_STORES[secret_store] + answers["secret_prefix"]
     settings: dict[str, Any] = dict(zip(start.keys, answers["location"].split(), strict=True))
     if start.credentials:
         settings["credentialsSecret"] = f"{prefix}{name}/{provider}"
@@ -131,6 +136,11 @@ def document(answers: dict[str, str]) -> str:
     text: str = yaml.safe_dump(policy, sort_keys=False, allow_unicode=True)
     load_document(text, "the new policy")
     return text
+
+
+def _secrets(text: str) -> list[str]:
+    """Return the names of the secrets that the document names."""
+    return [name for _, name, _ in named_by(load_document(text, "the new policy")[0])]
 
 
 def _answer(question: InitQuestion, argument: str | None, before: dict[str, str]) -> str:

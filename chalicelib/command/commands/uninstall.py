@@ -249,6 +249,7 @@ def _remainder(args: argparse.Namespace, policy: Policy | None, uninstalled: Uni
             f"kubectl -n {options.namespace} delete configmap {options.status_config_map_name} --ignore-not-found"
         )
     secrets = f"{prefix}{args.name}/"
+    rest.append(f"aws ssm get-parameters-by-path --recursive --path /{secrets}  # then delete-parameter for each")
     rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
     rest.append(f"the deployment, if this was its last cluster: {DOCS}/uninstall.md")
     return rest

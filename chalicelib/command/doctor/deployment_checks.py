@@ -10,12 +10,13 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from chalicelib.command.arguments import store_command
 from chalicelib.command.doctor.finding import DoctorContext, Finding, Severity, finding
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX
-from chalicelib.model.secret import PARAMETER, SecretNotGiven, parameter_name, place_of
+from chalicelib.model.secret import PARAMETER, SecretNotGiven, place_of
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.notify.webhook import signature
@@ -91,10 +92,7 @@ def check_secrets(context: DoctorContext) -> Iterator[Finding]:
     """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
     for path, name, _ in named_by(context.policy):
         place = ".".join(("spec", *path))
-        create = f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
-        if name.startswith(PARAMETER):
-            parameter = parameter_name(name)
-            create = f"aws ssm put-parameter --type SecureString --overwrite --name {parameter} --value file://FILE"
+        create = store_command(name, exists=True)
         try:
             text = context.read_secret(name)
         except SecretNotGiven:
@@ -149,7 +147,7 @@ def check_webhook(context: DoctorContext) -> Iterator[Finding]:
             unasked = ("the webhook was not asked", f"give its address: --webhook {context.api or 'URL'}")
     elif not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
-        prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX
+        prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or PARAMETER + DEFAULT_PREFIX
         yield finding("DR28", text, fix=f"spec.webhook: {{secret: {prefix}{name}/webhook}}")
     else:
         try:

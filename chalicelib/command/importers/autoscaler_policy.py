@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.command.importers.autoscaler_input import AutoscalerInput, ImportArguments
 from chalicelib.command.importers.documents import mapping
-from chalicelib.command.importers.report import Draft, Row, Verdict, store_command
+from chalicelib.command.importers.report import Draft, Row, Verdict, copy_command
 from chalicelib.command.importers.translate_flags import group_arguments, translate_flags
 from chalicelib.command.importers.translate_providers import Source, provider_of, translate_provider
 from chalicelib.policy.diagnostics import quote
@@ -61,7 +61,7 @@ def convert(autoscaler: AutoscalerInput, import_arguments: ImportArguments, *, s
     secret = import_arguments.kubeconfig_secret or source.secret("kubeconfig")
     kubeconfig = source.last("kubeconfig")
     mounted = source.object_at(kubeconfig.value or "") if kubeconfig is not None else ""
-    text = f"{secret}  {store_command(mounted, secret)}"
+    text = f"{secret}  {copy_command(mounted, secret)}"
     draft.row("", "kubeconfig of the cluster", Verdict.TO_STORE, "spec.kubernetes.kubeconfigSecret", text)
     draft.check()
     spec: dict[str, Any] = {"mode": "shadow"}

@@ -6,13 +6,13 @@ All translations write into one draft, so that every word has a row and all mist
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
+from chalicelib.command.arguments import store_command
 from chalicelib.model.errors import BadInput, InputErrors
 
 MOST_PROBLEMS = 100
@@ -94,14 +94,13 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def store_command(kubernetes_object: str, name: str) -> str:
-    """Return the command that copies `namespace/name` of a Secret to Secrets Manager without a file or a value on the
-    command line; without an object, the command for a file."""
+def copy_command(kubernetes_object: str, name: str) -> str:
+    """Return the command that copies `namespace/name` of a Secret to AWS without a file or a value on the command line;
+    without an object, the command for a file. name: as in the policy."""
     match = _OBJECT.match(kubernetes_object)
-    create = f"aws secretsmanager create-secret --name {shlex.quote(name)} --secret-string"
     if match is None:
-        return f"{create} file://FILE"
+        return store_command(name)
     return (
         f"kubectl -n {match[1] or 'kube-system'} get secret {match[2]} -o json | "
-        f"jq '.data|map_values(@base64d)' | {create} file:///dev/stdin"
+        f"jq '.data|map_values(@base64d)' | {store_command(name, 'file:///dev/stdin')}"
     )

@@ -14,7 +14,7 @@ from chalicelib import DOCS
 from chalicelib.command.importers.autoscaler_input import Argument, AutoscalerInput, FileMount, Variable
 from chalicelib.command.importers.cherryservers_config import describe_cloud_config, names_cluster
 from chalicelib.command.importers.flag_table import DEFAULT_ARCH
-from chalicelib.command.importers.report import Draft, Verdict, store_command
+from chalicelib.command.importers.report import Draft, Verdict, copy_command
 from chalicelib.command.importers.translate_flags import read_boolean
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import Diagnostics, Scalar, quote
@@ -160,7 +160,7 @@ def _store(
         word + (f": {', '.join(objects)}" if objects else ""),
         Verdict.TO_STORE,
         f"spec.providers.{provider}.{key}",
-        f"{name}  {store_command(objects[0] if objects else '', name)}",
+        f"{name}  {copy_command(objects[0] if objects else '', name)}",
     )
 
 
@@ -277,7 +277,7 @@ def _cherryservers(source: Source, draft: Draft) -> None:
     if config is not None:
         name = source.secret("cherryservers-cloud-config")
         draft.provider["cloudConfigSecret"] = name
-        text = f"{name}  {store_command(source.object_at(config.value or ''), name)}"
+        text = f"{name}  {copy_command(source.object_at(config.value or ''), name)}"
         path = "spec.providers.cherryservers.cloudConfigSecret"
         draft.row(config.place, config.word, Verdict.TO_STORE, path, text)
         pools = ((argument.value or "").rpartition(":")[2] for argument in source.arguments.get("nodes", ()))
@@ -381,10 +381,10 @@ def _name_management_cluster(source: Source, draft: Draft) -> None:
     name = source.secret("clusterapi")
     draft.provider["kubeconfigSecret"] = name
     if cloud_config is not None:
-        text = f"{name}  {store_command(source.object_at(cloud_config.value or ''), name)}"
+        text = f"{name}  {copy_command(source.object_at(cloud_config.value or ''), name)}"
         draft.row(cloud_config.place, cloud_config.word, Verdict.TO_STORE, _MANAGEMENT, text)
     elif authoritative is not None:
-        text = f"{name}  {store_command('', name)}  (a kubeconfig of the cluster that Cluster Autoscaler runs in)"
+        text = f"{name}  {copy_command('', name)}  (a kubeconfig of the cluster that Cluster Autoscaler runs in)"
         word = "kubeconfig of the management cluster"
         draft.row(authoritative.place, word, Verdict.TO_STORE, _MANAGEMENT, text)
 

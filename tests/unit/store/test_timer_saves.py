@@ -1,4 +1,4 @@
-"""Node timers are saved by one conditional write where a transaction is not needed."""
+"""Node timers that are only confirmed are not written; other timers take one conditional write, no transaction."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
 from chalicelib.store.errors import LeaseLost, StaleWrite
 from chalicelib.store.leases import Lease
+from chalicelib.store.memory_rows import CONFIRMED_FOR, confirm
 from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 replace = msgspec.structs.replace
 
 
-def timers(confirmed: float, count: int = 3) -> Memory:
+def timers(confirmed: float, count: int = 3, since: float = START) -> Memory:
     """A memory with that many unneeded nodes."""
-    return Memory(nodes={f"n{number}": NodeMemory(START, confirmed) for number in range(count)})
+    return Memory(nodes={f"n{number}": NodeMemory(since, confirmed) for number in range(count)})
+
+
+def paused(confirmed: float) -> Memory:
+    """The same nodes, whose timers have been paused for a second."""
+    return timers(confirmed, since=START + 1)
 
 
 def saved(bench: StoreFixture, before: Memory, after: Memory, lease: Lease) -> list[str]:
@@ -27,19 +33,63 @@ def saved(bench: StoreFixture, before: Memory, after: Memory, lease: Lease) -> l
     return [name for name, _ in counter.requests if name in ("PutItem", "UpdateItem", "TransactWriteItems")]
 
 
-def test_save_confirmed_timers_are_one_write_and_no_transaction(bench: StoreFixture) -> None:
+def test_save_confirmed_timers_are_not_written_and_follow_from_the_lease(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
-    assert saved(bench, bench.load(), timers(START + 60), lease) == ["PutItem"]
-    assert bench.load() == timers(START + 60)
+    assert saved(bench, bench.load(), timers(START + 60), lease) == []
+    bench.store.leases.release(lease, passed_at=START + 60, succeeded=True)
+    lease = bench.store.leases.acquire(bench.cluster, "y", 150.0)
+    assert confirm(bench.load(), lease.last_success) == timers(START + 60)
+
+
+def test_save_confirmations_of_a_pass_that_did_not_end_are_not_assumed(bench: StoreFixture) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    saved(bench, bench.load(), timers(START + 60), lease)
+    bench.store.leases.release(lease, passed_at=START + 60)
+    lease = bench.store.leases.acquire(bench.cluster, "y", 150.0)
+    assert confirm(bench.load(), lease.last_success) == timers(START)
+
+
+def test_save_confirmed_timers_are_written_every_ten_minutes(bench: StoreFixture) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    passes = [START + minute * 60 for minute in range(1, 31)]
+    written = [at for at in passes if saved(bench, bench.load(), timers(at), lease) == ["PutItem"]]
+    assert written == [START + CONFIRMED_FOR, START + 2 * CONFIRMED_FOR, START + 3 * CONFIRMED_FOR]
+    assert bench.load() == timers(written[-1])
+
+
+@pytest.mark.parametrize(
+    "after",
+    [paused(START + 60), timers(START + 60, 4), timers(START + 60, 2), timers(START - 60), timers(START + 600)],
+    ids=["paused", "one more", "one fewer", "a clock set back", "after a break"],
+)
+def test_save_any_other_change_of_timers_is_one_write(bench: StoreFixture, after: Memory) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    assert saved(bench, bench.load(), after, lease) == ["PutItem"]
+    assert bench.load() == after
+
+
+@pytest.mark.parametrize(
+    ("success", "confirmed"),
+    [(0.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (599.0, 599.0), (600.0, 0.0)],
+    ids=["the same", "an older pass", "a newer pass", "the longest", "timers of another time"],
+)
+def test_confirm_uses_the_instant_of_a_pass_that_did_not_write_the_timers(success: float, confirmed: float) -> None:
+    tried = NodeMemory(unremovable_until=START + 300)
+    memory = replace(timers(START), nodes=timers(START).nodes | {"tried": tried})
+    expected = replace(memory, nodes=timers(START + confirmed).nodes | {"tried": tried})
+    assert confirm(memory, START + success) == expected
 
 
 @pytest.mark.parametrize(
     "after",
     [
         Memory(),
-        replace(timers(START + 60), groups={"g": GroupMemory(target=2)}),
-        replace(timers(START + 60), last_scale_up=START),
+        replace(paused(START + 60), groups={"g": GroupMemory(target=2)}),
+        replace(paused(START + 60), last_scale_up=START),
     ],
     ids=["no timer is left", "a group too", "an instant too"],
 )
@@ -80,16 +130,16 @@ def test_save_of_timers_changed_by_others_is_stale(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
-    saved(bench, before, timers(START + 60), lease)
+    saved(bench, before, paused(START + 60), lease)
     with pytest.raises(StaleWrite):
-        bench.store.memory.save(bench.cluster, before, timers(START + 90), (), lease)
-    assert bench.load() == timers(START + 60)
+        bench.store.memory.save(bench.cluster, before, timers(START + 90, 2), (), lease)
+    assert bench.load() == paused(START + 60)
 
 
 def test_save_with_a_lost_answer_is_not_stale(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
-    saved(bench, before, timers(START + 60), lease)
-    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)  # the same again
-    assert bench.load() == timers(START + 60)
+    saved(bench, before, paused(START + 60), lease)
+    bench.store.memory.save(bench.cluster, before, paused(START + 60), (), lease)  # the same again
+    assert bench.load() == paused(START + 60)
