@@ -90,17 +90,33 @@ def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: S
     world.minutes(2.5)
     before = len(world.passes)
     world.queues.tamper = lost
-    world.minutes(1)
+    world.minutes(2)
     world.queues.tamper = untouched
     lost_at = world.queues.sent[-1].sent_at
 
     world.minutes(2)
-    assert len(world.passes) == before, "a message counts as on its way for three minutes"
+    assert len(world.passes) == before, "the second message counts as on its way for three minutes"
     assert [i.answer["queued"] for i in world.invocations if i.function == "tick"][-2:] == [[], []]
     world.minutes(2)
 
     assert world.passed_at()[before] - lost_at == 240.0
     assert len(world.passes) > before
+
+
+@scenario(grain=30.0)
+def test_lost_scan_message_of_a_cluster_on_time_is_replaced_a_minute_later(world: ScenarioWorld) -> None:
+    world.apply_policy(document())
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2.5)
+    before = len(world.passes)
+    world.queues.tamper = lost
+    world.minutes(1)
+    world.queues.tamper = untouched
+    lost_at = world.queues.sent[-1].sent_at
+
+    world.minutes(2)
+
+    assert [at - lost_at for at in world.passed_at()[before:]] == [60.0, 120.0]
 
 
 @scenario(grain=30.0)
