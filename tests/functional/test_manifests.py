@@ -14,7 +14,8 @@ import yaml
 from chalicelib import DOCS
 from chalicelib.command.commands import manifests
 from chalicelib.command.main import main
-from tests.unit.command.test_printed_commands import ROOT, texts
+from tests.source_trees import ROOT
+from tests.unit.command.test_printed_commands import texts
 
 Said = pytest.CaptureFixture[str]
 FOLDER = ROOT / "infra/kubernetes"
