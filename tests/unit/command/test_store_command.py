@@ -1,4 +1,4 @@
-"""The commands that store a secret follow its name in the policy: a parameter of SSM, or a secret of Secrets Manager."""
+"""The commands that store a secret follow its name in the policy: SSM for `ssm:/`, otherwise Secrets Manager."""
 
 from __future__ import annotations
 
