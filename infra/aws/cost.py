@@ -258,8 +258,8 @@ This page is made by `python -m infra.aws.cost`; do not edit it. A test counts a
 
 A quiet cluster of {nodes} nodes and {pods:,} pods with a pass every 60 s costs ${parameter:.2f} a month with its
 kubeconfig in a parameter of SSM, ${secret:.2f} with it in Secrets Manager. A deployment costs ${deployment:.2f} in
-addition, however many clusters it has. Tests hold these figures to at most ${limit_parameter:.2f}, ${limit_secret:.2f}
-and ${limit_deployment:.2f}. The prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_count.py`),
+addition. Tests hold these figures to at most ${limit_parameter:.2f}, ${limit_secret:.2f} and ${limit_deployment:.2f}.
+The prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_count.py`),
 without free tiers.
 
 - Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of

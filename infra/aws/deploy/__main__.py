@@ -115,7 +115,8 @@ def _tell(stage: Stage, made: Deployment, session: boto3.Session) -> None:
     _say("")
     _say("next, for each cluster (docs/deploy.md):")
     _say("  kubectl apply -f infra/kubernetes/rbac-workload.yaml")
-    _say(f"  aws ssm put-parameter --type SecureString --name /{prefix}NAME/kubeconfig --value file://kubeconfig")
+    store = "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering"
+    _say(f"  {store} --name /{prefix}NAME/kubeconfig --value file://kubeconfig")
     _say(f"  export OUTSCALER_PREFIX={stage.prefix}")
     _say("  .venv/bin/outscaler apply policy.yaml        # mode: shadow plans and touches nothing")
     _say("  .venv/bin/outscaler history NAME")
