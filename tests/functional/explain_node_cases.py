@@ -230,7 +230,7 @@ ROWS = (
     ),
     CliExplainNodeEntry(
         ReasonCode.DISRUPTION_LIMIT,
-        ("nodes per hour reached (limit 1, more at", "outscaler release edge lifts it"),
+        ("nodes per hour reached (limit 1, more at", "outscaler release edge --yes lifts it"),
         args=LONG,
         policy={"maxDisruption": {"nodesPerHour": 1}},
         until="2026-11-21T07:50:54Z",

@@ -143,7 +143,7 @@ def test_DOC_27_parameter_of_a_wrong_form_is_told_with_the_command_for_parameter
     code, [told], _ = run(capsys, "--policy", str(file), "--kubeconfig", str(shop_cluster[1]), *given)
     assert code == 1
     assert told["fix"].startswith(
-        "aws ssm put-parameter --type SecureString --overwrite --name /outscaler/prod/exoscale "
+        "aws ssm put-parameter --type SecureString --tier Intelligent-Tiering --overwrite --name /outscaler/prod/exo"
     )
 
 

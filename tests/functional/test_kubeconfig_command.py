@@ -45,7 +45,7 @@ def test_kubeconfig_of_the_token_reads_the_same_cluster(tmp_path: Path, capsys: 
 @each_row(
     "fields, says",
     [
-        (None, "Secret kube-system/outscaler-token: does not exist; kubectl apply -f"),
+        (None, "Secret kube-system/outscaler-token: does not exist; outscaler manifests rbac token | kubectl"),
         ({"type": "Opaque"}, "is not of type kubernetes.io/service-account-token"),
         ({"data": {}}, "has no token yet"),
         ({"data": {"token": "%%%"}}, "has no token yet"),

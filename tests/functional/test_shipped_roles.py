@@ -217,7 +217,7 @@ def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp
     assert "outscaler manifests rbac-capi > " in finding.fix
 
 
-@pytest.mark.parametrize("kind", ["secrets", "parameters"])
+@pytest.mark.parametrize("kind", ["secretsmanager", "ssm"])
 @pytest.mark.parametrize(
     ("name", "answers"),
     [
@@ -246,16 +246,14 @@ def test_doctor_and_validate_accept_the_steps_of_the_readme(
             Login("dev", "outscaler-dev-state", region="eu-central-2", settings=PublishedSettings("outscaler/dev/"))
         )
     policy = tmp_path / "prod.yaml"
-    assert main(["init", str(policy), "--name", "prod", *answers]) == 0
+    assert main(["init", str(policy), "--name", "prod", "--secret-store", kind, *answers]) == 0
     assert "outscaler/dev/prod/kubeconfig" in policy.read_text()
-    if kind == "parameters":
-        policy.write_text(policy.read_text().replace("ecret: outscaler/", "ecret: ssm:/outscaler/"))
     with stage(CASES[name], tmp_path, mode="shadow") as there:
         assert main(["validate", "--strict", str(policy)]) == 0
         code, found = ran(capsys, "doctor", "--policy", str(policy), "--kubeconfig", there.clusters[1], "--vpc")
     assert [each for each in found if each["severity"] == "error"] == []
     assert code == 0
     unread = [each["message"] for each in found if each["id"] == "DR27"]
-    given = "secret outscaler" if kind == "secrets" else "parameter /outscaler"
+    given = "secret outscaler" if kind == "secretsmanager" else "parameter /outscaler"
     assert unread == ([f"{given}/dev/prod/exoscale is not given"] if name == "exoscale" else [])
     assert "nauthorized" not in json.dumps(found)
