@@ -7,6 +7,7 @@ that says its kind, and JSON has what is stored.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -208,6 +209,7 @@ ERRORS = {  # by the class of the error
     "timeout": "nodes did not join in time",
 }
 _LONGEST = 200  # characters of a vendor's message
+_REQUEST = re.compile(r"^[A-Z]{3,7} \S{1,500}: HTTP \d{3}(?:: |$)")
 
 
 def line_of(entry: JournalEntry) -> JournalLine:
@@ -322,10 +324,12 @@ def _pods(operation: OperationLine) -> str:
 
 
 def error_words(error_class: str, code: str = "", message: str = "") -> str:
-    """Return an error for people, such as `the quota is used up (LimitExceeded): 10 of 10 vCPU`."""
+    """Return an error for people, such as `the quota is used up (LimitExceeded): 10 of 10 vCPU`. The request that a
+    message begins with is left out: the log has it."""
     words = ERRORS.get(error_class, error_class)
     words += f" ({code})" if code else ""
-    return ": ".join(filter(None, (words, message[:_LONGEST])))
+    plain = _REQUEST.sub("", message, count=1).rstrip(". ")
+    return ": ".join(filter(None, (words, plain[:_LONGEST])))
 
 
 def spoken(seconds: float) -> str:

@@ -140,6 +140,9 @@ def test_back_off_says_what_failed_where_and_until_when() -> None:
 
 def test_failure_has_the_vendors_message_where_the_class_does_not_say_enough() -> None:
     assert failure_words("QuotaExceeded", "10 of 10 vCPU") == "the quota is used up: 10 of 10 vCPU"
+    request = "PUT api.example/v2/nodepool/1:scale: HTTP 412"
+    assert failure_words("QuotaExceeded", f"{request}: limit 0.") == "the quota is used up: limit 0"
+    assert failure_words("Throttled", request) == failure_words("Throttled")
     assert failure_words("Peculiar", "x" * 900) == "Peculiar: " + "x" * 200
     assert failure_words("") == "failed"
 
