@@ -47,8 +47,11 @@ class _Path(msgspec.Struct, frozen=True):
 def rendered(template: str, data: Any, clean: Callable[[str], str] = str) -> str:
     """Return the text of a template for the answer of a command, with a newline at its end. clean: of each value that
     is printed. Raises BadInput."""
-    parts = _parts(_tokens(template), inside=False)
-    text = "".join(_text(part, data, data, clean) for part in parts)
+    try:
+        parts = _parts(_tokens(template), inside=False)
+        text = "".join(_text(part, data, data, clean) for part in parts)
+    except RecursionError:
+        raise BadInput(_PLACE, f"{template[:40]!r}… has too many steps", _HELP) from None
     return text if text.endswith("\n") or not text else f"{text}\n"
 
 

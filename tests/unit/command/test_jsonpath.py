@@ -72,6 +72,8 @@ def test_values_on_a_terminal_cannot_control_it(monkeypatch: pytest.MonkeyPatch)
         ("}", "'}' is not complete"),
         ("{range [*]}{.name}", "a range has no {end}"),
         ("{end}", "{end} ends no range"),
+        (f"{{{'.a' * 5000}}}", f"'{{{'.a' * 19}.'… has too many steps"),
+        ("{range .a}" * 3000 + "{end}" * 3000, "'{range .a}{range .a}{range .a}{range .a}'… has too many steps"),
     ],
 )
 def test_wrong_template_is_an_error_with_an_example(template: str, problem: str) -> None:
