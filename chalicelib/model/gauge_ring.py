@@ -128,7 +128,7 @@ def packed(points: Iterable[GaugePoint]) -> bytes:
         [min(point.wanted, _MOST) if point.wanted >= 0 else _UNKNOWN_COUNT for point in rows],
         [min(point.cpu, _UNKNOWN_SHARE - 1) if point.cpu >= 0 else _UNKNOWN_SHARE for point in rows],
         [min(point.memory, _UNKNOWN_SHARE - 1) if point.memory >= 0 else _UNKNOWN_SHARE for point in rows],
-        [min(round(point.cost * 1000), _UNKNOWN_COST - 1) if point.cost >= 0 else _UNKNOWN_COST for point in rows],
+        [round(min(point.cost * 1000, _UNKNOWN_COST - 1)) if point.cost >= 0 else _UNKNOWN_COST for point in rows],
     )
     kinds = zip(_COLUMNS, columns, strict=True)
     return _VERSION + zlib.compress(b"".join(struct.pack(f"<{len(rows)}{kind}", *column) for kind, column in kinds), 9)

@@ -48,8 +48,9 @@ def test_point_is_read_as_it_was_written() -> None:
     assert unpacked(packed(points)) == points
 
 
-def test_values_beyond_the_form_are_bounded() -> None:
-    (point,) = unpacked(packed([GaugePoint(START, 10**6, -4, 10**6, 900, 900, 10**12)]))
+@pytest.mark.parametrize("cost", [10**12, float("inf")])
+def test_values_beyond_the_form_are_bounded(cost: float) -> None:
+    (point,) = unpacked(packed([GaugePoint(START, 10**6, -4, 10**6, 900, 900, cost)]))
     assert (point.nodes, point.pending, point.wanted, point.cpu) == (65_534, 0, 65_534, 254)
     assert point.cost == pytest.approx((2**32 - 2) / 1000)
 
