@@ -19,7 +19,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.charts import usual_seconds
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
-from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import lasting_first, sentence
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import Tone
 from chalicelib.record.views import LATE_AFTER
@@ -27,17 +27,6 @@ from chalicelib.record.views import LATE_AFTER
 LISTED = 5
 """Rows of one kind; the rest is counted, and is on a page of its own."""
 UNHEALTHY = "unhealthy"
-_PASSES_BY_ITSELF = frozenset(
-    {
-        ReasonCode.GROUP_BACKOFF,
-        ReasonCode.GROUP_UNHEALTHY,
-        ReasonCode.NOT_CHOSEN,
-        ReasonCode.NOT_PROMISED,
-        ReasonCode.TIME_BUDGET,
-        ReasonCode.MAX_NODES_PER_SCALE_UP,
-        ReasonCode.PAUSED,
-    }
-)
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -108,6 +97,7 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
     unsafe = bool(last) and summary.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0
     since = failure.since if failure is not None else 0.0
     waiting = summary.pending
+    wait = "1 pod waits" if waiting == 1 else f"{waiting} pods wait"
     statuses: tuple[tuple[bool, ClusterStatus], ...] = (
         (bool(summary.problem), ClusterStatus("not read", Tone.BAD, summary.problem, 0.0, 0)),
         (not summary.plans, ClusterStatus("off", Tone.INFO, "the policy's mode is off", 0.0, 8)),
@@ -117,7 +107,7 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
         (unsafe, ClusterStatus(UNHEALTHY, Tone.BAD, "too many nodes are not ready; nothing is changed", 0.0, 3)),
         (pause is not None, ClusterStatus("paused", Tone.WARN, pause.reason if pause else "", 0.0, 4)),
         (not last, ClusterStatus("no pass yet", Tone.INFO, "", 0.0, 6)),
-        (waiting > 0, ClusterStatus(f"{counted(waiting, 'pod')} wait{'s'[waiting > 1 :]}", Tone.WARN, "", 0.0, 5)),
+        (waiting > 0, ClusterStatus(wait, Tone.WARN, "", 0.0, 5)),
         (True, ClusterStatus("ok", Tone.OK, "", 0.0, 7)),
     )
     return next(status for applies, status in statuses if applies)
@@ -216,7 +206,7 @@ def _of_groups(details: ClusterDetails) -> list[Need]:
 def pods_reason(reasons: Mapping[str, Sequence[Reason]], against: Sequence[tuple[Reason, int]] = ()) -> str:
     """Return in one sentence why pods get no node. reasons: by group. against: how many existing nodes each reason
     excludes, which counts where there is no group."""
-    main = [main_reason(of_group) for of_group in reasons.values() if of_group]
+    main = [lasting_first(of_group)[0] for of_group in reasons.values() if of_group]
     if not main:
         nodes = "; ".join(f"{sentence(reason)} ({counted(count, 'node')})" for reason, count in against[:3])
         return f"no node group could help{f': {nodes}' if nodes else ''}"
@@ -230,16 +220,6 @@ def pods_reason(reasons: Mapping[str, Sequence[Reason]], against: Sequence[tuple
     if len(grouped) == 1:
         return grouped[0][0]
     return "; ".join(f"{text} ({counted(count, 'group')})" for text, count in grouped)
-
-
-def main_reason(reasons: Sequence[Reason]) -> Reason:
-    """Return the first reason that does not pass by itself, otherwise the first one. reasons: at least one."""
-    return next((reason for reason in reasons if not passes(reason)), reasons[0])
-
-
-def passes(reason: Reason) -> bool:
-    """Return whether a reason of a group ends without a change of a policy, a pod or a group."""
-    return reason.code in _PASSES_BY_ITSELF
 
 
 def _number(reason: Reason, name: str) -> int:

@@ -17,11 +17,11 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import charts
-from chalicelib.page.attention import counted, needs, passes, paused, pods_reason, status_of, under_way
+from chalicelib.page.attention import counted, needs, paused, pods_reason, status_of, under_way
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
-from chalicelib.reasons.text import sentence
+from chalicelib.reasons.text import PASSING, sentence
 from chalicelib.record.journal_lines import operation_of
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import GroupRow, NodeRow, Tone
@@ -282,6 +282,6 @@ def _waiting(
 ) -> WaitingPods:
     """Return one row. Groups that could not help are before those that could, later."""
     word, tone = _WORDS[decision]
-    ordered = sorted(reasons.items(), key=lambda item: (any(passes(reason) for reason in item[1]), item[0]))
+    ordered = sorted(reasons.items(), key=lambda item: (any(reason.code in PASSING for reason in item[1]), item[0]))
     groups = tuple((group, details.name_of(group), of_group) for group, of_group in ordered)
     return WaitingPods(tuple(pods), word, tone, reason, groups)
