@@ -192,7 +192,7 @@ def profile_path() -> Path:
 
 def load_logins() -> KeptLogins:
     """Return the kept deployments; none where there is no file. A file of an older release has one deployment. Raises
-    BadInput for a file that is not one of ours."""
+    BadInput for a file that outscaler login has not written."""
     path = profile_path()
     if not path.is_file():
         return KeptLogins(())

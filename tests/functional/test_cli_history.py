@@ -36,7 +36,7 @@ def quiet(store: Store, count: int, at: float = NOW - 5000) -> None:
 
 @pytest.fixture
 def day(store: Store) -> Store:
-    """A day with growths, a failure, a removal and a person's act. The fixture's decision is told by an operation."""
+    """A day with growths, a failure, a removal and a person's act. An operation stands for the fixture's decision."""
     decided = store.journal.recent(SHOP, 1)[0]
     growth: Facts = {"from": 1, "to": 3, "pods": 2, "seconds": 63.2}
     failure: Facts = {"from": 0, "to": 2, "class": "OutOfStock", "message": "no capacity", "seconds": 12.0}

@@ -54,7 +54,7 @@ def test_wheel_s_folder_of_manifests_comes_first(capsys: Said, monkeypatch: pyte
     assert "this installation has no token-secret.yaml" in capsys.readouterr().err
 
 
-def test_messages_name_pages_by_address_and_manifests_by_the_command_that_prints_them() -> None:
+def test_messages_name_pages_by_address_and_manifests_by_their_command() -> None:
     sources, named = sorted((ROOT / "chalicelib").rglob("*.py")), []
     for path in sources:
         for line, text in texts(ast.parse(path.read_text("utf-8"))):

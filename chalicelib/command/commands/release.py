@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Store the override and return 0; it applies from the next pass on. Raises BadInput where nothing is tripped and
-    nobody confirms a release in advance."""
+    the release in advance is not confirmed."""
     store = open_store(args)
     if args.claim:
         return _release_claim(store, args)

@@ -92,7 +92,7 @@ def test_capi_delete_annotations_are_removed_from_paused_or_former_groups(kind: 
 
 
 def test_capi_mark_stays_while_an_unanswered_request_may_lower_the_size() -> None:
-    """Such a request would otherwise take a Machine of which nobody has drained the Node."""
+    """Such a request would otherwise delete a Machine whose Node was not drained."""
     with management() as there:
         fill(there, 3)
         wanted = operation(OperationKind.DELETE_NODES, 3, 2, 1)

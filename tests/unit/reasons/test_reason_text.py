@@ -211,7 +211,7 @@ REFUSED = Plan(
 IN_ORDER = f"{sentence(TAINT)}; {sentence(BACKOFF)}"
 
 
-def test_reason_that_cannot_be_met_comes_before_one_that_passes_and_others_keep_their_order() -> None:
+def test_reason_that_cannot_be_met_comes_before_one_that_passes() -> None:
     size = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
     paused = Reason.of(ReasonCode.PAUSED, what="growth")
     assert lasting_first((BACKOFF, TAINT, paused, size)) == (TAINT, size, BACKOFF, paused)
