@@ -17,11 +17,10 @@ from chalicelib.model.pause import Pause, PausedPart, whole
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
-from chalicelib.page.charts import usual_seconds
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.reasons.text import lasting_first, sentence
 from chalicelib.record.metrics import key
-from chalicelib.record.tables import Tone
+from chalicelib.record.tables import Tone, usual_seconds
 from chalicelib.record.views import LATE_AFTER
 
 LISTED = 5
@@ -285,7 +284,7 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
             text = f"the target of {name} is lowered from {spec.from_size} to {spec.to_size}"
         case _:
             text = f"{counted(len(nodes), 'machine')} of {name} that never became a node is given back"
-    usually = usual_seconds(details.entries, spec.kind, spec.group)
+    usually = usual_seconds((entry for entry in details.entries if entry.group == spec.group), spec.kind)
     up = spec.kind is OperationKind.SCALE_UP
     return OperationProgress(spec.id, spec.group, up, text, step, spec.created_at, usually, done, of)
 

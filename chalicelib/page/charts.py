@@ -6,7 +6,6 @@ is never the only form of a fact.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -174,14 +173,3 @@ def cells(ready: int, coming: int, least: int, most: int) -> Cells:
         parts = ((0, ready, "ready"), (ready, coming, "coming"), (ready + coming, count - ready - coming, "free"))
         rectangles = tuple((round(at * width, 1), round(n * width, 1), kind) for at, n, kind in parts if n > 0)
     return Cells(rectangles, round(min(least * width, CELLS - 1), 1) if least > 0 else None)
-
-
-def usual_seconds(entries: Sequence[JournalEntry], kind: OperationKind, group: str) -> float:
-    """Return the median of how long such operations took that ended well; 0.0 where none did."""
-    operations = (operation_of(entry) for entry in entries if entry.group == group)
-    took = sorted(
-        operation.seconds
-        for operation in operations
-        if operation is not None and operation.kind is kind and operation.succeeded and operation.seconds
-    )
-    return took[math.ceil(len(took) / 2) - 1] if took else 0.0

@@ -25,8 +25,8 @@ from chalicelib.store.journal import JournalEntry
 
 RECENT = 86400.0
 """Seconds for which a steady group still says what it could not do."""
-GROWTHS = 5
-"""Latest growths of a group whose median says how long one usually takes."""
+LATEST = 5
+"""Latest operations of a kind in a group, whose median says how long one usually takes."""
 _PROVIDERS = {
     "alicloud": "Alibaba ESS",
     "cherryservers": "Cherry Servers",
@@ -326,7 +326,7 @@ def _statuses(group: _GroupFacts, context: _RowContext) -> Iterator[GroupStatus]
         began = [operation.spec.created_at for operation in group.growths]
         began = [memory.request.since] if memory.request is not None else began
         detail = f"{_nodes(group.coming)} on {'its' if group.coming == 1 else 'their'} way"
-        usually = _usual_growth(context.entries.get(group.group, ()))
+        usually = usual_seconds(context.entries.get(group.group, ()), OperationKind.SCALE_UP)
         yield GroupStatus("growing", Tone.INFO, detail, Instant(min(began, default=0.0)), usually=usually)
     if leaving := group.leaving:
         count = sum(len(operation.spec.targets) for operation in leaving) or len(leaving)
@@ -370,14 +370,15 @@ def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 
 
-def _usual_growth(entries: Sequence[JournalEntry]) -> float:
-    """Return the median of the seconds that the latest growths took, 0.0 where none is known."""
+def usual_seconds(entries: Iterable[JournalEntry], kind: OperationKind) -> float:
+    """Return the median of the seconds that the latest such operations took, 0.0 where none is known. entries: of one
+    group, newest first."""
     seconds = [
         line.seconds
         for line in map(operation_of, entries)
-        if line is not None and line.kind is OperationKind.SCALE_UP and line.succeeded and line.seconds is not None
+        if line is not None and line.kind is kind and line.succeeded and line.seconds is not None
     ]
-    latest = sorted(seconds[:GROWTHS])
+    latest = sorted(seconds[:LATEST])
     return (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2 if latest else 0.0
 
 
