@@ -3,17 +3,10 @@ their pods before they do, and why."""
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
 from chalicelib.model.plan import Removal, ScaleUp
-
-
-class DisruptionReason(StrEnum):
-    """Why nodes go."""
-
-    UNNEEDED = "unneeded"
+from chalicelib.model.reason import DisruptionReason
 
 
 class DisruptionCommand(msgspec.Struct, frozen=True):

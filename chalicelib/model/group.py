@@ -94,6 +94,10 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     pool: Pool | None = None  # None: it is its own pool
     aliases: tuple[str, ...] = ()  # further names of the group; a policy and a priority list may use them
     price: float = 0.0  # hourly price of one node according to the provider; 0: unknown
+    currency: str = ""  # ISO 4217 code of `price`; "": unknown
+    priced_at: float = 0.0  # epoch seconds at which the provider read `price`; 0.0: in this pass
+    billed_per: float = 1.0  # seconds of the vendor's billing unit: a started unit is paid as a whole
+    spot: bool = False  # its instances may be taken back by the vendor
     claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False

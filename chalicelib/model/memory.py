@@ -6,11 +6,13 @@ It has no other copy: a cold start is the normal case. See docs/reference/store.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.model.scaling_rules import RuleObject
 
 HOUR = 3600.0
@@ -71,6 +73,9 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     confirmed_at: float = 0.0
     unremovable_until: float = 0.0
     why: Reason | None = None  # why it was unremovable when it was last tried
+    pods: int = 0  # checksum of the pods on it, DaemonSets' not counted; only while consolidation is on
+    pods_since: float = 0.0  # since when it has exactly these pods, as far as passes have seen
+    wanted_since: float = 0.0  # since when every search wants to consolidate it into room that exists
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -122,6 +127,65 @@ class RuleMemory(
     last_scaled_at: float = 0.0
 
 
+class ReplacementState(StrEnum):
+    """How far a replacement has come (docs/reference/consolidation.md "Replacements")."""
+
+    PROPOSED = "proposed"  # wanted once; begins if a later pass still wants it
+    BUYING = "buying"  # scale-ups are under way
+    WAITING = "waiting"  # they have succeeded; the new nodes are not ready yet
+    DRAINING = "draining"  # the old nodes are being removed
+    FAILED = "failed"  # given up; the same nodes are not replaced again before `until`
+
+
+class PurchasedNodes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes of one group that a replacement buys. price: of one of them, per hour in millionths. operation: id of the
+    scale-up, "" before it is planned. names: the new Node objects, as far as known."""
+
+    group: str
+    nodes: int
+    price: int
+    operation: str = ""
+    names: tuple[str, ...] = ()
+
+
+class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes that go once others that are bought for their pods are ready.
+
+    id: of (nodes, purchases, instant of the proposal). nodes: names of the old nodes that have not gone yet, in order
+    of removal; gone: those that have. price: of all old nodes, per hour in millionths. disruption, score: of the whole
+    move when it was last judged. since: when it entered its state. until: end of its back-off, times: failures of the
+    same set of nodes, why: the last failure; only for FAILED. removals: ids of the removals.
+    """
+
+    id: str
+    state: ReplacementState
+    nodes: tuple[str, ...]
+    purchases: tuple[PurchasedNodes, ...]
+    price: int
+    disruption: float
+    score: float
+    proposed_at: float
+    since: float
+    reason: DisruptionReason = DisruptionReason.CONSOLIDATION
+    gone: tuple[str, ...] = ()
+    removals: tuple[str, ...] = ()
+    until: float = 0.0
+    times: int = 0
+    why: Reason | None = None
+
+
+class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What consolidation remembers beside replacements. digest: of what the last search without a result looked at,
+    searched_at: its instant. moves: owner of pods (namespace/kind/name) -> (instant, pods) of the moves of a day.
+    prices: group -> (instant, price in millionths) for each change within priceSettleTime, oldest first; the first one
+    is the price at the beginning of that time."""
+
+    digest: str = ""
+    searched_at: float = 0.0
+    moves: dict[str, tuple[tuple[float, int], ...]] = {}
+    prices: dict[str, tuple[tuple[float, int], ...]] = {}
+
+
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):
     """One cluster's memory. operations: only the open ones."""
 
@@ -137,4 +201,6 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker":
     breaker: BreakerState = BreakerState()
     rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
     rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key
+    replacements: dict[str, Replacement] = {}  # by id; failed ones until their back-off is over
+    consolidation: ConsolidationMemory = ConsolidationMemory()
     released_until: float = 0.0  # set by an operator (`outscaler release`); no pass writes it

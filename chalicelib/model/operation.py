@@ -87,6 +87,10 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     deadline: float = NEVER  # stopped and rolled back after
     pool: str = ""  # id of the pool that the group shares with others, if any
     after: tuple[str, ...] = ()
+    replacement: str = ""  # id of the replacement that it is part of
+    reason: str = ""  # DisruptionReason of a removal that is not for being unneeded
+    price: int = 0  # of one of its nodes, per hour in millionths; 0: unknown
+    currency: str = ""  # of price
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):

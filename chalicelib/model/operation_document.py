@@ -49,6 +49,10 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     error_class: str = ""
     error_code: str = ""
     after: tuple[str, ...] = ()
+    replacement: str = ""
+    reason: str = ""
+    price: int = 0
+    currency: str = ""
 
 
 def to_document(operation: Operation) -> OperationDocument:
@@ -82,6 +86,10 @@ def to_document(operation: Operation) -> OperationDocument:
         status.error_class,
         status.error_code,
         spec.after,
+        spec.replacement,
+        spec.reason,
+        spec.price,
+        spec.currency,
     )
 
 
@@ -104,6 +112,10 @@ def from_document(document: OperationDocument) -> Operation:
             document.deadline,
             document.pool,
             document.after,
+            document.replacement,
+            document.reason,
+            document.price,
+            document.currency,
         ),
         OperationStatus(
             document.state,

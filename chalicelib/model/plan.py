@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 
 
@@ -25,6 +25,7 @@ class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_siz
     pods: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     headroom: tuple[str, ...] = ()
+    replacement: str = ""  # id of the replacement whose nodes it buys
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -90,13 +91,16 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node to be removed. kind: empty | drain. destinations: where the simulation placed each evicted pod."""
+    """A node to be removed. kind: empty | drain. destinations: where the simulation placed each evicted pod.
+    replacement: id of the replacement to which it belongs."""
 
     node: str
     group: str
     kind: str
     evict: tuple[str, ...] = ()
     destinations: dict[str, str] = {}
+    reason: DisruptionReason = DisruptionReason.UNNEEDED
+    replacement: str = ""
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
@@ -171,6 +175,56 @@ class HeadroomVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: dict[str, Reason] = {}
 
 
+class MovePurchase(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes of a group that a move buys. price: of one node and hour."""
+
+    group: str
+    nodes: int
+    price: float
+
+
+class Move(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A consolidation: nodes that go, what is bought for their pods first, and why it is worth it. price: of the nodes
+    that go; saves: price without the purchases; gain: saves without the price of the disruption; all per hour. score:
+    the gain's share by the rule of docs/reference/consolidation.md "Score". state: "shadow", "begins" (operations of
+    this plan), or the state of its replacement. replacement: its id, "" if it buys nothing. currency: "" if unknown."""
+
+    nodes: tuple[str, ...]
+    purchases: tuple[MovePurchase, ...]
+    price: float
+    saves: float
+    disruption: float
+    gain: float
+    score: float
+    state: str
+    pool: str = ""
+    replacement: str = ""
+    currency: str = ""
+
+
+class PoolCost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One pool as consolidation sees it. price: of all its priced nodes per hour; disruption: of all their pods; rate:
+    what one disruption must bring per hour. unpriced: nodes without a price."""
+
+    pool: str
+    price: float
+    disruption: float
+    rate: float
+    unpriced: int = 0
+    currency: str = ""
+
+
+class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What consolidation found in this pass. verdicts: one reason for each node that is not consolidated now. gap: how
+    far the result may be from the best one, as a share of the bound; None if nothing was searched."""
+
+    mode: str
+    moves: tuple[Move, ...] = ()
+    verdicts: tuple[NodeVerdict, ...] = ()
+    pools: tuple[PoolCost, ...] = ()
+    gap: float | None = None
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The complete plan. id is derived from the inputs, so a replay has the same id."""
 
@@ -195,6 +249,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     health: Health = Health()
     gaps: tuple[MissingData, ...] = ()
     notes: tuple[Reason, ...] = ()  # what limited the whole pass: cooldowns, limits, time budget
+    consolidation: ConsolidationReport | None = None  # None: it is off
 
     @property
     def waits_for_pods(self) -> float:

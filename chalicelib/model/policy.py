@@ -12,6 +12,7 @@ import msgspec
 
 from chalicelib.model.notification import Notifications
 from chalicelib.model.pause import Pause
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
 
@@ -133,7 +134,9 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Hourly prices of nodes, in any single currency. A node costs the price of its instance type, otherwise cpu (per
+    """Hourly prices of nodes, in one currency. currency: its ISO 4217 code, "" if the policy does not say; such prices
+    are only compared with each other and with those of the provider's own currency. as_of: the date of the list,
+    YYYY-MM-DD, "" if unknown. A node costs the price of its instance type, otherwise cpu (per
     core) + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node in both cases. None: not set."""
 
     instance_types: dict[str, float] = {}
@@ -141,6 +144,8 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     memory: float | None = None
     gpu: float | None = None
     node: float = 0.0
+    currency: str = ""
+    as_of: str = ""
 
 
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -184,6 +189,78 @@ class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     share: float = 0.0
 
 
+class ConsolidationMode(StrEnum):
+    """`off` looks at nothing, `shadow` plans and explains moves, `remove` drains nodes into room that exists, `full`
+    buys cheaper nodes, too."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    REMOVE = "remove"
+    FULL = "full"
+
+
+class Effort(StrEnum):
+    """How long the programme of a consolidation searches: its rounds and branch nodes."""
+
+    LOW = "low"
+    NORMAL = "normal"
+    HIGH = "high"
+
+
+class NodeLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A number of nodes, or a share of the nodes of a pool. Exactly one of them is set."""
+
+    nodes: int | None = None
+    share: float | None = None
+
+    def of(self, registered: int) -> int:
+        """Return the limit for a pool of so many nodes: a share is rounded down, but a share of 1 % and more is at
+        least one node of a pool that has any."""
+        if self.nodes is not None:
+            return self.nodes
+        share = self.share or 0.0
+        least = 1 if share >= 0.01 and registered > 0 else 0
+        return max(least, int(share * registered + 1e-9))
+
+
+class Consolidation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """spec.consolidation (docs/reference/consolidation.md). groups: ids or names of groups or pools, every group
+    with a price. aggressiveness: a move must bring more than 1/aggressiveness of its pool's price per share of its
+    disruption. min_savings: a share of the price of the nodes that go. replace_timeout: None as the group's
+    maxNodeProvisionTime. Durations are seconds."""
+
+    mode: ConsolidationMode = ConsolidationMode.OFF
+    groups: tuple[str, ...] = ()
+    aggressiveness: float = 2.0
+    min_savings: float = 0.1
+    quiet_time: float = 600.0
+    min_node_age: float = 1800.0
+    confirm_after: float = 60.0
+    price_settle_time: float = 1800.0
+    max_surge: NodeLimit = NodeLimit(share=0.1)
+    max_replacements: int = 3
+    moves_per_pod_per_day: int = 4
+    split_nodes: bool = True
+    spot_to_spot: bool = False
+    min_cheaper_groups: int = 3
+    replace_timeout: float | None = None
+    effort: Effort = Effort.NORMAL
+
+
+class DisruptionBudget(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An entry of spec.disruptionBudgets: how many nodes of each pool may be on their way out at once. groups: the
+    pools, without any all pools. reasons: what it limits, without any every reason but `unneeded`. cron, duration,
+    time_zone: when it holds, as for a Window; always if cron is empty."""
+
+    name: str
+    nodes: NodeLimit
+    groups: tuple[str, ...] = ()
+    reasons: tuple[DisruptionReason, ...] = ()
+    cron: str = ""
+    duration: float = 0.0
+    time_zone: str = "UTC"
+
+
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A maintenance window: opens when the five-field cron expression matches in time_zone, lasts `duration` seconds.
     removals True: nodes are removed inside such windows only; False: not inside this one."""
@@ -209,6 +286,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     webhook: Webhook = Webhook()
     prices: NodePrices | None = None
     max_disruption: MaxDisruption = MaxDisruption()
+    consolidation: Consolidation = Consolidation()
+    disruption_budgets: tuple[DisruptionBudget, ...] = ()
     maintenance_windows: tuple[Window, ...] = ()
     rules: tuple[Rule, ...] = ()
     schedules: tuple[Schedule, ...] = ()

@@ -131,6 +131,27 @@ class ReasonCode(StrEnum):
     UNEXPECTED = "UnexpectedError"  # detail
     IDENTITY_CONTESTED = "NodeIdentityContested"  # instance, nodes
 
+    # --- why a node is not consolidated; prices per hour, disruption as in docs/reference/consolidation.md
+    CONSOLIDATION_OFF = "ConsolidationOff"  # detail
+    NODE_TOO_YOUNG = "NodeTooYoung"  # until
+    NOT_QUIET = "NotQuiet"  # until
+    POD_MOVED_RECENTLY = "PodMovedRecently"  # owner, until
+    DO_NOT_DISRUPT = "DoNotDisrupt"  # pod, until; without a pod: the node's own annotation
+    NO_CHEAPER_PLACE = "NoCheaperPlace"  # price, best, detail
+    SAVINGS_TOO_SMALL = "SavingsTooSmall"  # saves, needs
+    NOT_WORTH_DISRUPTION = "NotWorthDisruption"  # saves, disruption, score, needs
+    SAME_SHAPE = "SameShape"  # group
+    SPOT_FLEXIBILITY = "SpotFlexibility"  # cheaper, needs
+    SURGE_LIMIT = "SurgeLimit"  # limit
+    DISRUPTION_BUDGET = "DisruptionBudget"  # budget, limit, until
+    NOT_ROBUST = "NotRobust"  # pod, order
+    NOT_CONFIRMED = "NotConfirmedYet"  # since, needs
+    PRICE_UNSETTLED = "PriceUnsettled"  # group, until
+    OTHER_MOVE_BETTER = "OtherMoveBetter"  # move, gain
+    SEARCH_LIMIT = "SearchLimit"  # gap
+    IN_REPLACEMENT = "InReplacement"  # id
+    REPLACEMENT_FAILED = "ReplacementFailed"  # until, detail
+
     # --- why a pod blocks its node, the `rule` of BLOCKED_BY_POD
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS = "MinReplicasReached"
@@ -146,6 +167,16 @@ class ReasonCode(StrEnum):
     SIZE_ABOVE_REALITY = "TargetAboveReality"  # registered, target, since
     SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"  # nodes, since
     DISCARD_HELD = "DiscardHeld"  # group, instance, detail
+
+
+class DisruptionReason(StrEnum):
+    """Why nodes go; a policy's disruptionBudgets name these words."""
+
+    UNNEEDED = "unneeded"
+    CONSOLIDATION = "consolidation"
+    EXPIRED = "expired"
+    DRIFTED = "drifted"
+    REPAIR = "repair"
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -312,6 +312,84 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("which machine it is cannot be known"),
         lambda r: f"machine {_p(r, 'instance')}, nodes {_p(r, 'nodes')}",
     ),
+    ReasonCode.CONSOLIDATION_OFF: (_fixed("consolidation does not apply to it"), lambda r: _p(r, "detail")),
+    ReasonCode.NODE_TOO_YOUNG: (_fixed("younger than minNodeAge"), lambda r: f"until {format_time(_n(r, 'until'))}"),
+    ReasonCode.NOT_QUIET: (
+        _fixed("pods came or went within quietTime"),
+        lambda r: f"until {format_time(_n(r, 'until'))}",
+    ),
+    ReasonCode.POD_MOVED_RECENTLY: (
+        _fixed("its pods were moved often enough today (movesPerPodPerDay)"),
+        lambda r: f"{_p(r, 'owner')}, until {format_time(_n(r, 'until'))}",
+    ),
+    ReasonCode.DO_NOT_DISRUPT: (
+        _fixed("annotated karpenter.sh/do-not-disrupt"),
+        lambda r: ", ".join(
+            filter(None, (_p(r, "pod"), f"until {format_time(_n(r, 'until'))}" if "until" in r.params else ""))
+        ),
+    ),
+    ReasonCode.NO_CHEAPER_PLACE: (
+        _fixed("no cheaper place for its pods"),
+        lambda r: ", ".join(
+            filter(
+                None,
+                (
+                    f"it costs {_n(r, 'price'):g} an hour",
+                    f"the best other place {_n(r, 'best'):g}" if "best" in r.params else "",
+                    _p(r, "detail"),
+                ),
+            )
+        ),
+    ),
+    ReasonCode.SAVINGS_TOO_SMALL: (
+        _fixed("its replacement would save less than minSavings"),
+        lambda r: f"saves {_n(r, 'saves'):.1%}, needs {_n(r, 'needs'):.0%}",
+    ),
+    ReasonCode.NOT_WORTH_DISRUPTION: (
+        _fixed("the saving is not worth the disruption"),
+        lambda r: (
+            f"saves {_n(r, 'saves'):g} an hour for a disruption of {_n(r, 'disruption'):g}: score "
+            f"{_n(r, 'score'):.2f}, needs more than {_n(r, 'needs'):.2f}"
+        ),
+    ),
+    ReasonCode.SAME_SHAPE: (
+        _fixed("only machines of its own shape could replace it"),
+        lambda r: f"node group {_p(r, 'group')}",
+    ),
+    ReasonCode.SPOT_FLEXIBILITY: (
+        _fixed("too few cheaper spot groups (minCheaperGroups)"),
+        lambda r: f"{_p(r, 'cheaper')} of {_p(r, 'needs')}" if "needs" in r.params else "spotToSpot is false",
+    ),
+    ReasonCode.SURGE_LIMIT: (_fixed("maxSurge or maxReplacements is used up"), lambda r: f"limit {_p(r, 'limit')}"),
+    ReasonCode.DISRUPTION_BUDGET: (
+        lambda r: f"disruption budget {_p(r, 'budget')} is used up",
+        lambda r: f"limit {_p(r, 'limit')}" + (f", until {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
+    ),
+    ReasonCode.NOT_ROBUST: (
+        _fixed("in another order of the scheduler its pods find no place"),
+        lambda r: f"{_p(r, 'pod')}, {_p(r, 'order')}",
+    ),
+    ReasonCode.NOT_CONFIRMED: (
+        _fixed("a later pass must want it, too (confirmAfter)"),
+        lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
+    ),
+    ReasonCode.PRICE_UNSETTLED: (
+        lambda r: f"the price of node group {_p(r, 'group')} has just changed (priceSettleTime)",
+        lambda r: f"until {format_time(_n(r, 'until'))}",
+    ),
+    ReasonCode.OTHER_MOVE_BETTER: (
+        _fixed("another move saves more and excludes it"),
+        lambda r: f"{_p(r, 'move')} brings {_n(r, 'gain'):g} an hour",
+    ),
+    ReasonCode.SEARCH_LIMIT: (
+        _fixed("the search ended before it was decided"),
+        lambda r: f"at most {_n(r, 'gap'):.1%} from the best plan" if "gap" in r.params else "",
+    ),
+    ReasonCode.IN_REPLACEMENT: (_fixed("it is being replaced"), lambda r: _p(r, "id")),
+    ReasonCode.REPLACEMENT_FAILED: (
+        _fixed("its replacement failed"),
+        lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
+    ),
     ReasonCode.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
     ReasonCode.MIN_REPLICAS: (
         _fixed("its controller has too few replicas"),

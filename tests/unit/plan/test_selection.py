@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.command import DisruptionCommand, DisruptionReason
+from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.plan import Removal, ScaleUp
 from chalicelib.model.policy import MaxDisruption, Policy
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption import planner
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, utilization_reason

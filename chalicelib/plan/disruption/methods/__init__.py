@@ -11,11 +11,11 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.model.command import DisruptionCommand, DisruptionReason
+from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, Usage
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.command import DisruptionCommand, DisruptionReason
+from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
 from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval
