@@ -1,7 +1,7 @@
 """Moves: nodes that go, nodes that are bought for their pods, and what that is worth.
 
-All prices are integers in millionths per hour, so that equal prices are equal. The value of a move is what it saves less
-the price of its disruption. It is worth it if that is above zero. See docs/reference/consolidation.md "Score".
+All prices are integers in millionths per hour, so that equal prices are equal. The gain of a move is what it saves
+less the price of its disruption. It is worth it if that is above zero. See docs/reference/consolidation.md "Score".
 """
 
 from __future__ import annotations
