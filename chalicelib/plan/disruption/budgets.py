@@ -48,7 +48,7 @@ class Budgets:
         self.state, self.grown, self.guard = state, frozenset(grown), guard
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
-        self._minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
+        self.minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
         self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.
@@ -61,12 +61,21 @@ class Budgets:
             group.id: min(group.group.target, lowered.get(group.id, group.target)) - group.leaving
             for group in state.groups.values()
         }
-        self._spares = spares(state.groups, lambda group: self._sizes[group.id])
+        self.pool_spares = spares(state.groups, lambda group: self._sizes[group.id])
 
     @property
     def paused(self) -> Reason | None:
         """What blocks all removals, if anything does."""
         return self._pause or self.breaker.trip
+
+    def size_of(self, group: str) -> int:
+        """Return how many nodes of a group count above its minimum."""
+        return self._sizes[group]
+
+    def standing_refusal(self, removal: SimulatedRemoval) -> Reason | None:
+        """Return why a node does not go in this pass whatever else goes: its own cooldowns and failures, or a pause of
+        all removals."""
+        return next((why for check in _STANDING if (why := check(self, removal)) is not None), None)
 
     def draw(
         self, removals: Sequence[SimulatedRemoval], condition: Condition
@@ -113,7 +122,7 @@ class Budgets:
     ) -> list[SimulatedRemoval]:
         """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
-        room, size, spare = dict(self._minimums.room), self._sizes[group.id], dict(self._spares)
+        room, size, spare = dict(self.minimums.room), self._sizes[group.id], dict(self.pool_spares)
         self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
         fit: list[SimulatedRemoval] = []
         for removal in unit:
@@ -125,9 +134,9 @@ class Budgets:
             fit.append(removal)
             self._sizes[group.id] -= 1
             pool = group.group.pool
-            if pool is not None and pool.id in self._spares:
-                self._spares[pool.id] -= 1
-            self._minimums.take(removal.node)
+            if pool is not None and pool.id in self.pool_spares:
+                self.pool_spares[pool.id] -= 1
+            self.minimums.take(removal.node)
         if group.group.options.zero_or_max:
             # All of it: the target size or all registered nodes. While some are being removed, only the complete
             # remainder suffices, because it is unknown whether the provider's target still includes the others.
@@ -135,7 +144,7 @@ class Budgets:
             if len(fit) != registered and (len(fit) != group.target or group.leaving):
                 whole = max(registered, group.target - group.leaving)
                 incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
-                self._minimums.room, self._sizes[group.id], self._spares = room, size, spare
+                self.minimums.room, self._sizes[group.id], self.pool_spares = room, size, spare
                 refused.update((removal.node.name, incomplete) for removal in fit)
                 return []
         if self.guard is not None:
@@ -178,11 +187,11 @@ class Budgets:
 
     def pool_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The shared minimum of all groups of a pool."""
-        return at_minimum(self.state.groups[removal.group].group, self._spares)
+        return at_minimum(self.state.groups[removal.group].group, self.pool_spares)
 
     def cluster_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The cluster's minimums of cores, memory and GPUs."""
-        return self._minimums.refuse(removal.node)
+        return self.minimums.refuse(removal.node)
 
     def metric_rules(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - answered for the whole unit
         """Metric rules would not buy the node again; a zero-or-max group is never removed in part."""
@@ -200,6 +209,14 @@ class Budgets:
         return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
 
 
+_STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+    Budgets.failed_removal,
+    Budgets.pod_to_complete,
+    Budgets.node_cooldown,
+    Budgets.group_growth,
+    Budgets.pause,
+    Budgets.group_cooldown,
+)
 _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
     Budgets.pod_to_complete,
@@ -307,6 +324,30 @@ class CircuitBreaker:
             self._tripped_at, self._wanted = self._now, missing
         return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
 
+    def rooms(self) -> list[tuple[str, int, Reason]]:
+        """Return what is left for a method that stays within all limits: "nodes" or "pods", how many of them, and the
+        reason of what has no room. The share counts nodes in removal and never trips."""
+        if self._released:
+            return []
+        rooms = []
+        for column, limit, what in (
+            (_NODES, self._allowed.nodes_per_hour, "nodes"),
+            (_PODS, self._allowed.pods_per_hour, "pods"),
+        ):
+            if limit > 0:
+                removals = (*self._removals, (self._now, self._nodes, self._pods))
+                used = sum(int(removal[column]) for removal in removals)
+                until = self._wait(column, limit, limit - used + 1) if used < limit else self._wait(column, limit, 1)
+                reason = Reason.of(
+                    ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until or self._now + HOUR
+                )
+                rooms.append((what, limit - used, reason))
+        if self._allowed.share > 0:
+            most = max(1, int(self._allowed.share * self._registered + 1e-9))
+            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=most, until=self._now)
+            rooms.append(("nodes", most - self._nodes - self._in_removal, reason))
+        return rooms
+
     def refuse(self, nodes: int, pods: int) -> Reason | None:
         """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
 
@@ -400,21 +441,21 @@ class _ClusterMinimums:
         self.room = {name: -amount for name, amount in least.items() if amount > 0}
         for node in state.snapshot.nodes if self.room else ():
             if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
-                for name, amount in self._amounts(node).items():
+                for name, amount in self.amounts(node).items():
                     self.room[name] += amount
 
     def refuse(self, node: Node) -> Reason | None:
         """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
         minimum."""
-        short = [name for name, amount in self._amounts(node).items() if amount > max(0, self.room[name])]
+        short = [name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])]
         return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
     def take(self, node: Node) -> None:
         """Count a node that is removed."""
-        for name, amount in self._amounts(node).items():
+        for name, amount in self.amounts(node).items():
             self.room[name] -= amount
 
-    def _amounts(self, node: Node) -> dict[str, int]:
+    def amounts(self, node: Node) -> dict[str, int]:
         """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
         if not self.room:
             return {}

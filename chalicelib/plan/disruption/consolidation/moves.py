@@ -21,13 +21,14 @@ class JudgedMove(msgspec.Struct, frozen=True):
     """A move whose pods all find a place in every tried order, within all limits.
 
     removals: the nodes that go, in the order of removal, with the places of their pods. purchases: group id -> nodes
-    that are bought first. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
+    that are bought first; prices: of one of them. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
     go; disruption_price: what it costs by the rates of their pools. score: see docs/reference/consolidation.md "Score".
     pool: of the nodes that go; "" if they are of several.
     """
 
     removals: tuple[SimulatedRemoval, ...]
     purchases: Mapping[str, int]
+    prices: Mapping[str, int]
     price: int
     cost: int
     disruption: float
