@@ -240,7 +240,8 @@ def _both_or_neither(budget: dict[str, Any], path: Path, diagnostics: Diagnostic
         remedy = "add duration: 8h" if "cron" in given else 'add cron: "0 8 * * 1-5"'
         diagnostics.problem((*path, *given), "needs both cron and duration", remedy)
     elif "time_zone" in budget and not given and not reported:
-        diagnostics.problem((*path, "timeZone"), "belongs to cron", "take timeZone out")
+        key = ZONE_OF_CRON.key
+        diagnostics.problem((*path, key), "belongs to cron", f"take {key} out")
 
 
 DISRUPTION_BUDGETS = listed_sections(
