@@ -29,7 +29,6 @@ from chalicelib.policy.value_types import (
     whole,
 )
 
-
 _DAY = 86400.0
 _NODES = "a number of nodes or a percentage, such as 3 or 10%"
 

@@ -304,9 +304,9 @@ def _budgets_limit_something(partial: PartialPolicy, diagnostics: Diagnostics) -
 
 
 def _consolidation_may_remove(partial: PartialPolicy, diagnostics: Diagnostics) -> None:
-    if _consolidation_mode(partial) is not ConsolidationMode.OFF:
-        if partial.options.in_force.get("scale_down_enabled") is False:
-            diagnostics.warn((*_CONSOLIDATION, "mode"), "removes nothing: options.scaleDownEnabled is false")
+    switched_off = partial.options.in_force.get("scale_down_enabled") is False
+    if switched_off and _consolidation_mode(partial) is not ConsolidationMode.OFF:
+        diagnostics.warn((*_CONSOLIDATION, "mode"), "removes nothing: options.scaleDownEnabled is false")
 
 
 # -- scaling rules -------------------------------------------------------------------------------------------------
