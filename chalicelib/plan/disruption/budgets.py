@@ -2,9 +2,10 @@
 
 A draw has two filters, in the order in which budgets are used. The first checks conditions of the node itself (the
 method's own, then minimums, windows, cooldowns); the nodes that pass are what the plan wants to remove, and each of
-them reduces the room of the next. The second limits the rate: the circuit breaker, then parallelism. The first failing
-check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or nothing. What one draw takes
-is missing from the next one of the pass. See docs/reference/scale-down.md "Removal selection".
+them reduces the room of the next. The second limits how many go: disruption budgets, the circuit breaker, then
+parallelism. The first failing check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or
+nothing. What one draw takes is missing from the next one of the pass. See docs/reference/scale-down.md "Removal
+selection".
 
 A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon as the last cooldown ends.
 """
@@ -12,7 +13,7 @@ A cooldown only blocks removals. Unneeded timers continue, so that a node is rem
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -20,13 +21,14 @@ from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.policy import MaxDisruption, Options
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.disruption.disruption_budgets import DisruptionBudgets
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
-from chalicelib.plan.state.pools import at_minimum, spares
+from chalicelib.plan.state.pools import at_minimum, pools, spares
 from chalicelib.schedules.maintenance_windows import outside
 
 Condition = Callable[[SimulatedRemoval], Reason | None]
@@ -48,6 +50,7 @@ class Budgets:
         self.state, self.grown, self.guard = state, frozenset(grown), guard
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
+        self._disruption = DisruptionBudgets(state)
         self.minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
         self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
@@ -78,26 +81,50 @@ class Budgets:
         return next((why for check in _STANDING if (why := check(self, removal)) is not None), None)
 
     def draw(
-        self, removals: Sequence[SimulatedRemoval], condition: Condition
+        self,
+        removals: Sequence[SimulatedRemoval],
+        condition: Condition,
+        reason: DisruptionReason = DisruptionReason.UNNEEDED,
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
-        """Return the removals that are done now, empty nodes first, and the reason of each node that stays. removals:
-        in the order in which they were found, which decides among equals. condition: the method's own; it is checked
-        before all others."""
+        """Return the removals that are done now, empty nodes first, and why each other node stays. removals: in the
+        order in which they were found, which decides among equals. condition: the method's own; it is checked before
+        all others. reason: why the nodes go. Only unneeded nodes trip the circuit breaker; for any other reason the
+        share is a limit."""
         refused: dict[str, Reason] = {}
         units = [fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused))]
-        stop = self.breaker.check_share(sum(len(unit) for unit in units))
+        if reason is DisruptionReason.UNNEEDED:
+            stop = self.breaker.check_share(sum(len(unit) for unit in units))
+        else:
+            stop = self.breaker.trip
         chosen: list[SimulatedRemoval] = []
         for unit in units:
-            atomic, nodes = self._is_atomic(unit[0]), len(unit)
-            drains, pods = sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
-            reason = stop or self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
-            if reason is not None:
-                refused.update((removal.node.name, reason) for removal in unit)
+            why = stop or self._refuse(unit, reason)
+            if why is not None:
+                refused.update((removal.node.name, why) for removal in unit)
                 continue
+            nodes, drains, pods = _amounts(unit)
             self.breaker.take(nodes, pods)
-            self._parallelism.take(nodes, drains, atomic=atomic)
+            self._parallelism.take(nodes, drains, atomic=self._is_atomic(unit[0]))
+            self._disruption.take(removal.node.name for removal in unit)
             chosen += unit
         return sorted(chosen, key=_harm), refused
+
+    def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:
+        """Return how many nodes of a pool may still go by each disruption budget that holds now, and the reason of the
+        next one."""
+        pool = pools(self.state).get(pool_id)
+        return self._disruption.rooms(pool.groups, reason) if pool is not None else []
+
+    def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
+        """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
+        waits for the circuit breaker holds back those behind it."""
+        nodes, drains, pods = _amounts(unit)
+        if (why := self._disruption.refuse(unit[0].group, [removal.node.name for removal in unit], reason)) is not None:
+            return why
+        if reason is not DisruptionReason.UNNEEDED and (why := self.breaker.refuse_share(nodes)) is not None:
+            return why
+        atomic = self._is_atomic(unit[0])
+        return self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
 
     def _is_atomic(self, removal: SimulatedRemoval) -> bool:
         return self.state.groups[removal.group].group.options.zero_or_max
@@ -231,6 +258,11 @@ _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
 )
 
 
+def _amounts(unit: Sequence[SimulatedRemoval]) -> tuple[int, int, int]:
+    """Return how many nodes, drained nodes and pods go with a unit."""
+    return len(unit), sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
+
+
 def _harm(removal: SimulatedRemoval) -> tuple[bool, bool]:
     """Sort key: empty nodes, drains, risky drains."""
     return bool(removal.evict), bool(removal.evict) and removal.risky
@@ -319,7 +351,7 @@ class CircuitBreaker:
         share = self._allowed.share
         if share <= 0 or self._released:
             return None
-        most, missing = max(1, int(share * self._registered + 1e-9)), nodes + self._nodes + self._in_removal
+        most, missing = self._most_at_once(), nodes + self._nodes + self._in_removal
         if missing > most and not self._tripped_at and nodes > 1:
             self._tripped_at, self._wanted = self._now, missing
         return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
@@ -347,6 +379,23 @@ class CircuitBreaker:
             reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=most, until=self._now)
             rooms.append(("nodes", most - self._nodes - self._in_removal, reason))
         return rooms
+
+    def refuse_share(self, nodes: int) -> Reason | None:
+        """Return why a unit exceeds the share. A method that limits itself to the share uses this instead of
+        check_share: what it wants beyond it is no mistake and does not trip the breaker."""
+        left = self.share_left()
+        if left is None or nodes <= left:
+            return None
+        return Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=self._most_at_once())
+
+    def share_left(self) -> int | None:
+        """Return how many more nodes the share allows at once, None if it does not apply."""
+        if self._allowed.share <= 0 or self._released:
+            return None
+        return 0 if self._tripped_at else max(0, self._most_at_once() - self._nodes - self._in_removal)
+
+    def _most_at_once(self) -> int:
+        return max(1, int(self._allowed.share * self._registered + 1e-9))
 
     def refuse(self, nodes: int, pods: int) -> Reason | None:
         """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
@@ -418,6 +467,10 @@ class _Parallelism:
         if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
             return None
         return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
+
+    def left(self) -> tuple[int, int]:
+        """Return how many more nodes may be in removal, and how many of them may be drained."""
+        return self._left, self._drains_left
 
     def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
         """Count a unit that is removed. After an overflow nothing is left."""
