@@ -154,9 +154,8 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     id: of (nodes, purchases, instant of the proposal). nodes: names of the old nodes that have not gone yet, in order
     of removal; gone: those that have. price: of all old nodes, per hour in millionths. disruption, its price and score:
     of the whole move when it was last judged. since: when it entered its state; bought_at: when it was begun. removals:
-    ids of the removals. ends: what became of the operations that are over, by id: "" if it succeeded, else why not.
-    until: end of its back-off, times: failures of the same set of nodes, why: the last failure. All old nodes are in
-    `nodes` again once it has failed.
+    old node -> id of its removal. ends: id of an operation that is over -> "" if it succeeded, else why not. until: end
+    of its back-off, times: failures of the same set of nodes, why: the last failure.
     """
 
     id: str
@@ -173,7 +172,7 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     disruption_price: int = 0
     bought_at: float = 0.0
     gone: tuple[str, ...] = ()
-    removals: tuple[str, ...] = ()
+    removals: dict[str, str] = {}
     ends: dict[str, str] = {}
     until: float = 0.0
     times: int = 0

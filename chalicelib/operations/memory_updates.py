@@ -40,6 +40,7 @@ NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]
+ReplacementPatch = Callable[[Replacement], Replacement]
 MemoryUpdate = tuple[GroupPatch | None, MemoryPatch | None]
 NO_UPDATE: MemoryUpdate = (None, None)
 
@@ -65,7 +66,9 @@ def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: O
     )
 
 
-def replacement_update(operation: Operation, outcome: Succeeded | Failed) -> Callable[[Replacement], Replacement] | None:
+def replacement_update(
+    operation: Operation, outcome: Succeeded | Failed
+) -> Callable[[Replacement], Replacement] | None:
     """Return the patch of the replacement that the operation is part of, None where it is part of none. It is written
     with the operation's end, so that a pass always knows what became of an operation that is not open any more."""
     if not operation.spec.replacement:
