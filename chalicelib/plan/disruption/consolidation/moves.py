@@ -1,6 +1,6 @@
 """Moves: nodes that go, nodes that are bought for their pods, and what that is worth.
 
-All prices are integers in millionths per hour, so that equal prices are equal. The gain of a move is what it saves
+All prices are integers in millionths per hour, so that equal prices are equal. The value of a move is what it saves
 less the price of its disruption. It is worth it if that is above zero. See docs/reference/consolidation.md "Score".
 """
 
@@ -21,20 +21,20 @@ class JudgedMove(msgspec.Struct, frozen=True):
     """A move whose pods all find a place in every tried order, within all limits.
 
     removals: the nodes that go, in the order of removal, with the places of their pods. purchases: group id -> nodes
-    that are bought first; prices: of one of them. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
+    that are bought first. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
     go; disruption_price: what it costs by the rates of their pools. score: see docs/reference/consolidation.md "Score".
-    pool: of the nodes that go; "" if they are of several.
+    pool: of the nodes that go; "" if they are of several. prices: group id -> price of one node that is bought.
     """
 
     removals: tuple[SimulatedRemoval, ...]
     purchases: Mapping[str, int]
-    prices: Mapping[str, int]
     price: int
     cost: int
     disruption: float
     disruption_price: int
     score: float
     pool: str = ""
+    prices: Mapping[str, int] = {}
 
     @property
     def saves(self) -> int:
