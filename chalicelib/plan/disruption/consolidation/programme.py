@@ -94,3 +94,166 @@ def _capacity(free: Ints, need: Ints, fits: Bools) -> Ints:
         asks = need[:, resource] > 0
         room[:, asks] = np.minimum(room[:, asks], np.maximum(free[:, resource, None], 0) // need[asks, resource])
     return room
+
+
+class _Places(msgspec.Struct, frozen=True):
+    """Where pods may be put, as the columns of a linear programme see it.
+
+    nodes: existing nodes that are one place; group: of a place that new nodes make, else -1; most: of its new nodes
+    """
+
+    nodes: Ints
+    group: int = -1
+    most: int = 0
+
+
+class _Solved(msgspec.Struct, frozen=True):
+    """gone [N] and bought [G], fractional in a relaxation; pod [K], limit [L]: dual values; scarce: rows of dual values
+    [R] of the resources of places."""
+
+    gone: Floats
+    bought: Floats
+    pod: Floats
+    limit: Floats
+    scarce: Floats
+
+
+class _Model:
+    """A linear programme: a column per candidate that may go, per place of new nodes, and per class and place."""
+
+    def __init__(self, numbers: _Numbers, places: Sequence[_Places], **options: bool | float | str) -> None:
+        problem = numbers.problem
+        self._numbers, self._places = numbers, places
+        self.candidates = np.flatnonzero(numbers.may_go)
+        self._units = np.maximum(problem.need.max(axis=0, initial=0), 1)
+        self._resources = np.flatnonzero(problem.need.any(axis=0))
+        self._limit_units = np.maximum(np.abs(np.concatenate([problem.going, problem.buying], axis=1)).max(axis=1), 1)
+        self._place_of = np.full(len(problem.free), -1)
+        for at, place in enumerate(places):
+            self._place_of[place.nodes] = at
+        self.solver = Solver(**options)
+        self._rows()
+        self._columns()
+
+    def _rows(self) -> None:
+        problem, width, infinity = self._numbers.problem, len(self._resources), self.solver.infinity
+        room: Floats = np.zeros((len(self._places), width))
+        for at, place in enumerate(self._places):
+            room[at] = np.maximum(problem.free[place.nodes], 0).sum(axis=0)[self._resources]
+        room /= self._units[self._resources]
+        upper = np.concatenate([np.full(len(problem.need), infinity), room.ravel(), problem.limit / self._limit_units])
+        lower = np.full(len(upper), -infinity)
+        lower[: len(problem.need)] = problem.extra
+        self.solver.rows(lower, upper)
+
+    def _columns(self) -> None:
+        numbers, problem = self._numbers, self._numbers.problem
+        new = [place for place in self._places if place.group >= 0]
+        self.solver.columns(-problem.saves[self.candidates], np.ones(len(self.candidates)), self._candidate_columns())
+        self.solver.columns(problem.price[[p.group for p in new]], [p.most for p in new], self._new_columns())
+        self.first_pods = len(self.candidates) + len(new)
+        self.pods: list[tuple[int, int]] = []  # class and place of each further column
+        upper: list[int] = []
+        for at, place in enumerate(self._places):
+            cap = numbers.group_cap[place.group] * place.most if place.group >= 0 else numbers.cap[place.nodes].sum(axis=0)
+            for cls in np.flatnonzero(cap).tolist():
+                self.pods.append((cls, at))
+                upper.append(int(cap[cls]))
+        self.solver.columns(np.zeros(len(upper)), upper, self._pod_columns())
+
+    def _candidate_columns(self) -> Iterator[Entries]:
+        problem, classes = self._numbers.problem, len(self._numbers.problem.need)
+        for node in self.candidates.tolist():
+            pods = np.flatnonzero(problem.pods[node])
+            rows, values = pods.tolist(), (-problem.pods[node, pods]).tolist()
+            if self._place_of[node] >= 0:
+                self._add_room(rows, values, int(self._place_of[node]), np.maximum(problem.free[node], 0))
+            yield self._with_limits(rows, values, problem.going[:, node])
+
+    def _new_columns(self) -> Iterator[Entries]:
+        problem = self._numbers.problem
+        for at, place in enumerate(self._places):
+            if place.group >= 0:
+                rows: list[int] = []
+                values: list[float] = []
+                self._add_room(rows, values, at, -problem.room[place.group])
+                yield self._with_limits(rows, values, problem.buying[:, place.group])
+
+    def _pod_columns(self) -> Iterator[Entries]:
+        for cls, at in self.pods:
+            rows, values = [cls], [1.0]
+            self._add_room(rows, values, at, self._numbers.problem.need[cls])
+            yield rows, values
+
+    def _add_room(self, rows: list[int], values: list[float], place: int, amounts: Ints) -> None:
+        used = np.flatnonzero(amounts[self._resources])
+        rows += (len(self._numbers.problem.need) + place * len(self._resources) + used).tolist()
+        values += (amounts[self._resources] / self._units[self._resources])[used].tolist()
+
+    def _with_limits(self, rows: list[int], values: list[float], amounts: Ints) -> Entries:
+        used = np.flatnonzero(amounts)
+        first = len(self._numbers.problem.need) + len(self._places) * len(self._resources)
+        return rows + (first + used).tolist(), values + (amounts / self._limit_units)[used].tolist()
+
+    def solve(self) -> _Solved:
+        """Return the optimum. Raises Trouble."""
+        problem = self._numbers.problem
+        _, values, duals = self.solver.run()
+        gone: Floats = np.zeros(len(problem.saves))
+        bought: Floats = np.zeros(len(problem.price))
+        gone[self.candidates] = values[: len(self.candidates)]
+        new = [place.group for place in self._places if place.group >= 0]
+        np.add.at(bought, new, values[len(self.candidates) : self.first_pods])
+        classes, rooms = len(problem.need), len(self._places) * len(self._resources)
+        scarce: Floats = np.zeros((len(self._places), problem.need.shape[1]))
+        if len(duals):
+            scarce[:, self._resources] = -duals[classes : classes + rooms].reshape(len(self._places), -1)
+        return _Solved(
+            gone=gone,
+            bought=bought,
+            pod=np.maximum(duals[:classes], 0.0),
+            limit=np.maximum(-duals[classes + rooms :], 0.0) / self._limit_units,
+            scarce=np.maximum(scarce, 0.0) / self._units,
+        )
+
+
+class _Relaxation:
+    """The linear relaxation, split until no group is bought whose shape goes. bound: no plan has a larger gain."""
+
+    def __init__(self, numbers: _Numbers, most: int, stop: Callable[[], bool]) -> None:
+        self._numbers = numbers
+        self._model = _Model(numbers, _merged_places(numbers))
+        self._open: list[tuple[float, _Solved]] = []
+        self.leaves: list[tuple[float, _Solved]] = []
+
+
+def _merged_places(numbers: _Numbers) -> list[_Places]:
+    """Return the nodes with equal predicates as one place each, and the groups."""
+    problem = numbers.problem
+    nowhere: Ints = np.zeros(0, dtype=np.int64)
+    rows, which = np.unique(numbers.problem.fits, axis=0, return_inverse=True)
+    places = [_Places(np.flatnonzero(which == row)) for row in range(len(rows))]
+    groups = np.flatnonzero(numbers.most > 0).tolist()
+    return [*places, *(_Places(nowhere, group, int(numbers.most[group])) for group in groups)]
+
+
+def _most_worth(value: Floats, need: Ints, free: Ints, cap: Ints, scarce: Floats) -> Floats:
+    """Return an upper bound of what the pods on each node can be worth. For any price of its room, that is what the room
+    costs and what its pods are worth beyond the room they take; the least over many prices is taken."""
+    rates = _room_prices(value, need, scarce)
+    beyond = np.maximum(value[:, None] - np.einsum("kr,pr->kp", need, rates), 0.0)
+    worth: Floats = np.einsum("nr,pr->np", np.maximum(free, 0), rates) + np.einsum("nk,kp->np", cap, beyond)
+    return worth.min(axis=1, initial=np.inf)
+
+
+def _room_prices(value: Floats, need: Ints, scarce: Floats) -> Floats:
+    """Return prices of room to try: those of the relaxation and mixes of resources, at several levels."""
+    units = np.maximum(need.max(axis=0, initial=0), 1)
+    mixes = np.concatenate([scarce * units, np.eye(len(units)), np.ones((1, len(units)))])
+    mixes = mixes[mixes.any(axis=1)] / units
+    rates = [np.zeros(len(units)), *scarce]
+    for mix in mixes:
+        size = np.einsum("kr,r->k", need, mix)
+        levels = np.unique((value[size > 0] / size[size > 0]))
+        rates += [mix * level for level in levels[np.linspace(0, len(levels) - 1, 12).astype(int)]] if len(levels) else []
+    return np.array(rates)
