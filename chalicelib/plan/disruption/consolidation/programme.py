@@ -331,8 +331,8 @@ def _most_worth(pod: Floats, need: Ints, free: Ints, cap: Ints, scarce: Floats) 
     """Return an upper bound of what the pods on each node can be worth. For any price of its room, that is what the room
     costs and what its pods are worth beyond the room they take; the least over several prices is taken."""
     rates = _room_prices(pod, need, scarce)
-    beyond = np.maximum(pod[:, None] - dot(need[:, None, :], rates), 0.0)
-    worth = dot(np.maximum(free, 0)[:, None, :], rates) + np.einsum("nk,kp->np", cap, beyond)
+    beyond = np.maximum(pod[:, None] - np.einsum("kr,pr->kp", need, rates), 0.0)
+    worth = np.einsum("nr,pr->np", np.maximum(free, 0), rates) + np.einsum("nk,kp->np", cap, beyond)
     least: Floats = worth.min(axis=1)
     return least
 
