@@ -56,7 +56,7 @@ def allowed_until(windows: Sequence[Window], now: float) -> float:
     ends = [next(_openings(window, now), math.inf) for window in forbidding]
     at = now
     for _ in range(_STEPS // max(1, len(windows)) if allowing else 0):
-        closings = [end for window in allowing if (end := _closes(window, at)) is not None]
+        closings = [end for window in allowing if (end := closes(window, at)) is not None]
         if not closings or at > now + _YEAR:
             ends.append(at)
             break

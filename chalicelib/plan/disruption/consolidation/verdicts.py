@@ -151,7 +151,7 @@ class Explanation:
     def _would_pay(self, at: int, offer: Purchasable, *, same_form: bool = False) -> bool:
         """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
         search = self._search
-        if not same_form and search.is_barred(offer, at):
+        if not same_form and search.is_barred(offer, at, search.forms[at]):
             return False
         need = sum(
             (search.simulated.table.columns.need(cls) * n for cls, n in search.trial.moving[at].items()),

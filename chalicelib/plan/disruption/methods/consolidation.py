@@ -30,7 +30,8 @@ from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
 from chalicelib.plan.disruption.consolidation.splitting import destinations_of, judged_move, moves_of
 from chalicelib.plan.disruption.consolidation.verdicts import Explanation
 from chalicelib.plan.disruption.methods import DisruptionContext
-from chalicelib.plan.disruption.replacements import Advance, Reservation, advance, softly_tainted
+from chalicelib.plan.disruption.replacement_rows import softly_tainted
+from chalicelib.plan.disruption.replacements import Advance, Reservation, advance
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.reasons.text import sentence
@@ -231,7 +232,7 @@ class _Pass:
             [move.removals[0] for move in moves], self._unconfirmed, DisruptionReason.CONSOLIDATION
         )
         self.verdicts |= refused
-        removals = tuple(removal_of(removal, self.state) for removal in chosen)
+        removals = tuple(_removal(removal) for removal in chosen)
         return (DisruptionCommand(DisruptionReason.CONSOLIDATION, removals),) if removals else ()
 
     def _unconfirmed(self, removal: SimulatedRemoval) -> Reason | None:
@@ -362,6 +363,17 @@ class _Pass:
             )
             for name, total in self.costs.pools.items()
         )
+
+
+def _removal(removal: SimulatedRemoval) -> Removal:
+    return Removal(
+        removal.node.name,
+        removal.group,
+        "drain" if removal.evict else "empty",
+        removal.evict,
+        removal.destinations,
+        DisruptionReason.CONSOLIDATION,
+    )
 
 
 def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move:
