@@ -26,7 +26,7 @@ LEVELS = (0.2, 0.3, 0.4, 0.5, 0.6)
 POOL_LABEL = "bench/pool"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
-CPU_SIZES = ((50, 10), (100, 25), (250, 30), (500, 20), (1000, 12), (2000, 3))  # millicores, weight
+CPU_SIZES = ((50, 20), (100, 35), (250, 25), (500, 13), (1000, 6), (2000, 1))  # millicores, weight
 GIB_PER_CORE = ((1, 10), (2, 25), (4, 50), (8, 15))
 DAEMONS = (("kube-proxy", 100, 64), ("node-agent", 100, 128), ("log-shipper", 50, 100))  # millicores, MiB
 

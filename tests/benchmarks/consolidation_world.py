@@ -410,9 +410,11 @@ class PassRecord(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """All passes; the first record is the beginning."""
+    """All passes; the first record is the beginning. ended: False if nodes still came and went at a price that fell no
+    more."""
 
     passes: tuple[PassRecord, ...]
+    ended: bool = True
 
     @property
     def last(self) -> PassRecord:
@@ -430,23 +432,28 @@ class History(msgspec.Struct, frozen=True):
 
     def price_within(self, disrupted: int) -> int:
         """The lowest price with at most so many disrupted pods."""
-        return min(record.price for record in self.passes if record.disrupted <= disrupted)
+        return min(record.price for record in self.passes if record.disrupted <= disrupted and not record.pending)
 
 
-def run_to_the_end(world: World, strategy: Strategy, *, quiet: int = 1, most: int = 2000) -> History:
-    """Passes, a minute apart, until `quiet` of them in a row changed nothing."""
+def run_to_the_end(
+    world: World, strategy: Strategy, *, quiet: int = 1, patience: int = 30, most: int = 2000
+) -> History:
+    """Passes, a minute apart, until `quiet` of them in a row changed nothing, or `patience` of them did not lower the
+    price."""
     passes = [_record(world, 0.0)]
-    unchanged = 0
-    while unchanged < quiet and len(passes) <= most:
+    unchanged, lowest, lowered = 0, passes[0].price, 0
+    while unchanged < quiet and len(passes) - lowered <= patience and len(passes) <= most:
         seconds = strategy.act(world)
         world.bind()
         passes.append(_record(world, seconds))
         before, after = passes[-2:]
         same = (before.bought, before.removed, before.pending) == (after.bought, after.removed, after.pending)
         unchanged = unchanged + 1 if same else 0
+        if after.price < lowest and not after.pending:
+            lowest, lowered = after.price, len(passes)
         world.advance(MINUTE)
         world.join_started()
-    return History(tuple(passes))
+    return History(tuple(passes), ended=unchanged >= quiet)
 
 
 def _record(world: World, seconds: float) -> PassRecord:
@@ -479,8 +486,9 @@ def table(rows: Mapping[str, History], start: int) -> str:
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for name, history in rows.items():
         end = history.last
+        passes = f"{len(history.passes) - 1}{'' if history.ended else ', no end'}"
         lines.append(
             f"| {name} | {end.price / MICRO:,.2f} | {end.price / start:.3f} | {end.nodes:,} | {end.disrupted:,} | "
-            f"{end.bought:,} | {len(history.passes) - 1} | {history.seconds:.1f} | {history.slowest:.2f} |"
+            f"{end.bought:,} | {passes} | {history.seconds:.1f} | {history.slowest:.2f} |"
         )
     return "\n".join(lines)
