@@ -180,8 +180,8 @@ class _Relaxation:
             self._limit_disruptions(leaving)
         if disrupted is not None:
             moved = self._row(("disrupted",), sum(count.values()) - disrupted, UNBOUNDED)
-            for node, column in leaving.items():
-                self._put(column, moved, len(self._movable[node]))
+            for gone, column in leaving.items():
+                self._put(column, moved, len(self._movable[gone]))
         return self._solved(leaving, fixed)
 
     def _room_of(self, node: Node) -> list[float]:

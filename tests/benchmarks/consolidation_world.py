@@ -9,6 +9,7 @@ pods that are still pending.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -23,7 +24,7 @@ from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import NodePrices, Options, Policy
-from chalicelib.model.snapshot import Budget, Snapshot
+from chalicelib.model.snapshot import Budget, Controller, Snapshot
 from chalicelib.operations.memory_updates import memory_updates
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.planner import plan_cluster
@@ -47,16 +48,20 @@ class BoughtNode(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A pod that was evicted from a node. owner: namespace/kind/name."""
+    """A pod that was evicted from a node. owner: namespace/kind/name. replicas: pods of the owner at that time. reason:
+    of the removal, "" if it is not consolidation."""
 
     at: float
     pod: str
     owner: str
     node: str
+    replicas: int
+    reason: str = ""
 
 
 class World:
-    """The cluster. bought, moves, removed: what happened; removed: node -> instant."""
+    """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant; consolidated: those
+    of the removed nodes that were needed. live: the replicas of controllers are the pods that exist."""
 
     def __init__(
         self,
@@ -65,15 +70,17 @@ class World:
         prices: NodePrices | None = None,
         start_up: float = 0.0,
         least_allocated: bool = True,
+        live: bool = False,
     ) -> None:
         self.now = snapshot.taken_at
         self.bought: list[BoughtNode] = []
         self.moves: list[Move] = []
         self.removed: dict[str, float] = {}
+        self.consolidated: dict[str, float] = {}
         self.pod_events: dict[str, float] = {}
         self.pending_minutes = 0.0
         self._start, self._prices, self._start_up = snapshot, prices, start_up
-        self._least_allocated = least_allocated
+        self._least_allocated, self._live = least_allocated, live
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._pods = {pod.key: pod for pod in snapshot.pods}
         self._groups = {group.id: group for group in snapshot.groups}
@@ -110,6 +117,15 @@ class World:
             groups=tuple(groups),
             pods=tuple(self._pods.values()),
             budgets=self._budgets(),
+            controllers=self._controllers() if self._live else self._start.controllers,
+        )
+
+    def _controllers(self) -> tuple[Controller, ...]:
+        classes = self._start.classes
+        owners = Counter(owner.uid for pod in self._pods.values() if (owner := classes[pod.cls].owner) is not None)
+        return tuple(
+            msgspec.structs.replace(controller, replicas=owners[controller.uid])
+            for controller in self._start.controllers
         )
 
     def _budgets(self) -> tuple[Budget, ...]:
@@ -207,17 +223,18 @@ class World:
             self._unbindable = 0
         return ready
 
-    def remove(self, names: Sequence[str]) -> None:
-        """Drains and deletes nodes: their pods become pending, but for those of DaemonSets, which go."""
+    def remove(self, names: Sequence[str], reason: str = "") -> None:
+        """Drains and deletes nodes: their pods become pending, but for those of DaemonSets, which go. reason: of the
+        removal, "" if it is not consolidation."""
         gone = set(names) & self._group_of.keys()
-        classes = self._start.classes
+        classes, replicas = self._start.classes, Counter(pod.cls for pod in self._pods.values())
         for key, pod in [item for item in self._pods.items() if item[1].node in gone]:
             pod_class = classes[pod.cls]
             if pod_class.is_daemonset or pod_class.owner is None:
                 del self._pods[key]
                 continue
             owner = f"{pod.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}"
-            self.moves.append(Move(self.now, key, owner, pod.node))
+            self.moves.append(Move(self.now, key, owner, pod.node, replicas[pod.cls], reason))
             self._pods[key] = pending_pod(pod, f"{pod.uid.partition('#')[0]}#{len(self.moves)}", self.now)
             self._unbindable = 0
         for name in gone:
@@ -226,6 +243,7 @@ class World:
             self._starting.pop(name, None)
             self._tainted.discard(name)
             self.removed[name] = self.now
+            self.consolidated.update({name: self.now} if reason else {})
             del self._instances[group][f"bench://{group}/{name}"]
 
     def bind(self) -> None:
@@ -337,8 +355,8 @@ class Outscaler:
         for operation in purchases:
             world.grow(operation.spec.group, operation.spec.to_size - operation.spec.from_size)
             self._finish(operation, world.now)
-        world.remove([target.node for operation in removals for target in operation.spec.targets])
         for operation in removals:
+            world.remove([target.node for target in operation.spec.targets], operation.spec.reason)
             self._finish(operation, world.now)
         return seconds
 
@@ -386,7 +404,7 @@ class Karpenter:
         waiting = []
         for command, purchases in self._queue:
             if all(world.is_ready(node) for node in purchases):
-                world.remove(command.nodes)
+                world.remove(command.nodes, "" if command.method == "Emptiness" else "consolidation")
                 world.bind()
             else:
                 waiting.append((command, purchases))
