@@ -26,7 +26,8 @@ def moves_of(search: ConsolidationSearch, solution: Solution) -> tuple[list[Judg
         parts = _parts(search, current)
         bad = [part for part in parts if not _is_worth(search, *part)]
         if not bad:
-            return [_judged(search, current, *part) for part in parts], current
+            destinations = destinations_of(search, current)
+            return [judged_move(search, gone, bought, destinations) for gone, bought in parts], current
         dropped = {at for gone, _ in bad for at in gone}
         bought = np.array(current.bought, dtype=np.int64) - sum(extra for _, extra in bad)
         current = search.verified([at for at in current.gone if at not in dropped], bought)
@@ -69,10 +70,6 @@ def _removal(search: ConsolidationSearch, at: int, destinations: dict[str, str])
 
 def _is_worth(search: ConsolidationSearch, gone: Sequence[int], bought: Ints) -> bool:
     return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought)
-
-
-def _judged(search: ConsolidationSearch, solution: Solution, gone: Sequence[int], bought: Ints) -> JudgedMove:
-    return judged_move(search, gone, bought, destinations_of(search, solution))
 
 
 def destinations_of(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, str]]:
