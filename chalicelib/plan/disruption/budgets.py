@@ -38,7 +38,8 @@ _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 class Budgets:
     """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the removal simulation uses
     them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: groups that this pass scales
-    up, those of commands included. guard: what metric rules would buy again, None if there is no such rule."""
+    up, those of commands included. taken: nodes that this pass removes. guard: what metric rules would buy again, None
+    if there is no such rule."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Budgets:
         guard: RuleRemovalGuard | None = None,
     ) -> None:
         self.state, self.grown, self.guard = state, frozenset(grown), guard
+        self.taken: frozenset[str] = frozenset()
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
         self._disruption = DisruptionBudgets(state)
@@ -107,6 +109,7 @@ class Budgets:
             self._parallelism.take(nodes, drains, atomic=self._is_atomic(unit[0]))
             self._disruption.take(removal.node.name for removal in unit)
             chosen += unit
+        self.taken |= {removal.node.name for removal in chosen}
         return sorted(chosen, key=_harm), refused
 
     def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:

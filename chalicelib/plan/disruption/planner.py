@@ -8,14 +8,16 @@ from collections.abc import Collection
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import BreakerState, NodeMemory
-from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
+from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
+from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp, TaintUpdate
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
+from chalicelib.plan.disruption.replacement_rows import softly_tainted
+from chalicelib.plan.disruption.replacements import Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -28,7 +30,8 @@ METHODS: tuple[Method, ...] = (Unneeded(),)
 class DisruptionPlan(msgspec.Struct, frozen=True):
     """The disruption part of a plan. unneeded: names of the nodes that go now or later. unremovable: a verdict on each
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
-    breaker: the circuit breaker's next state. taints: to be added or removed outside of operations."""
+    breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
+    next rows, by id. consolidation: its next memory; None: as it was."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -37,6 +40,13 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     paused: Reason | None = None
     breaker: BreakerState = BreakerState()
     taints: tuple[TaintUpdate, ...] = ()
+    replacements: dict[str, Replacement] = {}
+    consolidation: ConsolidationMemory | None = None
+
+    @property
+    def purchases(self) -> tuple[ScaleUp, ...]:
+        """What replacements buy now."""
+        return tuple(up for command in self.commands for up in command.replacements)
 
     @property
     def removals(self) -> tuple[Removal, ...]:
@@ -68,19 +78,30 @@ def plan_disruption(
         return time_budget.over(started + limit) or time_budget.ended()
 
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
-    context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for)
+    reservation = Reservation(state, simulated) if state.memory.replacements else None
+    context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
+    reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = []
+    replacements: dict[str, Replacement] | None = None
+    consolidation: ConsolidationMemory | None = None
     unneeded: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
     if not judged:
         verdicts = {node.name: NodeVerdict(node.name, not_evaluated) for node in state.snapshot.nodes}
     for method in METHODS if judged else ():
         candidates, ineligible = find_candidates(state, simulated, budgets.pdbs, method.ineligible)
-        result = method.propose(candidates, context)
+        free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
+        result = method.propose(free, context)
         commands += result.commands
+        replacements = replacements if result.replacements is None else result.replacements
+        consolidation = consolidation or result.consolidation
         budgets.grown |= {up.group for command in result.commands for up in command.replacements}
         unneeded |= result.memory
-        verdicts |= ineligible | result.verdicts
+        verdicts |= ineligible | result.verdicts | reserved
+    if reservation is not None and replacements is None:  # no method has judged them
+        advanced = advance(state, simulated, budgets, reservation=reservation)
+        commands, replacements = [*commands, *advanced.commands], advanced.rows
+    replacements = replacements or {}
     removed = {removal.node for command in commands for removal in command.candidates}
     return DisruptionPlan(
         commands=tuple(commands),
@@ -89,5 +110,11 @@ def plan_disruption(
         memory=memory_of_others(state, verdicts) | unneeded,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(taint for taint in taint_updates(state, unneeded) if taint.node not in removed),
+        taints=tuple(
+            taint
+            for taint in taint_updates(state, unneeded.keys() | softly_tainted(replacements.values()))
+            if taint.node not in removed
+        ),
+        replacements=replacements,
+        consolidation=consolidation,
     )

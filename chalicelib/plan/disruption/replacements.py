@@ -23,7 +23,7 @@ import msgspec
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Removal, ScaleUp
+from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout, provision_time
@@ -113,6 +113,16 @@ class Reservation:
         for row in self._closed:
             simulated.close(row)
 
+    def verdicts(self, state: ClusterState) -> dict[str, NodeVerdict]:
+        """Return the verdict on each node that belongs to a replacement and is not being removed."""
+        return {
+            name: NodeVerdict(name, Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id))
+            for row in self.rows.values()
+            if row.state in UNDER_WAY
+            for name in (*row.nodes, *row.new_nodes)
+            if name in state.buckets and name not in state.leaving
+        }
+
     def judged(self, replacement: Replacement, judge: Callable[[], JudgedMove | Reason]) -> JudgedMove | Reason:
         """Return what the judge says while the nodes of this replacement are open."""
         index = self._simulated.table.index
@@ -135,15 +145,13 @@ def advance(
     confirm: Confirm | None = None,
     *,
     reservation: Reservation | None = None,
-    taken: Collection[str] = (),
     proposals: Sequence[JudgedMove] = (),
 ) -> Advance:
     """Advance every replacement by one pass. judge, confirm: None where nothing can be judged in this pass; then no
-    purchase and no drain begins. reservation: where the nodes of replacements are closed already. taken: nodes that
-    this pass removes for another reason. proposals: moves that buy and are wanted now; each becomes a row, and begins
-    at once if confirmAfter is 0."""
+    purchase and no drain begins. reservation: where the nodes of replacements are closed already. proposals: moves that
+    buy and are wanted now; each becomes a row, and begins at once if confirmAfter is 0."""
     reservation = reservation or Reservation(state, simulated)
-    return _Pass(state, simulated, budgets, judge, confirm, reservation, frozenset(taken)).advance(proposals)
+    return _Pass(state, simulated, budgets, judge, confirm, reservation).advance(proposals)
 
 
 class _Pass:
@@ -157,9 +165,8 @@ class _Pass:
         judge: Judge | None,
         confirm: Confirm | None,
         reservation: Reservation,
-        taken: frozenset[str],
     ) -> None:
-        self.state, self.simulated, self.budgets, self.taken = state, simulated, budgets, taken
+        self.state, self.simulated, self.budgets = state, simulated, budgets
         self.judge, self.confirm, self.reservation = judge, confirm, reservation
         self.now, self.policy = state.now, state.policy.consolidation
         self.begins = self.policy.mode is ConsolidationMode.FULL
@@ -297,7 +304,7 @@ class _Pass:
             for other in self.rows.values()
             if other.id != row.id and node in (*other.nodes, *other.new_nodes) and self._holds(other)
         )
-        here = node in self.present and node not in self.state.leaving and node not in self.taken
+        here = node in self.present and node not in self.state.leaving and node not in self.budgets.taken
         return here and next(others, None) is None
 
     def _holds(self, row: Replacement) -> bool:

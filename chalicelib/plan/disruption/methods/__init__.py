@@ -12,12 +12,13 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import NodeMemory
+from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, Usage
+from chalicelib.plan.disruption.replacements import Reservation
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
@@ -25,7 +26,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 class DisruptionContext(msgspec.Struct, frozen=True):
     """What all methods of a pass share. over: whether the time for simulations is up; not_evaluated: the verdict on
     nodes that were not reached by then. assume_unneeded_for: for a what-if; every unneeded node counts as unneeded for
-    at least this many seconds."""
+    at least this many seconds. reservation: of the nodes of replacements; None: there are no replacements."""
 
     state: ClusterState
     simulated: SimulatedCluster
@@ -33,15 +34,19 @@ class DisruptionContext(msgspec.Struct, frozen=True):
     over: Callable[[], bool]
     not_evaluated: Reason
     assume_unneeded_for: float | None
+    reservation: Reservation | None = None
 
 
 class MethodResult(msgspec.Struct, frozen=True):
     """commands: what is done now. verdicts: why each other candidate stays, by node. memory: the next memory of the
-    nodes that the method would remove now or later; they get the soft taint."""
+    nodes that the method would remove now or later; they get the soft taint. replacements: the next rows, from a method
+    that advances them; consolidation: the next memory of it."""
 
     commands: tuple[DisruptionCommand, ...]
     verdicts: dict[str, NodeVerdict]
     memory: dict[str, NodeMemory]
+    replacements: dict[str, Replacement] | None = None
+    consolidation: ConsolidationMemory | None = None
 
 
 class Method(Protocol):

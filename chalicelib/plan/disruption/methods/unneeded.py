@@ -27,7 +27,15 @@ from chalicelib.plan.state.readiness import Bucket
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""
-NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCode.NOT_EVALUATED, ReasonCode.PROMISED})
+NOT_JUDGED = frozenset(
+    {
+        ReasonCode.UNEXPECTED,
+        ReasonCode.GROUP_FROZEN,
+        ReasonCode.NOT_EVALUATED,
+        ReasonCode.PROMISED,
+        ReasonCode.IN_REPLACEMENT,
+    }
+)
 """Verdicts of a node that could not be judged. They include a node on which pending pods are expected: the scheduler
 may place them on another node, and while other nodes are drained there are always such pods."""
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
