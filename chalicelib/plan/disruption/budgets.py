@@ -90,19 +90,25 @@ class Budgets:
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
         """Return the removals that are done now, empty nodes first, and why each other node stays. removals: in the
         order in which they were found, which decides among equals. condition: the method's own; it is checked before
-        all others. reason: why the nodes go. Only unneeded nodes trip the circuit breaker; for any other reason the
-        share is a limit."""
+        all others. reason: why the nodes go.
+
+        Unneeded nodes that wait keep their room above the minimums, because they go later, and all of them together may
+        trip the circuit breaker. A node that goes for another reason is a choice of this pass: one that is refused
+        leaves its room to the next, and the share is a limit."""
         refused: dict[str, Reason] = {}
-        units = [fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused))]
-        if reason is DisruptionReason.UNNEEDED:
-            stop = self.breaker.check_share(sum(len(unit) for unit in units))
-        else:
-            stop = self.breaker.trip
         chosen: list[SimulatedRemoval] = []
+        unneeded, stop = reason is DisruptionReason.UNNEEDED, self.breaker.trip
+        passing = (fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused)))
+        units: Iterable[list[SimulatedRemoval]] = passing
+        if unneeded:
+            units = list(passing)
+            stop = self.breaker.check_share(sum(len(unit) for unit in units))
         for unit in units:
             why = stop or self._refuse(unit, reason)
             if why is not None:
                 refused.update((removal.node.name, why) for removal in unit)
+                if not unneeded:
+                    self._count_as_removed(unit, -1)
                 continue
             nodes, drains, pods = _amounts(unit)
             self.breaker.take(nodes, pods)
@@ -152,7 +158,6 @@ class Budgets:
     ) -> list[SimulatedRemoval]:
         """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
-        room, size, spare = dict(self.minimums.room), self._sizes[group.id], dict(self.pool_spares)
         self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
         fit: list[SimulatedRemoval] = []
         for removal in unit:
@@ -162,11 +167,7 @@ class Budgets:
                 refused[removal.node.name] = reason
                 continue
             fit.append(removal)
-            self._sizes[group.id] -= 1
-            pool = group.group.pool
-            if pool is not None and pool.id in self.pool_spares:
-                self.pool_spares[pool.id] -= 1
-            self.minimums.take(removal.node)
+            self._count_as_removed([removal], 1)
         if group.group.options.zero_or_max:
             # All of it: the target size or all registered nodes. While some are being removed, only the complete
             # remainder suffices, because it is unknown whether the provider's target still includes the others.
@@ -174,12 +175,21 @@ class Budgets:
             if len(fit) != registered and (len(fit) != group.target or group.leaving):
                 whole = max(registered, group.target - group.leaving)
                 incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
-                self.minimums.room, self._sizes[group.id], self.pool_spares = room, size, spare
+                self._count_as_removed(fit, -1)
                 refused.update((removal.node.name, incomplete) for removal in fit)
                 return []
-        if self.guard is not None:
-            self.guard.take([removal.node for removal in fit])
         return fit
+
+    def _count_as_removed(self, unit: Sequence[SimulatedRemoval], times: int) -> None:
+        """Take the room of these nodes above the minimums and for metric rules; times -1 gives it back."""
+        for removal in unit:
+            pool = self.state.groups[removal.group].group.pool
+            self._sizes[removal.group] -= times
+            if pool is not None and pool.id in self.pool_spares:
+                self.pool_spares[pool.id] -= times
+            self.minimums.take(removal.node, times)
+            if self.guard is not None:
+                self.guard.take([removal.node], times)
 
     def failed_removal(self, removal: SimulatedRemoval) -> Reason | None:
         """A node whose removal failed recently waits, so that other nodes go first. An instant too far away comes from
@@ -506,10 +516,10 @@ class _ClusterMinimums:
         short = [name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])]
         return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
-    def take(self, node: Node) -> None:
-        """Count a node that is removed."""
+    def take(self, node: Node, times: int) -> None:
+        """Count a node that is removed; times -1: one that stays after all."""
         for name, amount in self.amounts(node).items():
-            self.room[name] -= amount
+            self.room[name] -= times * amount
 
     def amounts(self, node: Node) -> dict[str, int]:
         """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""

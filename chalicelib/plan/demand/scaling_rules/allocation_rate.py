@@ -150,22 +150,22 @@ class RuleRemovalGuard:
             )
             yield used, above * rate.allocatable - 100 * rate.requests, reason
 
-    def take(self, nodes: Iterable[Node]) -> None:
-        """Count removed nodes."""
+    def take(self, nodes: Iterable[Node], times: int = 1) -> None:
+        """Count removed nodes; times -1: nodes that stay after all."""
         for node in nodes:
             keys = {key for _, key in self._rules.get(self._state.group_of.get(node.name, ""), ())}
             if keys and _is_counted(node, self._state):
-                self._rates.update({key: self._without(key, [node]) for key in keys})
+                self._rates.update({key: self._without(key, [node], times) for key in keys})
 
-    def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
+    def _without(self, key: _Key, nodes: Iterable[Node], times: int = 1) -> Rate:
         """Return a pool's rate without these nodes: pods that come with a node go with it, and all other pods find room
-        in the pool."""
+        in the pool. times -1: with them."""
         rate, resource = self._rates[key], RESOURCE[key[1]]
         for node in nodes:
             rate = Rate(
-                rate.requests - self._requests(node.name, staying=False)[resource],
-                rate.allocatable - node.allocatable.get(resource, 0),
-                rate.nodes - 1,
+                rate.requests - times * self._requests(node.name, staying=False)[resource],
+                rate.allocatable - times * node.allocatable.get(resource, 0),
+                rate.nodes - times,
             )
         return rate
 
