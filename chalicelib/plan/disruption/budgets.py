@@ -13,7 +13,7 @@ A cooldown only blocks removals. Unneeded timers continue, so that a node is rem
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 

@@ -138,7 +138,10 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return group.frozen
     if node.name in state.leaving or bucket is Bucket.DELETED:
         return Reason.of(ReasonCode.BEING_DELETED)
-    if not may_buy and state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout:
+    if (
+        not may_buy
+        and state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout
+    ):
         why = node_memory.why  # the verdict still names the cause that an earlier pass recorded
         was = {"was": why.code.value, **why.params} if why is not None else {}
         return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": node_memory.unremovable_until, **was})

@@ -66,7 +66,7 @@ def eviction_cost(cls: PodClass) -> int:
     """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
     none."""
     text = cls.deletion_cost
-    deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0  # noqa: PLR2004
+    deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
     cost = MICRO + deletion * MICRO // 2**27 + (cls.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
@@ -139,7 +139,9 @@ class Costs:
         highest = max(value for _, value in history)
         settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
         overlap = round(highest * provision / 3600 / HORIZON)
-        self.groups[name] = PurchasePrice(highest, now, settled_at, overlap, self._currency(group.group, group.template.node))
+        self.groups[name] = PurchasePrice(
+            highest, now, settled_at, overlap, self._currency(group.group, group.template.node)
+        )
 
     def _price_node(self, node: Node, disruption: int) -> NodeCost | None:
         name = self._state.group_of.get(node.name)

@@ -11,7 +11,7 @@ problem is solved exactly by HiGHS as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np

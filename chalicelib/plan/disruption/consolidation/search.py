@@ -160,7 +160,7 @@ class ConsolidationSearch:
         trial = RemovalSimulation(simulated, self.budgets.pdbs, staying, going, 1)
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         gone: list[int] = []
-        used = np.zeros(len(self.limits.room), dtype=np.int64)
+        used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)
         for at, candidate in zip(order, candidates, strict=True):
             if self.over():
                 break
@@ -214,9 +214,7 @@ class ConsolidationSearch:
 
     def _programme(self) -> Iterator[Solution]:
         rounds, branches = EFFORTS[self.settings.effort]
-        order = sorted(
-            np.flatnonzero(self.saves > 0).tolist(), key=lambda at: (-int(self.saves[at]), at)
-        )
+        order = sorted(np.flatnonzero(self.saves > 0).tolist(), key=lambda at: (-int(self.saves[at]), at))
         self.searched = sorted(order[:MOST_CANDIDATES])
         if not self.searched:
             return
@@ -335,7 +333,7 @@ class ConsolidationSearch:
         for group in sorted(purchases.keys() - {offer.group for offer in self.offers}):
             blocked = self.market.blocked.get(group)
             return blocked[1] if blocked is not None else Reason.of(ReasonCode.NO_PRICE, group=group, detail="")
-        used = np.zeros(len(self.limits.room), dtype=np.int64)
+        used: Ints = np.zeros(len(self.limits.room), dtype=np.int64)
         for at in gone:
             refusal = self.limits.refusal(used, at, bought if at == gone[-1] else np.zeros_like(bought))
             if refusal is not None:

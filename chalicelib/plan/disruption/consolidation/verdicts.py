@@ -119,7 +119,9 @@ class Explanation:
             for row, offer in enumerate(search.offers)
         ]
         asks = [
-            Ask(search.simulated.table.columns.need(cls), pods[cls], tuple(search.market.fits(cls).tolist()), _UNLIMITED)
+            Ask(
+                search.simulated.table.columns.need(cls), pods[cls], tuple(search.market.fits(cls).tolist()), _UNLIMITED
+            )
             for cls in classes
         ]
         bought = solve(offers, asks, [], search.over)
@@ -203,7 +205,9 @@ class Explanation:
         """Return the price that would have to settle for the move to bring a gain."""
         search = self._search
         name = search.candidates[at].node.name
-        waiting = [offer for offer, count in zip(search.offers, bought.tolist(), strict=True) if count and offer.settled_at]
+        waiting = [
+            offer for offer, count in zip(search.offers, bought.tolist(), strict=True) if count and offer.settled_at
+        ]
         node = search.costs.nodes[name]
         cheaper = sum((offer.price - offer.cost) + offer.now for offer in waiting)
         dearer = sum(offer.price for offer in waiting)

@@ -56,24 +56,23 @@ class ConsolidationResult(msgspec.Struct, frozen=True):
 
 
 def consolidate(
-    context: DisruptionContext, removed: Sequence[Removal], nodes: Mapping[str, NodeMemory]
+    context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
 ) -> ConsolidationResult:
     """Return the moves of this pass. context: its budgets, and its simulated cluster without what other methods remove.
-    removed: these nodes. nodes: the next memory of nodes as the other methods leave it."""
+    commands: of these methods. nodes: the next memory of nodes as they leave it."""
+    removed = [removal for command in commands for removal in command.candidates]
     return _Pass(context, removed, nodes).result()
 
 
 class _Pass:
-    def __init__(
-        self, context: DisruptionContext, removed: Sequence[Removal], nodes: Mapping[str, NodeMemory]
-    ) -> None:
+    def __init__(self, context: DisruptionContext, removed: Sequence[Removal], nodes: Mapping[str, NodeMemory]) -> None:
         self.context, self.state, self.simulated = context, context.state, context.simulated
         self.budgets, self.settings = context.budgets, context.state.policy.consolidation
         self.removed, self.nodes = removed, nodes
         self.acts = self.settings.mode is not ConsolidationMode.SHADOW
         self.costs, self.quiet = Costs(self.state), QuietTimes(self.state)
         self.moves_today = OwnerMoves(self.state)
-        self.reservation = Reservation(self.state, self.simulated)
+        self.reservation = context.reservation or Reservation(self.state, self.simulated)
         self.eligibility = Eligibility(self.state, self.costs, self.quiet, self._reasons_of_rows())
         self.verdicts: dict[str, Reason] = {}
         self.moves: list[JudgedMove] = []
@@ -84,8 +83,7 @@ class _Pass:
         memory = self._searched(self._candidates())
         direct = [move for move in self.moves if not move.purchases]
         commands = self._removals(direct) if self.acts else ()
-        going = [removal for command in commands for removal in command.candidates]
-        advanced = self._advance([move for move in self.moves if move.purchases], going)
+        advanced = self._advance([move for move in self.moves if move.purchases])
         self.verdicts |= advanced.verdicts
         commands = (*commands, *advanced.commands)
         going = [*self.removed, *(removal for command in commands for removal in command.candidates)]
@@ -246,8 +244,7 @@ class _Pass:
 
     # --- moves that buy
 
-    def _advance(self, proposals: Sequence[JudgedMove], going: Sequence[Removal]) -> Advance:
-        taken = {removal.node for removal in (*self.removed, *going)}
+    def _advance(self, proposals: Sequence[JudgedMove]) -> Advance:
         return advance(
             self.state,
             self.simulated,
@@ -255,7 +252,6 @@ class _Pass:
             judge=self._judge,
             confirm=self._confirm,
             reservation=self.reservation,
-            taken=taken,
             proposals=proposals if self.settings.mode is ConsolidationMode.FULL else (),
         )
 
@@ -335,7 +331,9 @@ class _Pass:
             row = rows.get(move.nodes)
             state = "begins" if begun.issuperset(move.nodes) else "wanted"
             state = row.state.value if row is not None else state
-            moves.append(_move(move, state if self.acts else "shadow", row.id if row is not None else "", self._currency(move)))
+            moves.append(
+                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self._currency(move))
+            )
         proposed = {move.nodes for move in self.moves}
         for row in advanced.rows.values():
             if row.nodes not in proposed and row.state is not ReplacementState.FAILED:
