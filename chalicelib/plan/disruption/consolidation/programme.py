@@ -348,15 +348,3 @@ def _room_prices(pod: Floats, need: Ints, scarce: Floats) -> Floats:
         chosen = np.unique(np.linspace(0, len(levels) - 1, _LEVELS).astype(np.int64)) if len(levels) else _NOWHERE
         rates += [mix * level for level in levels[chosen]]
     return np.array(rates)
-
-
-class Programme:  # TEMPORARY STUB
-    def __init__(self, problem, *, rounds, branches, stop):
-        self.bound = math.inf
-        self.proven = False
-
-    def propose(self):
-        return None
-
-    def cut(self, proposal):
-        pass
