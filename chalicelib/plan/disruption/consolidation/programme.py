@@ -33,7 +33,7 @@ __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 _EXACT = 600  # columns of an exact programme
 _COPIES = 12  # new nodes of a group in an exact programme
 _REPAIRS, _PATIENT = 40, 3  # rounds in which nodes are put back; from the second on, only the pods that are left count
-_BLOCK, _TRIES = 8, 3  # candidates that are added at a time; attempts per round of the search
+_BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
 _NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
 _TENTH = 10  # of a large set that failed is given up at once
 
@@ -143,6 +143,12 @@ class _Packer:
         self._by_size = np.argsort(-self._sizes, kind="stable")
         self._by_choice = np.lexsort((-self._sizes, fits.mean(axis=0).round(1)))
 
+    def values(self, pod: Floats) -> Floats:
+        """Return values of a pod by class, from its dual values; none is 0."""
+        sizes = self._sizes / max(float(self._sizes.max(initial=0.0)), 1e-300)
+        values: Floats = pod + 1e-3 * max(float(pod.max(initial=0.0)), 1.0) * np.maximum(sizes, 1e-3)
+        return values
+
     def unplaced(self, gone: Bools, bought: Ints, orders: Sequence[_PlacementOrder]) -> Ints:
         """Return the pods of each class that find no place in the first order in which not all do."""
         left: Ints = np.zeros(len(self._sizes), dtype=np.int64)
@@ -216,7 +222,6 @@ class _Search:
     ) -> None:
         self._numbers, self._packer, self._leaves, self._orders = numbers, packer, leaves, orders
         self._cuts, self._rounds, self._stop = cuts, rounds, stop
-        self._tries = 0
 
     def plans(self) -> Iterator[Proposal]:
         """Yield plans with a gain, each better than the one before."""
@@ -308,7 +313,7 @@ class _Search:
     def _put_back(self, leaf: Leaf, gone: Bools, left: Ints, *, with_room: bool) -> None:
         """Put back nodes that take these pods, those first that bring the least per pod."""
         problem = self._numbers.problem
-        value = leaf.solution.pod + self._packer.values(leaf.solution.pod)
+        value = self._packer.values(leaf.solution.pod)
         relief = problem.pods + self._numbers.cap[: len(gone)] // 2 * with_room
         left = left.copy()
         while left.any() and gone.any():
@@ -323,7 +328,7 @@ class _Search:
         rest = np.flatnonzero(may_go & ~gone)
         rest = rest[np.argsort(-leaf.worth[rest], kind="stable")]
         blocks = [rest[at : at + _BLOCK] for at in range(0, len(rest), _BLOCK)]
-        for _ in range(_TRIES * 10):
+        for _ in range(_TRIES):
             if not blocks or self._stop():
                 break
             block = blocks.pop(0)
@@ -388,8 +393,7 @@ class _ExactProgramme:
 
     def _optimum(self, rules: Sequence[LinearRule], *, ties: bool) -> tuple[Proposal | None, bool]:
         """Return the best plan, and whether it is certain. ties: the simplest plan, not the one with most gain."""
-        gap = 0.5 if not ties else 0.0
-        limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": gap}
+        limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
         model = Model(self._numbers, self._places, rules, **limits)
         if ties:
             model.minimise_nodes()
@@ -397,7 +401,8 @@ class _ExactProgramme:
         solution = model.solve()
         if solution is None:
             return None, True
-        return self._checked(solution), model.status == "Optimal"
+        plan = self._checked(solution)
+        return plan, plan is not None and model.status == "Optimal"
 
     def _checked(self, solution: Solution) -> Proposal | None:
         """Return a solution as a plan, None if in whole numbers it breaks a rule: HiGHS has tolerances."""

@@ -64,8 +64,9 @@ class Numbers:
         self.may_go: Bools = pays & ~((problem.pods > 0) & (elsewhere == 0)).any(axis=1)
         budget = int(np.maximum(problem.saves[self.may_go], 0).sum())
         affordable = np.where(problem.price > 0, budget // np.maximum(problem.price, 1), MOST_PODS)
-        self.most: Ints = np.minimum(np.minimum(problem.most, affordable), self.demand.sum())
-        self.most[~self.group_cap.any(axis=1) & ~(problem.buying < 0).any(axis=0)] = 0
+        useful = np.where(self.group_cap.any(axis=1), self.demand.sum(), 0)
+        useful[(problem.buying < 0).any(axis=0)] = MOST_PODS
+        self.most: Ints = np.minimum(np.minimum(problem.most, affordable), useful)
 
     def gain(self, gone: Bools, bought: Ints) -> int:
         """Return the value of the objective."""
@@ -214,6 +215,13 @@ class Model:
         columns = np.arange(count, dtype=np.int32)
         self.solver.model.changeColsBounds(count, columns, np.zeros(count), np.where(allowed, self.most, 0.0))
 
+    def minimise_nodes(self) -> None:
+        """Minimise nodes that go, then purchases, then the sum of indexes, instead of the price."""
+        per_purchase = int(self._candidates.sum()) + 1
+        per_node = per_purchase * (int(self.most[len(self._candidates) :].sum()) + 1)
+        cost = np.concatenate([per_node + self._candidates, np.full(len(self._new), per_purchase)]).astype(np.float64)
+        self.solver.model.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+
     def integers(self) -> None:
         """Restrict all columns to integers."""
         self.solver.whole(np.arange(len(self.cost) + len(self._pods)))
@@ -267,6 +275,8 @@ class Leaf(msgspec.Struct, frozen=True):
 def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
     """Return the leaves of the relaxation, the largest bound first: the largest holds for every plan. Raises Trouble."""
     problem = numbers.problem
+    if not numbers.may_go.any():
+        return []
     model = Model(numbers, _merged_places(numbers))
     choices = [(numbers.may_go, numbers.most > 0)]
     leaves: list[Leaf] = []
