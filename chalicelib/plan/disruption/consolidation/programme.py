@@ -30,7 +30,8 @@ from chalicelib.plan.tables import Bools, Floats, Ints
 
 __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
-_EXACT = 600  # columns of an exact programme
+_COLUMNS, _FEW = 9, 25  # an exact programme has at most so many columns per square root of branches; with more than a
+# few columns it gets fewer branches, because each takes longer
 _COPIES = 12  # new nodes of a group in an exact programme
 _REPAIRS, _PATIENT = 40, 3  # rounds in which nodes are put back; from the second on, only the pods that are left count
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
@@ -85,25 +86,22 @@ class Programme:
         self.proven = False
         if self._leaves is None or self._stop():
             return None
-        best = None if robust else self._solve_exactly()
-        if not self.proven:
-            orders = _SCHEDULERS if robust else _TIGHT
-            plans = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, self._rounds, self._stop).plans()
-            best = min([*([best] if best else []), *plans], key=_rank, default=None)
-            self.proven = self.bound < 1 or best is not None and best.gain + 1 > self.bound
-        return best
+        orders = _SCHEDULERS if robust else _TIGHT
+        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, self._rounds, self._stop)
+        best = min(search.plans(), key=_rank, default=None)
+        self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
+        return best if robust or self._stop() else self._improved(best)
 
-    def _solve_exactly(self) -> Proposal | None:
-        """Return the optimum of a small problem, or the best solution within the limit of branches."""
-        exact = _ExactProgramme(self._numbers, self._cuts, self._branches)
-        if not exact.small:
-            return None
-        try:
-            best, self.proven = exact.solve()
-        except Trouble:
-            return None
-        if self.proven and not self._cuts:
-            self.bound = float(best.gain if best else 0)
+    def _improved(self, best: Proposal | None) -> Proposal | None:
+        """Return the optimum of a small problem, or the best plan within the limit of branches."""
+        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, best)
+        if exact.small:
+            try:
+                best, self.proven = exact.solve()
+            except Trouble:
+                return best
+            if self.proven and not self._cuts:
+                self.bound = float(best.gain if best else 0)
         return best
 
 
@@ -345,35 +343,51 @@ def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
     return bool(gone[list(cut.gone)].all() and (bought <= np.array(cut.bought)).all())
 
 
+def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
+    """Return the candidates that may go and the most new nodes in plans of at least this gain. The bound of a leaf loses
+    what a candidate or a new node lacks of being worth it."""
+    may_go: Bools = np.zeros_like(numbers.may_go)
+    most = np.zeros_like(numbers.most)
+    for leaf in leaves:
+        spare = leaf.bound * (1 + EPSILON) + EPSILON - gain
+        if spare >= 0:
+            may_go |= leaf.may_go & (leaf.worth > -spare - EPSILON)
+            within = np.minimum(spare / np.maximum(-leaf.profit, EPSILON), numbers.most).astype(np.int64)
+            most = np.maximum(most, np.where(leaf.profit < 0, within, numbers.most) * leaf.may_buy)
+    return may_go, most
+
+
 class _ExactProgramme:
     """Every node and every new node is a place of its own, and all columns are integers."""
 
-    def __init__(self, numbers: Numbers, cuts: Sequence[Proposal], branches: int) -> None:
-        self._numbers, self._cuts, self._branches = numbers, cuts, branches
-        useful = np.flatnonzero(numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(numbers.may_go)))
-        copies = np.repeat(np.arange(len(numbers.most)), np.minimum(numbers.most, _COPIES + 1))
+    def __init__(
+        self,
+        numbers: Numbers,
+        leaves: Sequence[Leaf],
+        cuts: Sequence[Proposal],
+        branches: int,
+        best: Proposal | None,
+    ) -> None:
+        self._numbers, self._cuts, self._best = numbers, cuts, best
+        self._may_go, most = _worth_trying(numbers, leaves, best.gain if best else 1)
+        useful = np.flatnonzero(numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go)))
+        copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
         self._places = [Place(useful[at : at + 1]) for at in range(len(useful))]
         self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
-        columns = (numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum() + len(copies)
-        self.small = bool(columns <= _EXACT and (numbers.most <= _COPIES).all())
+        columns = int((numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()) + len(copies)
+        self.small = bool(columns <= _COLUMNS * math.isqrt(branches) and (most <= _COPIES).all())
+        self._branches = max(1, branches * _FEW // max(columns, _FEW))
         self._copies = [
-            [at for at, place in enumerate(self._places) if place.group == group] for group in range(len(numbers.most))
+            [at for at, place in enumerate(self._places) if place.group == group] for group in range(len(most))
         ]
 
     def solve(self) -> tuple[Proposal | None, bool]:
         """Return the best plan with a gain, and whether that is certain. Raises Trouble."""
-        best, proven = self._optimum(self._rules(), ties=False)
-        if best is None or best.gain <= 0:
-            return None, proven
-        if proven:
-            problem = self._numbers.problem
-            scale = float(max(1, problem.saves.max(initial=0)))
-            gain = LinearRule(
-                (0.5 - best.gain) / scale,
-                {node: -int(problem.saves[node]) / scale for node in np.flatnonzero(self._numbers.may_go).tolist()},
-                {at: int(problem.price[group]) / scale for group, places in enumerate(self._copies) for at in places},
-            )
-            simplest, _ = self._optimum([*self._rules(), gain], ties=True)
+        best = self._best
+        better, proven = self._optimum(best.gain + 1 if best else 1, ties=False)
+        best = better or best
+        if best and proven:
+            simplest, _ = self._optimum(best.gain, ties=True)
             best = min([best, *([simplest] if simplest else [])], key=_rank)
         return best, proven
 
@@ -391,10 +405,20 @@ class _ExactProgramme:
             rules.append(LinearRule(len(cut.gone) - 1.0, dict.fromkeys(cut.gone, 1.0), dict.fromkeys(more, -1.0)))
         return rules
 
-    def _optimum(self, rules: Sequence[LinearRule], *, ties: bool) -> tuple[Proposal | None, bool]:
-        """Return the best plan, and whether it is certain. ties: the simplest plan, not the one with most gain."""
+    def _gain_rule(self, least: int) -> LinearRule:
+        problem = self._numbers.problem
+        unit = float(max(1, problem.saves.max(initial=0)))
+        saves = {node: -int(problem.saves[node]) / unit for node in np.flatnonzero(self._may_go).tolist()}
+        prices = [
+            (at, int(problem.price[group]) / unit) for group, places in enumerate(self._copies) for at in places
+        ]
+        return LinearRule((0.5 - least) / unit, saves, dict(prices))
+
+    def _optimum(self, least: int, *, ties: bool) -> tuple[Proposal | None, bool]:
+        """Return the best plan of at least this gain, and whether that is certain. ties: the simplest such plan."""
         limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
-        model = Model(self._numbers, self._places, rules, **limits)
+        model = Model(self._numbers, self._places, [*self._rules(), self._gain_rule(least)], **limits)
+        model.restrict(self._may_go, np.ones(len(self._copies), dtype=np.bool_))
         if ties:
             model.minimise_nodes()
         model.integers()

@@ -243,7 +243,7 @@ class Model:
         put[tuple(np.array(self._pods, dtype=np.int64).reshape(-1, 2).T)] = values[len(self.cost) :]
         duals = duals if len(duals) else np.zeros(self._first_rule)
         scarce: Floats = np.zeros((len(self._places), problem.need.shape[1]))
-        scarce[:, self._resources] = -duals[self._first_room : self._first_limit].reshape(len(self._places), -1)
+        scarce[:, self._resources] = -duals[self._first_room : self._first_limit].reshape(len(self._places), len(self._resources))
         return Solution(
             gone=gone,
             bought=bought,
