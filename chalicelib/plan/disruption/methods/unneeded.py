@@ -18,6 +18,7 @@ from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
@@ -67,6 +68,9 @@ class Unneeded:
             for unneeded in result.removals
         }
         chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
+        if state.policy.consolidation.mode is not ConsolidationMode.OFF:
+            # A node that only waits for its timer is one to which consolidation may move pods.
+            chosen = result.keep(chosen, candidates)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
             for node in chosen
