@@ -150,11 +150,14 @@ class ConsolidationSearch:
         if base is not None:
             yield base
         gone, bought = (list(base.gone), none.copy()) if base is not None else ([], none.copy())
-        bundles = self._bundles(set(gone), np.array(bought))
-        for members, offer in bundles:
-            gone += members
-            bought[offer] += 1
-        if bundles and (replaced := self.verified(gone, bought)) is not None:
+        removed = len(gone)
+        for members, offer in self._bundles(set(gone), bought):
+            # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
+            alone = self.verified(members, self.one(offer))
+            if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
+                gone += alone.gone
+                bought[offer] += 1
+        if len(gone) > removed and (replaced := self.verified(gone, bought)) is not None:
             yield replaced
 
     def _removals(self, order: Sequence[int]) -> list[int]:
