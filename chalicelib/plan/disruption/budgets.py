@@ -13,7 +13,7 @@ A cooldown only blocks removals. Unneeded timers continue, so that a node is rem
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -35,28 +35,11 @@ Condition = Callable[[SimulatedRemoval], Reason | None]
 _NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 
-class RemovalRoom(msgspec.Struct, frozen=True):
-    """What the budgets of a pass still allow, in numbers, for a search that chooses nodes before it draws them.
-
-    nodes_per_hour, pods_per_hour, share: of the circuit breaker, None where it has no limit; share: nodes at once.
-    nodes, drains: of parallelism. groups: nodes above the minimum; pools: the same, only those with a minimum.
-    resources: cores, bytes and GPUs above the cluster's minimums.
-    """
-
-    nodes_per_hour: int | None
-    pods_per_hour: int | None
-    share: int | None
-    nodes: int
-    drains: int
-    groups: Mapping[str, int]
-    pools: Mapping[str, int]
-    resources: Mapping[str, int]
-
-
 class Budgets:
     """All budgets of one pass. pdbs: the disruptions that PodDisruptionBudgets still allow; the removal simulation uses
     them. breaker: the circuit breaker. hold: why no node is removed in this pass. grown: groups that this pass scales
-    up, those of commands included. guard: what metric rules would buy again, None if there is no such rule."""
+    up, those of commands included. taken: nodes that this pass removes. guard: what metric rules would buy again, None
+    if there is no such rule."""
 
     def __init__(
         self,
@@ -66,10 +49,11 @@ class Budgets:
         guard: RuleRemovalGuard | None = None,
     ) -> None:
         self.state, self.grown, self.guard = state, frozenset(grown), guard
+        self.taken: frozenset[str] = frozenset()
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
         self._disruption = DisruptionBudgets(state)
-        self._minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
+        self.minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
         self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.
@@ -82,12 +66,21 @@ class Budgets:
             group.id: min(group.group.target, lowered.get(group.id, group.target)) - group.leaving
             for group in state.groups.values()
         }
-        self._spares = spares(state.groups, lambda group: self._sizes[group.id])
+        self.pool_spares = spares(state.groups, lambda group: self._sizes[group.id])
 
     @property
     def paused(self) -> Reason | None:
         """What blocks all removals, if anything does."""
         return self._pause or self.breaker.trip
+
+    def size_of(self, group: str) -> int:
+        """Return how many nodes of a group count above its minimum."""
+        return self._sizes[group]
+
+    def standing_refusal(self, removal: SimulatedRemoval) -> Reason | None:
+        """Return why a node does not go in this pass whatever else goes: its own cooldowns and failures, or a pause of
+        all removals."""
+        return next((why for check in _STANDING if (why := check(self, removal)) is not None), None)
 
     def draw(
         self,
@@ -122,26 +115,14 @@ class Budgets:
             self._parallelism.take(nodes, drains, atomic=self._is_atomic(unit[0]))
             self._disruption.take(removal.node.name for removal in unit)
             chosen += unit
+        self.taken |= {removal.node.name for removal in chosen}
         return sorted(chosen, key=_harm), refused
 
-    def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[str, int, float | None]]:
-        """Return (name, nodes that may still go, when it ends) of every disruption budget that holds now on a pool or
-        on one of its groups; the third is None if it always holds."""
+    def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:
+        """Return how many nodes of a pool may still go by each disruption budget that holds now, and the reason of the
+        next one."""
         pool = pools(self.state).get(pool_id)
-        return self._disruption.room(pool.groups, reason) if pool is not None else []
-
-    def removal_room(self) -> RemovalRoom:
-        """Return what all other budgets still allow."""
-        nodes_per_hour, pods_per_hour = self.breaker.left_this_hour()
-        return RemovalRoom(
-            nodes_per_hour,
-            pods_per_hour,
-            self.breaker.share_left(),
-            *self._parallelism.left(),
-            groups={name: max(0, size - self.state.groups[name].group.min) for name, size in self._sizes.items()},
-            pools={name: max(0, spare) for name, spare in self._spares.items()},
-            resources={name: max(0, room) for name, room in self._minimums.room.items()},
-        )
+        return self._disruption.rooms(pool.groups, reason) if pool is not None else []
 
     def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
         """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
@@ -204,9 +185,9 @@ class Budgets:
         for removal in unit:
             pool = self.state.groups[removal.group].group.pool
             self._sizes[removal.group] -= times
-            if pool is not None and pool.id in self._spares:
-                self._spares[pool.id] -= times
-            self._minimums.take(removal.node, times)
+            if pool is not None and pool.id in self.pool_spares:
+                self.pool_spares[pool.id] -= times
+            self.minimums.take(removal.node, times)
             if self.guard is not None:
                 self.guard.take([removal.node], times)
 
@@ -246,11 +227,11 @@ class Budgets:
 
     def pool_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The shared minimum of all groups of a pool."""
-        return at_minimum(self.state.groups[removal.group].group, self._spares)
+        return at_minimum(self.state.groups[removal.group].group, self.pool_spares)
 
     def cluster_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The cluster's minimums of cores, memory and GPUs."""
-        return self._minimums.refuse(removal.node)
+        return self.minimums.refuse(removal.node)
 
     def metric_rules(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - answered for the whole unit
         """Metric rules would not buy the node again; a zero-or-max group is never removed in part."""
@@ -268,6 +249,14 @@ class Budgets:
         return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
 
 
+_STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+    Budgets.failed_removal,
+    Budgets.pod_to_complete,
+    Budgets.node_cooldown,
+    Budgets.group_growth,
+    Budgets.pause,
+    Budgets.group_cooldown,
+)
 _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
     Budgets.pod_to_complete,
@@ -380,6 +369,30 @@ class CircuitBreaker:
             self._tripped_at, self._wanted = self._now, missing
         return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
 
+    def rooms(self) -> list[tuple[str, int, Reason]]:
+        """Return what is left for a method that stays within all limits: "nodes" or "pods", how many of them, and the
+        reason of what has no room. The share counts nodes in removal and never trips."""
+        if self._released:
+            return []
+        rooms = []
+        for column, limit, what in (
+            (_NODES, self._allowed.nodes_per_hour, "nodes"),
+            (_PODS, self._allowed.pods_per_hour, "pods"),
+        ):
+            if limit > 0:
+                removals = (*self._removals, (self._now, self._nodes, self._pods))
+                used = sum(int(removal[column]) for removal in removals)
+                until = self._wait(column, limit, limit - used + 1) if used < limit else self._wait(column, limit, 1)
+                reason = Reason.of(
+                    ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until or self._now + HOUR
+                )
+                rooms.append((what, limit - used, reason))
+        if self._allowed.share > 0:
+            most = max(1, int(self._allowed.share * self._registered + 1e-9))
+            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=most, until=self._now)
+            rooms.append(("nodes", most - self._nodes - self._in_removal, reason))
+        return rooms
+
     def refuse_share(self, nodes: int) -> Reason | None:
         """Return why a unit exceeds the share. A method that limits itself to the share uses this instead of
         check_share: what it wants beyond it is no mistake and does not trip the breaker."""
@@ -393,20 +406,6 @@ class CircuitBreaker:
         if self._allowed.share <= 0 or self._released:
             return None
         return 0 if self._tripped_at else max(0, self._most_at_once() - self._nodes - self._in_removal)
-
-    def left_this_hour(self) -> tuple[int | None, int | None]:
-        """Return how many nodes and how many pods may still go this hour, None where there is no limit. Nothing is left
-        where a unit waits for room already."""
-        limits = ((_NODES, self._allowed.nodes_per_hour, self._nodes), (_PODS, self._allowed.pods_per_hour, self._pods))
-        nodes, pods = (
-            None
-            if limit <= 0 or self._released
-            else 0
-            if column in self._full
-            else max(0, limit - taken - sum(int(removal[column]) for removal in self._removals))
-            for column, limit, taken in limits
-        )
-        return nodes, pods
 
     def _most_at_once(self) -> int:
         return max(1, int(self._allowed.share * self._registered + 1e-9))
@@ -508,21 +507,21 @@ class _ClusterMinimums:
         self.room = {name: -amount for name, amount in least.items() if amount > 0}
         for node in state.snapshot.nodes if self.room else ():
             if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
-                for name, amount in self._amounts(node).items():
+                for name, amount in self.amounts(node).items():
                     self.room[name] += amount
 
     def refuse(self, node: Node) -> Reason | None:
         """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
         minimum."""
-        short = [name for name, amount in self._amounts(node).items() if amount > max(0, self.room[name])]
+        short = [name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])]
         return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
     def take(self, node: Node, times: int) -> None:
         """Count a node that is removed; times -1: one that stays after all."""
-        for name, amount in self._amounts(node).items():
+        for name, amount in self.amounts(node).items():
             self.room[name] -= times * amount
 
-    def _amounts(self, node: Node) -> dict[str, int]:
+    def amounts(self, node: Node) -> dict[str, int]:
         """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
         if not self.room:
             return {}

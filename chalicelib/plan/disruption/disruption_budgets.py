@@ -61,19 +61,16 @@ class DisruptionBudgets:
         refusing = [budget for budget in self._holding(group, reason) if not self._has_room(budget, own)]
         if not refusing:
             return None
-        least = min(refusing, key=self._left)
-        until = {} if least.until is None else {"until": least.until}
-        return Reason.of(ReasonCode.DISRUPTION_BUDGET, budget=least.name, limit=least.limit, **until)
+        return _reason(min(refusing, key=self._left))
 
     def take(self, nodes: Iterable[str]) -> None:
         """Count nodes that go."""
         self._out.update(nodes)
 
-    def room(self, groups: Collection[str], reason: DisruptionReason) -> list[tuple[str, int, float | None]]:
-        """Return (name, nodes that may still go, when it ends) of every budget on any of these groups; the third is
-        None if it always holds."""
+    def rooms(self, groups: Collection[str], reason: DisruptionReason) -> list[tuple[int, Reason]]:
+        """Return how many nodes may still go by each budget on any of these groups, and the reason of the next one."""
         budgets = {id(budget): budget for group in groups for budget in self._holding(group, reason)}
-        return [(budget.name, max(0, self._left(budget)), budget.until) for budget in budgets.values()]
+        return [(max(0, self._left(budget)), _reason(budget)) for budget in budgets.values()]
 
     @cached_property
     def _not_ready(self) -> frozenset[str]:
@@ -127,3 +124,8 @@ class DisruptionBudgets:
             return {pool.groups for pool in pools(self._state).values()}
         names = PoolNames(self._state)
         return {pool.groups for name in budget.groups if (pool := names.find(name)) is not None}
+
+
+def _reason(budget: _OpenBudget) -> Reason:
+    until = {} if budget.until is None else {"until": budget.until}
+    return Reason.of(ReasonCode.DISRUPTION_BUDGET, budget=budget.name, limit=budget.limit, **until)
