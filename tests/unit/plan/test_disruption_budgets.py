@@ -15,7 +15,11 @@ from chalicelib.model.memory import BreakerState, Memory, PurchasedNodes, Replac
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.scaling_rules import Metric, Rule
+from chalicelib.plan.demand.scaling_rules.allocation_rate import Rates, RuleRemovalGuard
+from chalicelib.plan.demand.scaling_rules.sources import BoundRule
 from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.state.pools import pools
 from tests.builders import NOW
 from tests.cases import each_row
 from tests.unit.plan.selection_builder import SelectionBuilderPool
@@ -362,6 +366,20 @@ def test_refused_node_leaves_its_room_above_the_minimums_to_the_next() -> None:
     kept = budgets_of(pool, share(100), memory=busy, **limits)
     assert drawn(kept, pool, UNNEEDED, ["a-d00"])[0] == []
     assert (kept.size_of("a"), kept.minimums.room) == (1, {"cpu": 0}), "an unneeded node goes later"
+
+
+def test_refused_node_leaves_its_room_for_metric_rules_to_the_next() -> None:
+    pool = SelectionBuilderPool().group("g", 1, 1, pods=9, others=2)
+    for name in ("g-o00", "g-o01"):
+        pool.build.running(name, 1, "900m", "1Gi", owner=name)
+    busy = Memory(breaker=BreakerState(((NOW - 600, 1, 1),)))
+    state = pool.world(busy, budgets=(share(100),), max_disruption=MaxDisruption(pods_per_hour=5), **MANY)
+    rule = Rule("busy", ("g",), metric=Metric.CPU, above=60)  # 1.8 cores are 60 % of three nodes, 90 % of two
+    guard = RuleRemovalGuard(state, [BoundRule(rule=rule, pool=pools(state)["g"])], Rates(state))
+    budgets = Budgets(state, guard=guard)
+    assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.DISRUPTION_LIMIT
+    assert drawn(budgets, pool, only=["g-e00"])[0] == ["g-e00"]
+    assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.RULE_NEEDS_NODE
 
 
 def test_node_that_waits_for_its_budget_does_not_hold_back_others_in_the_hour() -> None:
