@@ -393,8 +393,8 @@ class CircuitBreaker:
         return rooms
 
     def refuse_share(self, nodes: int) -> Reason | None:
-        """Return why a unit exceeds the share. A method that limits itself to the share uses this instead of
-        check_share: what it wants beyond it is no mistake and does not trip the breaker."""
+        """Return why a unit exceeds the share, for a method that limits itself to it. What such a method wants beyond
+        the share is no mistake and does not trip the breaker."""
         left = self._share_left()
         return None if left is None or nodes <= left else self._beyond_share()
 
