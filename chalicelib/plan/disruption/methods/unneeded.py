@@ -20,9 +20,9 @@ from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, utilization_reason
+from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
-from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval, carry_out
+from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
 
@@ -69,9 +69,8 @@ class Unneeded:
         }
         chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
         if state.policy.consolidation.mode is not ConsolidationMode.OFF:
-            # Consolidation finds the cluster as it is without the nodes that really go now.
-            result.trial.undo()
-            carry_out(chosen, DrainabilityChecker(state, budgets.pdbs), context.simulated, budgets.pdbs)
+            # A node that only waits for its timer is one to which consolidation may move pods.
+            chosen = result.keep(chosen, candidates)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
             for node in chosen
