@@ -261,7 +261,7 @@ def test_dead_nodes_do_not_wait_for_room_that_they_fill_themselves() -> None:
 
 # --- schedules
 
-OFFICE = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
+OFFICE: dict[str, Any] = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
 
 
 @each_row(
