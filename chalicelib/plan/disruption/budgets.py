@@ -371,37 +371,37 @@ class CircuitBreaker:
 
     def rooms(self) -> list[tuple[str, int, Reason]]:
         """Return what is left for a method that stays within all limits: "nodes" or "pods", how many of them, and the
-        reason of what has no room. The share counts nodes in removal and never trips."""
-        if self._released:
-            return []
+        reason of what has no room. Nothing is left where a unit waits for room already. The share counts nodes in
+        removal and never trips."""
         rooms = []
         for column, limit, what in (
             (_NODES, self._allowed.nodes_per_hour, "nodes"),
             (_PODS, self._allowed.pods_per_hour, "pods"),
         ):
-            if limit > 0:
-                removals = (*self._removals, (self._now, self._nodes, self._pods))
-                used = sum(int(removal[column]) for removal in removals)
-                until = self._wait(column, limit, limit - used + 1) if used < limit else self._wait(column, limit, 1)
-                reason = Reason.of(
-                    ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until or self._now + HOUR
-                )
-                rooms.append((what, limit - used, reason))
-        if self._allowed.share > 0:
-            most = max(1, int(self._allowed.share * self._registered + 1e-9))
-            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=most, until=self._now)
-            rooms.append(("nodes", most - self._nodes - self._in_removal, reason))
+            if limit <= 0 or self._released:
+                continue
+            if column in self._full:
+                rooms.append((what, 0, self._full[column]))
+                continue
+            removals = (*self._removals, (self._now, self._nodes, self._pods))
+            left = max(0, limit - sum(int(removal[column]) for removal in removals))
+            until = self._wait(column, limit, left + 1) or self._now + HOUR
+            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until)
+            rooms.append((what, left, reason))
+        if (left_of_share := self._share_left()) is not None:
+            rooms.append(("nodes", left_of_share, self._beyond_share()))
         return rooms
 
     def refuse_share(self, nodes: int) -> Reason | None:
-        """Return why a unit exceeds the share. A method that limits itself to the share uses this instead of
-        check_share: what it wants beyond it is no mistake and does not trip the breaker."""
-        left = self.share_left()
-        if left is None or nodes <= left:
-            return None
+        """Return why a unit exceeds the share, for a method that limits itself to it. What such a method wants beyond
+        the share is no mistake and does not trip the breaker."""
+        left = self._share_left()
+        return None if left is None or nodes <= left else self._beyond_share()
+
+    def _beyond_share(self) -> Reason:
         return Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=self._most_at_once())
 
-    def share_left(self) -> int | None:
+    def _share_left(self) -> int | None:
         """Return how many more nodes the share allows at once, None if it does not apply."""
         if self._allowed.share <= 0 or self._released:
             return None
@@ -480,10 +480,6 @@ class _Parallelism:
         if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
             return None
         return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
-
-    def left(self) -> tuple[int, int]:
-        """Return how many more nodes may be in removal, and how many of them may be drained."""
-        return self._left, self._drains_left
 
     def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
         """Count a unit that is removed. After an overflow nothing is left."""

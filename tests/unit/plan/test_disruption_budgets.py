@@ -3,6 +3,7 @@ that a search asks the budgets for before it draws."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,11 @@ from chalicelib.model.memory import BreakerState, Memory, PurchasedNodes, Replac
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.plan.disruption.budgets import Budgets, RemovalRoom
+from chalicelib.model.scaling_rules import Metric, Rule
+from chalicelib.plan.demand.scaling_rules.allocation_rate import Rates, RuleRemovalGuard
+from chalicelib.plan.demand.scaling_rules.sources import BoundRule
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.state.pools import pools
 from tests.builders import NOW
 from tests.cases import each_row
 from tests.unit.plan.selection_builder import SelectionBuilderPool
@@ -59,6 +64,15 @@ def replacement(state: ReplacementState, *names: str) -> Memory:
     return Memory(replacements={"r": Replacement("r", state, names, bought, 200_000, 3.0, 1.0, NOW - 60, NOW - 60)})
 
 
+def rooms(budgets: Budgets, pool: str = "g") -> list[tuple[int, Reason]]:
+    return budgets.disruption_room(pool, CONSOLIDATION)
+
+
+def breaker_rooms(budgets: Budgets) -> dict[str, int]:
+    """What the circuit breaker leaves, by the words of its reasons."""
+    return {str(reason.params["what"]): left for _, left, reason in budgets.breaker.rooms()}
+
+
 def zurich(text: str, fold: int = 0) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo("Europe/Zurich"), fold=fold).timestamp()
 
@@ -84,7 +98,7 @@ def test_cons_23_percentage_is_rounded_down_but_is_at_least_one_node(percentage:
     for size, limit in zip(sizes, limits, strict=True):
         pool = SelectionBuilderPool().group("g", size)
         budgets = budgets_of(pool, share(percentage))
-        assert budgets.disruption_room("g", CONSOLIDATION) == [("budget", limit, None)]
+        assert rooms(budgets) == [(limit, refusal(limit))]
         goes, refused = drawn(budgets, pool)
         assert len(goes) == limit
         assert list(refused.values()) == [refusal(limit)] * (size - limit)
@@ -103,11 +117,11 @@ def test_cons_24_draining_and_unready_nodes_are_taken_off() -> None:
     pool.build.groups.clear()
     pool.build.group("g")
     budgets = budgets_of(pool, share(20))
-    assert budgets.disruption_room("g", CONSOLIDATION) == [("budget", 1, None)]
+    assert rooms(budgets) == [(1, refusal(4))]
     goes, refused = drawn(budgets, pool, only=["g-e02", "g-e03"])
     assert goes == ["g-e02"]
     assert refused == {"g-e03": refusal(4)}
-    assert budgets.disruption_room("g", CONSOLIDATION) == [("budget", 0, None)]
+    assert rooms(budgets) == [(0, refusal(4))]
 
 
 def test_node_with_the_taint_of_a_removal_takes_room_of_its_budget() -> None:
@@ -116,7 +130,7 @@ def test_node_with_the_taint_of_a_removal_takes_room_of_its_budget() -> None:
     pool.build.nodes.remove(leaving)
     pool.build.node("g-o00", group="g", taints=(Taint(TO_BE_DELETED, "", "NoSchedule"),))
     assert leaving.name == "g-o00"
-    assert budgets_of(pool, nodes(3)).disruption_room("g", CONSOLIDATION) == [("budget", 2, None)]
+    assert rooms(budgets_of(pool, nodes(3))) == [(2, refusal(3))]
 
 
 # --- reasons
@@ -131,7 +145,7 @@ def test_cons_25_each_reason_has_its_limit_and_all_share_the_room() -> None:
     goes, refused = drawn(budgets, pool, DRIFTED, rest)
     assert len(goes) == 3
     assert list(refused.values()) == [refusal(5, "all")] * 5
-    assert budgets.disruption_room("g", CONSOLIDATION) == [("all", 0, None), ("budget", 0, None)]
+    assert rooms(budgets) == [(0, refusal(5, "all")), (0, refusal(2))]
     fresh = budgets_of(pool, every, own)
     assert len(drawn(fresh, pool, DRIFTED)[0]) == 5
     assert drawn(fresh, pool, CONSOLIDATION, rest[3:])[0] == [], "five are out already"
@@ -181,7 +195,7 @@ def test_groups_of_a_pool_share_its_budget() -> None:
     pool = SelectionBuilderPool().group("a", 3, pool=shared).group("b", 3, pool=shared).group("c", 1)
     assert drawn(budgets_of(pool, nodes(1)), pool)[0] == ["a-e00", "c-e00"]
     budgets = budgets_of(pool, share(50, groups=("workers",)))
-    assert budgets.disruption_room("p", CONSOLIDATION) == [("budget", 3, None)]
+    assert rooms(budgets, "p") == [(3, refusal(3))]
     assert drawn(budgets, pool)[0] == ["a-e00", "a-e01", "a-e02", "c-e00"]
 
 
@@ -191,14 +205,14 @@ def test_budget_that_names_one_group_of_a_pool_holds_for_that_group(name: str) -
     pool = SelectionBuilderPool().group("a", 2, pool=shared).group("b", 2, pool=shared, aliases=("second",))
     budgets = budgets_of(pool, nodes(1, groups=(name,)))
     assert drawn(budgets, pool)[0] == ["a-e00", "a-e01", "b-e00"]
-    assert budgets.disruption_room("p", CONSOLIDATION) == [("budget", 0, None)]
+    assert rooms(budgets, "p") == [(0, refusal(1))]
 
 
 def test_budget_of_a_pool_that_does_not_exist_limits_nothing() -> None:
     pool = SelectionBuilderPool().group("a", 2)
     budgets = budgets_of(pool, nodes(0, groups=("other",)))
     assert drawn(budgets, pool)[0] == ["a-e00", "a-e01"]
-    assert budgets.disruption_room("other", CONSOLIDATION) == []
+    assert rooms(budgets, "other") == []
 
 
 def test_zero_or_max_group_beyond_its_budget_goes_when_nothing_else_is_out() -> None:
@@ -227,7 +241,7 @@ def test_zero_or_max_group_beyond_its_budget_goes_when_nothing_else_is_out() -> 
 def test_old_nodes_of_replacements_under_way_take_room(state: ReplacementState, left: int) -> None:
     pool = SelectionBuilderPool().group("g", 5)
     budgets = budgets_of(pool, nodes(2), memory=replacement(state, "g-e04"))
-    assert budgets.disruption_room("g", CONSOLIDATION) == [("budget", left, None)]
+    assert rooms(budgets) == [(left, refusal(2))]
 
 
 def test_node_of_a_replacement_does_not_wait_for_its_own_room() -> None:
@@ -248,7 +262,7 @@ def test_dead_nodes_do_not_wait_for_room_that_they_fill_themselves() -> None:
 
 # --- schedules
 
-OFFICE = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
+OFFICE: dict[str, Any] = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
 
 
 @each_row(
@@ -267,14 +281,14 @@ def test_cons_26_budget_of_office_hours_holds_from_eight_to_six(now: str, goes: 
     chosen, refused = drawn(budgets, pool, only=["g-e00"])
     assert chosen == (["g-e00"] if goes else [])
     assert refused == ({} if goes else {"g-e00": refusal(0, until=zurich("2026-11-30 18:00"))})
-    assert budgets.disruption_room("g", CONSOLIDATION) == ([] if goes else [("budget", 0, zurich("2026-11-30 18:00"))])
+    assert rooms(budgets) == ([] if goes else [(0, refusal(0, until=zurich("2026-11-30 18:00")))])
 
 
 def test_cons_26_running_drain_goes_on_when_its_budget_closes() -> None:
     pool = SelectionBuilderPool().group("g", 3).going("g", "g-e00", drained=True)
     state = pool.world(budgets=(nodes(0, **OFFICE),), now=zurich("2026-11-30 09:00"))
     assert [operation.is_open for operation in state.memory.operations] == [True]
-    assert Budgets(state).disruption_room("g", CONSOLIDATION) == [("budget", 0, zurich("2026-11-30 18:00"))]
+    assert rooms(Budgets(state)) == [(0, refusal(0, until=zurich("2026-11-30 18:00")))]
 
 
 @each_row(
@@ -298,8 +312,7 @@ def test_budget_of_a_night_holds_across_midnight_and_clock_changes(now: str, fol
     pool = SelectionBuilderPool().group("g", 2)
     night = nodes(0, cron="0 22 * * *", duration=28800.0, time_zone="Europe/Zurich")
     budgets = budgets_of(pool, night, now=zurich(now, fold))
-    expected = [] if until is None else [("budget", 0, zurich(until))]
-    assert budgets.disruption_room("g", CONSOLIDATION) == expected
+    assert rooms(budgets) == ([] if until is None else [(0, refusal(0, until=zurich(until)))])
 
 
 def test_smallest_budget_counts_only_while_it_is_open() -> None:
@@ -315,11 +328,12 @@ def test_smallest_budget_counts_only_while_it_is_open() -> None:
 def test_cons_30_share_limits_consolidation_and_the_breaker_is_not_tripped() -> None:
     pool = SelectionBuilderPool().group("g", 0, 3, others=5)
     budgets = budgets_of(pool, share(100), max_disruption=MaxDisruption(share=0.25))
-    assert budgets.removal_room().share == 2
+    assert breaker_rooms(budgets) == {"share": 2}
     goes, refused = drawn(budgets, pool)
     assert goes == ["g-d00", "g-d01"]
     assert refused == {"g-d02": Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=2)}
-    assert (budgets.paused, budgets.breaker.after().tripped_at, budgets.removal_room().share) == (None, 0.0, 0)
+    assert (budgets.paused, budgets.breaker.after().tripped_at) == (None, 0.0)
+    assert breaker_rooms(budgets) == {"share": 0}
 
 
 def test_tripped_breaker_stops_consolidation_too() -> None:
@@ -327,19 +341,19 @@ def test_tripped_breaker_stops_consolidation_too() -> None:
     memory = Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=5))
     budgets = budgets_of(pool, share(100), memory=memory, max_disruption=MaxDisruption(share=0.25))
     assert drawn(budgets, pool)[1]["g-d00"].code is ReasonCode.DISRUPTION_BRAKE
-    assert budgets.removal_room().share == 0
+    assert breaker_rooms(budgets) == {"share": 0}
 
 
 def test_cons_31_nodes_removed_within_the_hour_count() -> None:
     pool = SelectionBuilderPool().group("g", 0, 2, others=1)
     memory = Memory(breaker=BreakerState(((NOW - 600, 4, 9),)))
     budgets = budgets_of(pool, share(100), memory=memory, max_disruption=MaxDisruption(nodes_per_hour=5))
-    assert budgets.removal_room().nodes_per_hour == 1
+    assert breaker_rooms(budgets) == {"nodes per hour": 1}
     goes, refused = drawn(budgets, pool)
     assert goes == ["g-d00"]
     expected = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=NOW + 3000)
     assert refused == {"g-d01": expected}
-    assert budgets.removal_room().nodes_per_hour == 0
+    assert breaker_rooms(budgets) == {"nodes per hour": 0}
 
 
 def test_refused_node_leaves_its_room_above_the_minimums_to_the_next() -> None:
@@ -349,11 +363,24 @@ def test_refused_node_leaves_its_room_above_the_minimums_to_the_next() -> None:
     budgets = budgets_of(pool, share(100), memory=busy, **limits)
     goes, refused = drawn(budgets, pool, only=["a-d00"])
     assert (goes, refused["a-d00"].code) == ([], ReasonCode.DISRUPTION_LIMIT)
-    assert budgets.removal_room().groups == {"a": 1, "b": 1}
-    assert budgets.removal_room().resources == {"cpu": 1}
+    assert (budgets.size_of("a"), budgets.minimums.room) == (2, {"cpu": 1})
     kept = budgets_of(pool, share(100), memory=busy, **limits)
     assert drawn(kept, pool, UNNEEDED, ["a-d00"])[0] == []
-    assert kept.removal_room().groups == {"a": 0, "b": 1}, "an unneeded node goes later"
+    assert (kept.size_of("a"), kept.minimums.room) == (1, {"cpu": 0}), "an unneeded node goes later"
+
+
+def test_refused_node_leaves_its_room_for_metric_rules_to_the_next() -> None:
+    pool = SelectionBuilderPool().group("g", 1, 1, pods=9, others=2)
+    for name in ("g-o00", "g-o01"):
+        pool.build.running(name, 1, "900m", "1Gi", owner=name)
+    busy = Memory(breaker=BreakerState(((NOW - 600, 1, 1),)))
+    state = pool.world(busy, budgets=(share(100),), max_disruption=MaxDisruption(pods_per_hour=5), **MANY)
+    rule = Rule("busy", ("g",), metric=Metric.CPU, above=60)  # 1.8 cores are 60 % of three nodes, 90 % of two
+    guard = RuleRemovalGuard(state, [BoundRule(rule=rule, pool=pools(state)["g"])], Rates(state))
+    budgets = Budgets(state, guard=guard)
+    assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.DISRUPTION_LIMIT
+    assert drawn(budgets, pool, only=["g-e00"])[0] == ["g-e00"]
+    assert drawn(budgets, pool, only=["g-d00"])[1]["g-d00"].code is ReasonCode.RULE_NEEDS_NODE
 
 
 def test_node_that_waits_for_its_budget_does_not_hold_back_others_in_the_hour() -> None:
@@ -365,24 +392,70 @@ def test_node_that_waits_for_its_budget_does_not_hold_back_others_in_the_hour() 
 # --- numbers for a search
 
 
-def test_removal_room_is_what_the_other_budgets_still_allow() -> None:
-    pool = SelectionBuilderPool().group("a", 2, 2, min=1, pool=Pool("p", min=2)).group("b", 1, 1, cpu="2")
-    limits = {"max_scale_down_parallelism": 5, "max_drain_parallelism": 3, "cores_total": (3, 100)}
+def test_breaker_says_what_is_left_and_when_more_is() -> None:
+    pool = SelectionBuilderPool().group("g", 2, 6, pods=2)
+    memory = Memory(breaker=BreakerState(((NOW - 600, 1, 4), (NOW - 300, 1, 1))))
     allowed = MaxDisruption(nodes_per_hour=4, pods_per_hour=9, share=0.5)
-    budgets = Budgets(pool.world(max_disruption=allowed, budgets=(share(100),), **limits))
-    before = RemovalRoom(4, 9, 3, 5, 3, groups={"a": 3, "b": 2}, pools={"p": 2}, resources={"cpu": 5})
-    assert budgets.removal_room() == before
-    assert drawn(budgets, pool, only=["a-d00", "b-e00"])[0] == ["b-e00", "a-d00"]
-    after = RemovalRoom(2, 8, 1, 3, 2, groups={"a": 2, "b": 1}, pools={"p": 1}, resources={"cpu": 2})
-    assert budgets.removal_room() == after
+    budgets = budgets_of(pool, share(100), memory=memory, max_disruption=allowed)
+    per_hour = {"limit": 4, "until": NOW + 3000}
+    beyond_share = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=4)
+    assert budgets.breaker.rooms() == [
+        ("nodes", 2, Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", **per_hour)),
+        ("pods", 4, Reason.of(ReasonCode.DISRUPTION_LIMIT, what="pods per hour", limit=9, until=NOW + 3000)),
+        ("nodes", 4, beyond_share),
+    ]
+    assert drawn(budgets, pool, only=["g-d00"])[0] == ["g-d00"]
+    assert breaker_rooms(budgets) == {"nodes per hour": 1, "pods per hour": 2, "share": 3}
 
 
-def test_removal_room_without_limits_and_after_a_release_has_none() -> None:
+def test_nothing_is_left_in_the_hour_where_a_node_waits_for_room() -> None:
+    pool = SelectionBuilderPool().group("g", 0, 2, pods=8)
+    memory = Memory(breaker=BreakerState(((NOW - 600, 1, 4),)))
+    budgets = budgets_of(pool, share(100), memory=memory, max_disruption=MaxDisruption(pods_per_hour=9))
+    assert breaker_rooms(budgets) == {"pods per hour": 5}
+    waiting = drawn(budgets, pool, UNNEEDED, ["g-d00"])[1]["g-d00"]
+    assert budgets.breaker.rooms() == [("pods", 0, waiting)]
+
+
+def test_breaker_without_limits_or_released_says_nothing() -> None:
     pool = SelectionBuilderPool().group("a", 4)
-    room = Budgets(pool.world()).removal_room()
-    assert (room.nodes_per_hour, room.pods_per_hour, room.share) == (None, None, None)
-    assert (room.groups, room.pools, room.resources) == ({"a": 4}, {}, {})
+    assert Budgets(pool.world()).breaker.rooms() == []
     released = Memory(released_until=NOW + 60)
     allowed = MaxDisruption(nodes_per_hour=1, pods_per_hour=1, share=0.1)
-    room = Budgets(pool.world(released, max_disruption=allowed)).removal_room()
-    assert (room.nodes_per_hour, room.pods_per_hour, room.share) == (None, None, None)
+    assert Budgets(pool.world(released, max_disruption=allowed)).breaker.rooms() == []
+
+
+# --- at random
+
+
+def random_budget(draw: random.Random, number: int) -> DisruptionBudget:
+    limit = NodeLimit(nodes=draw.randint(0, 4)) if draw.random() < 0.5 else NodeLimit(share=draw.randint(0, 100) / 100)
+    groups = tuple(draw.sample(("a", "b", "c", "shared"), draw.randint(0, 2)))
+    reasons = tuple(draw.sample((CONSOLIDATION, DRIFTED, UNNEEDED), draw.randint(0, 2)))
+    return DisruptionBudget(f"b{number}", limit, groups=groups, reasons=reasons)
+
+
+def test_no_order_of_draws_exceeds_a_budget_that_holds() -> None:
+    taken = 0
+    for seed in range(150):
+        draw = random.Random(seed)
+        pool, shared = SelectionBuilderPool(), Pool("p", "shared")
+        sizes = {name: draw.randint(1, 9) for name in ("a", "b", "c")}
+        for name, size in sizes.items():
+            pool.group(name, size, pool=None if name == "c" else shared)
+        held = tuple(random_budget(draw, number) for number in range(draw.randint(1, 4)))
+        budgets = budgets_of(pool, *held)
+        gone: dict[str, int] = dict.fromkeys(sizes, 0)
+        for removal in draw.sample(pool.candidates, len(pool.candidates)):
+            reason = draw.choice((CONSOLIDATION, DRIFTED, UNNEEDED))
+            goes, _ = drawn(budgets, pool, reason, [removal.node.name])
+            gone[removal.group] += len(goes)
+            taken += len(goes)
+            for budget in held if goes else ():
+                named = set(budget.groups) or {"shared", "c"}
+                scopes = [("a", "b")] * ("shared" in named) + [(name,) for name in ("a", "b", "c") if name in named]
+                for scope in (scope for scope in scopes if removal.group in scope):
+                    if reason in budget.reasons if budget.reasons else reason is not UNNEEDED:
+                        limit = budget.nodes.of(sum(sizes[name] for name in scope))
+                        assert sum(gone[name] for name in scope) <= limit, (seed, budget)
+    assert taken > 500
