@@ -14,7 +14,6 @@ pods may still come to it. See docs/reference/consolidation.md "Replacements".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 
@@ -50,7 +49,7 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
-from chalicelib.schedules.maintenance_windows import allowed_until, called
+from chalicelib.schedules.maintenance_windows import allowed_for, called
 
 MOST_LEFT_OUT = 10
 """Most nodes of a row for which a move without one of them is tried."""
@@ -353,8 +352,7 @@ class _Pass:
     def _window_ends_within(self, seconds: float) -> Reason | None:
         """Return why there is too little time until removals are not allowed any more (maintenanceWindows)."""
         windows = self.state.policy.maintenance_windows
-        until = allowed_until(windows, self.now) if windows else math.inf
-        if until >= self.now + seconds:
+        if not windows or allowed_for(windows, self.now, seconds):
             return None
         return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=", ".join(called(window) for window in windows))
 
