@@ -19,6 +19,7 @@ WRITES = 79
 KINDS = {
     "plan": ("reconcile", "transact_write_items"),
     "message-of-the-purchase": ("reconcile", "send act_clusterapi"),
+    "watch": ("act_clusterapi", "send act_clusterapi"),
     "claim": ("act_clusterapi", "update_item"),
     "purchase": ("act_clusterapi", "/scale"),
     "end-of-the-purchase": ("act_clusterapi", "transact_write_items"),

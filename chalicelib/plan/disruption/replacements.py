@@ -20,7 +20,7 @@ from itertools import combinations
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
@@ -372,6 +372,8 @@ class _Pass:
             return None
         if (why := self._called_off(row)) is not None:
             return self._fail(row, why)
+        if all(row.ends.get(purchase.operation) == NOT_BEGUN for purchase in row.purchases):
+            return None  # nothing was bought: it may be proposed again at once
         for purchase in row.purchases:
             if (why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", row)) is not None:
                 return self._fail(row, why)
@@ -424,6 +426,8 @@ class _Pass:
         """Continue a drain. A removal that has failed ends it; otherwise those under way go on whatever happens."""
         if not row.nodes:
             return None
+        begun = {node: name for node, name in row.removals.items() if row.ends.get(name) != NOT_BEGUN}
+        row = row if begun == row.removals else msgspec.structs.replace(row, removals=begun)
         removals = [operation for node in row.nodes if (operation := row.removals.get(node))]
         failure = next((why for name in removals if (why := self._problem_of(name, row)) is not None), None)
         if failure is not None:

@@ -2,11 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, Replacement, ReplacementState, ScaleUpRequest
+from chalicelib.model.memory import (
+    NOT_BEGUN,
+    Backoff,
+    GroupMemory,
+    Memory,
+    Replacement,
+    ReplacementState,
+    ScaleUpRequest,
+)
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
+from chalicelib.operations.step_context import NOT_STARTED
 from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
@@ -58,6 +67,7 @@ def test_cons_36_scale_up_of_a_replacement_starts_no_cooldown() -> None:
         (Succeeded({"removed": 1}), ""),
         (Failed("OutOfStock", "none is left"), "none is left"),
         (Failed("Unknown", ""), "it failed"),
+        (Failed(NOT_STARTED, "too late"), NOT_BEGUN),
         (Failed("Unknown", "x" * 5000), "x" * 300),
     ],
 )
