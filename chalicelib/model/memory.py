@@ -137,6 +137,10 @@ class ReplacementState(StrEnum):
     FAILED = "failed"  # given up; the same nodes are not replaced again before `until`
 
 
+NOT_BEGUN = "not begun"
+"""The end of an operation of which nothing was asked of the provider in time; it may be planned again at once."""
+
+
 class PurchasedNodes(msgspec.Struct, frozen=True, omit_defaults=True):
     """Nodes of one group that a replacement buys. price: of one of them, per hour in millionths. operation: id of the
     scale-up, "" before it is planned. names: the new Node objects, as far as known."""

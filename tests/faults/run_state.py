@@ -37,11 +37,12 @@ class FaultRun:
         self.silent: set[str] = set()
         self._left = -1, set[str]()
         self._reports = seed % REPORTS_ITSELF == 0
-        self._options = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
+        self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
 
     def __enter__(self) -> Self:
         self.world.start()
         self.world.audit.planned, self.world.audit.leaving = self._planned, self._leaving
+        self.world.audit.bought_by = self._bought
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
@@ -94,7 +95,15 @@ class FaultRun:
             "handles": handles,
             "broken": BROKEN in found.status.data,
             "pods": found.spec.pods,
+            "replacement": found.spec.replacement,
         }
+
+    def _bought(self, replacement: str) -> tuple[str, ...] | None:
+        """The names of all nodes that a replacement has bought; None while it does not know all of them."""
+        row = self.world.store.memory.look(self.world.name).replacements.get(replacement)
+        if row is None or len(row.new_nodes) < sum(purchase.nodes for purchase in row.purchases):
+            return None
+        return row.new_nodes
 
     def _leaving(self) -> set[str]:
         """Cached, because every list of pods queries it, while the table changes far less often."""
