@@ -37,7 +37,7 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 }
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 300
-"""Candidates of one programme; the others wait for a later pass."""
+"""Candidates up to which the programme is asked; among more the greedy choice stands."""
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 _PREFIXES = (2, 4, 8, 16, 32, 64)
 
@@ -96,6 +96,7 @@ class ConsolidationSearch:
         ).reshape(len(self.offers), len(candidates))
         self.forms = forms
         self.trial = Trial(simulated, candidates, self.offers)
+        self._verified: dict[tuple[tuple[int, ...], tuple[int, ...]], Solution | None] = {}
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound, self.best_gain = np.inf, 0
         self.proven = True
@@ -223,25 +224,24 @@ class ConsolidationSearch:
 
     def _programme(self) -> Iterator[Solution]:
         rounds, branches = EFFORTS[self.settings.effort]
-        order = sorted(np.flatnonzero(self.saves > 0).tolist(), key=lambda at: (-int(self.saves[at]), at))
-        self.searched = sorted(order[:MOST_CANDIDATES])
-        if not self.searched:
+        searched = np.flatnonzero(self.saves > 0).tolist()
+        if not 0 < len(searched) <= MOST_CANDIDATES:
             return
-        programme = Programme(self._problem(self.searched), rounds=rounds, branches=branches, stop=self.over)
+        programme = Programme(self._problem(searched), rounds=rounds, branches=branches, stop=self.over)
         best = 0
         for number in range(rounds):
             # The first proposal keeps room for other orders of the scheduler, the next ones are as tight as possible.
             proposal = programme.propose(robust=number == 0)
             self.proven = programme.proven
             if proposal is not None and proposal.gain > best and not self.over():
-                gone = [self.searched[at] for at in proposal.gone]
+                gone = [searched[at] for at in proposal.gone]
                 solution = self.verified(gone, np.array(proposal.bought, dtype=np.int64))
                 if solution is not None:
                     best = max(best, solution.gain)
                     yield solution
                 if solution is None or len(solution.gone) < len(gone):
                     programme.cut(proposal)
-                elif number:
+                elif number or best + 1 > programme.bound:
                     break
             elif number:
                 break
@@ -297,7 +297,15 @@ class ConsolidationSearch:
 
     def verified(self, gone: Sequence[int], bought: Ints) -> Solution | None:
         """Return the set, without the nodes whose pods lack a place, if it brings a gain within all limits."""
-        gone, first = sorted(gone), 0
+        gone = sorted(gone)
+        key = tuple(gone), tuple(bought.tolist())
+        if key in self._verified:
+            return self._verified[key]
+        solution = self._verified[key] = self._repaired(gone, bought)
+        return solution
+
+    def _repaired(self, gone: list[int], bought: Ints) -> Solution | None:
+        first = 0
         for _ in range(_REPAIRS):
             if not gone:
                 return None
