@@ -197,7 +197,7 @@ def _apart(price: float) -> Any:
     types: dict[str, Machine] = {**TYPES, "s": ("2", "8Gi", price)}
     build = machines({name: ("m", ()) for name in "abc"}, types)
     for name in "abc":
-        build.running(name, 1, *("500m", "2Gi"), anti_affinity=(near("kubernetes.io/hostname", having(app="rs")),))
+        build.running(name, 1, *("500m", "2Gi"), pod_anti_affinity=(near("kubernetes.io/hostname", having(app="rs")),))
     return decide(grouped(build, types), policy(types))
 
 
@@ -247,7 +247,7 @@ def test_cons_43_replacement_saves_a_tenth_of_what_it_replaces(price: float, goe
     result = decide(fixture(nodes, types, grows=["t"]), policy(types))
     assert result.goes == goes
     if goes:
-        assert result.sums == (0.02, 2.0, 0.009474, 0.95)
+        assert result.sums == (0.02, 2.0, 0.009473, 0.95)
     else:
         assert result.codes["a"] == "SavingsTooSmall"
         assert result.reasons["a"].params == {"saves": 0.095, "needs": 0.1}

@@ -202,7 +202,8 @@ class ConsolidationSearch:
         """Return which offers' nodes hold all pods of a candidate, by resources and constant predicates, [N,G]."""
         classes, pods, need = self._classes(order)
         room = self.market.room(need.shape[1])
-        fits = np.array([self.market.fits(cls) for cls in classes]).reshape(len(classes), len(self.offers))
+        fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
+        fits = fits.reshape(len(classes), len(self.offers))
         load = pods @ need
         enough = (load[:, None, :] <= room[None, :, :]).all(axis=2)
         suited = ~((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
@@ -261,7 +262,7 @@ class ConsolidationSearch:
         is_open = simulated.open[: simulated.real]
         staying = np.setdiff1d(np.flatnonzero(is_open), rows)
         places = [*rows, *staying.tolist()]
-        fits = np.array([simulated.static(cls)[places] & is_open[places] for cls in classes]).T
+        fits = np.array([simulated.static(cls)[places] & is_open[places] for cls in classes], dtype=np.bool_).T
         return ConsolidationProblem(
             need=need,
             extra=np.array([spare.get(cls, 0) for cls in classes], dtype=np.int64),
@@ -271,7 +272,9 @@ class ConsolidationSearch:
             fits=fits.reshape(len(places), len(classes)),
             price=self.cost,
             room=self.market.room(len(columns.names)),
-            group_fits=np.array([self.market.fits(cls) for cls in classes]).T.reshape(len(self.offers), len(classes)),
+            group_fits=np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_).T.reshape(
+                len(self.offers), len(classes)
+            ),
             most=np.array([offer.most for offer in self.offers], dtype=np.int64),
             going=self.limits.going[:, order],
             buying=self.limits.buying,
