@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.purchases import Purchasable
@@ -102,6 +103,20 @@ class Trial:
             return shortage
         assert places is not None
         return places
+
+    def tally(self, at: int, cls: int) -> tuple[tuple[tuple[Reason, int], ...], int]:
+        """Count why no existing node takes a pod of a class when this candidate alone has gone; also returns the number
+        of these nodes."""
+        simulated, row = self._simulated, self._rows[at]
+        mark, was_open = simulated.checkpoint(), bool(simulated.open[row])
+        simulated.mark_leaving(row)
+        simulated.remove_node(row)
+        self._lift([at])
+        rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
+        counts = simulated.tally(cls, rows)
+        simulated.rollback(mark)
+        simulated.restore_node(row, is_open=was_open)
+        return counts, int(rows.sum())
 
     def _size(self, cls: int) -> float:
         """Return the largest share of an average node that a pod of a class takes."""

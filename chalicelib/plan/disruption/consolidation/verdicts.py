@@ -67,7 +67,7 @@ class Explanation:
             return self._infeasible(at, alone.shortage)
         gain = search.gain([at], alone.bought)
         if gain <= 0:
-            return self._unsettled(at, alone.bought) or self._not_worth([at], alone.bought)
+            return self._unsettled(at, alone.bought) or self._not_bought(at) or self._not_worth([at], alone.bought)
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
         refusal = search.limits.refusal(self._used, at, alone.bought)
@@ -156,7 +156,11 @@ class Explanation:
         search = self._search
         if shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
-        form = search.forms[at]
+        return self._not_bought(at) or shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
+
+    def _not_bought(self, at: int) -> Reason | None:
+        """Return why a group that would be worth it is not bought."""
+        search, form = self._search, self._search.forms[at]
         for offer, why in search.market.blocked.values():
             if self._would_pay(at, offer):
                 return why
@@ -165,7 +169,7 @@ class Explanation:
                 if offer.form[-1] and form[-1] and offer.form != form:
                     return self._too_few_spot_groups(at)
                 return Reason.of(ReasonCode.SAME_SHAPE, group=offer.group)
-        return shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
+        return None
 
     def _would_pay(self, at: int, offer: Purchasable, *, same_form: bool = False) -> bool:
         """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
@@ -248,8 +252,7 @@ def shortage_reason(search: ConsolidationSearch, at: int, shortage: Shortage | N
     simulated = search.simulated
     if simulated.is_independent(pods[0].cls):
         return None
-    rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
-    rows[simulated.table.index[candidate.node.name]] = False
-    words = ", ".join(f"{count} {text(reason)}" for reason, count in simulated.tally(pods[0].cls, rows))
-    what = f"0/{int(rows.sum())} nodes: {words}" if words else "the last room went to other pods"
+    counts, nodes = search.trial.tally(at, pods[0].cls)
+    words = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
+    what = f"0/{nodes} nodes: {words}" if words else "the last room went to other pods"
     return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pods[0].key, what=what)
