@@ -77,6 +77,7 @@ def limits(
         *builder.owners(),
         *builder.group_maximums(),
         *builder.surge(),
+        *builder.splits(),
     ]
     return Limits(rows, len(candidates), len(offers))
 
@@ -200,6 +201,12 @@ class _Builder:
             reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
             room = max(0, limit - open_nodes.get(pool, 0))
             yield Limit(going, self._in(self.pool_of_offer, pool), room, _always(reason), purchases=True)
+
+    def splits(self) -> Iterator[Limit]:
+        """Without splitNodes no more nodes are bought than go."""
+        if not self.state.policy.consolidation.split_nodes and self.offers:
+            ones: Ints = np.ones(len(self.offers), dtype=np.int64)
+            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)), purchases=True)
 
 
 def surge_limit(most: NodeLimit, registered: int) -> int:

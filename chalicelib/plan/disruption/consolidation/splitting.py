@@ -69,7 +69,8 @@ def _removal(search: ConsolidationSearch, at: int, destinations: dict[str, str])
 
 
 def _is_worth(search: ConsolidationSearch, gone: Sequence[int], bought: Ints) -> bool:
-    return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought)
+    splits = int(bought.sum()) > len(gone) and not search.settings.split_nodes
+    return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought) and not splits
 
 
 def destinations_of(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, str]]:
