@@ -36,13 +36,14 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Limits:
-    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]."""
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is exceeded
+    already, nothing may use more of it, but it does not stop what does not use it."""
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
         self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(len(rows), candidates)
         self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(len(rows), groups)
-        self.room: Ints = np.array([row.room for row in rows], dtype=np.int64)
+        self.room: Ints = np.array([max(0, row.room) for row in rows], dtype=np.int64)
 
     def used(self, gone: Sequence[int], bought: Ints) -> Ints:
         """Return what a move uses of every row."""

@@ -176,9 +176,12 @@ class ConsolidationSearch:
                 break
             if self.limits.refusal(used, at, none) is not None:
                 continue
-            if isinstance(trial.attempt(candidate), SimulatedRemoval):
+            result = trial.attempt(candidate)
+            if isinstance(result, SimulatedRemoval):
                 gone.append(at)
                 used = used + self.limits.going[:, at]
+            elif result.headroom:
+                self.shortages[at] = Shortage(0, {}, result.headroom)
         trial.undo()
         return gone
 

@@ -60,7 +60,7 @@ class Explanation:
         if shortage is not None and shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
         if not tried:
-            refusal = search.limits.refusal(self._used, at, self._none)
+            refusal = self._refusal(at, self._none)
             return refusal or shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
         alone = self._alone(at)
         if alone.shortage is not None:
@@ -70,7 +70,7 @@ class Explanation:
             return self._unsettled(at, alone.bought) or self._not_bought(at) or self._not_worth([at], alone.bought)
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
-        refusal = search.limits.refusal(self._used, at, alone.bought)
+        refusal = self._refusal(at, alone.bought)
         if refusal is not None:
             return refusal
         if shortage is not None and (reason := shortage_reason(search, at, shortage)) is not None:
@@ -150,6 +150,17 @@ class Explanation:
         return counts
 
     # --- reasons
+
+    def _refusal(self, at: int, bought: Ints) -> Reason | None:
+        """Return which limit keeps a node beside what goes. A metric rule says what its rate would be."""
+        refusal, guard = self._search.limits.refusal(self._used, at, bought), self._search.budgets.guard
+        if refusal is None or guard is None or refusal.code is not ReasonCode.RULE_NEEDS_NODE:
+            return refusal
+        gone = [self._search.candidates[other].node for other in self._gone]
+        guard.take(gone)
+        exact = guard.refuse([self._search.candidates[at].node])
+        guard.take(gone, -1)
+        return exact or refusal
 
     def _infeasible(self, at: int, shortage: Shortage) -> Reason:
         """Return why a node cannot go even alone."""
