@@ -213,10 +213,10 @@ class Explanation:
     def _not_worth(self, gone: Sequence[int], bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[list(gone)].sum())
-        saves = price - int(bought @ search.cost)
+        names = [search.candidates[at].node.name for at in gone]
+        saves = price - int(bought @ search.cost) - sum(search.costs.nodes[name].idle for name in names)
         if saves <= 0:
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=(price - saves) / MICRO)
-        names = [search.candidates[at].node.name for at in gone]
         return Reason.of(
             ReasonCode.NOT_WORTH_DISRUPTION,
             saves=saves / MICRO,
