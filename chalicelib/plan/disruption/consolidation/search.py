@@ -149,13 +149,20 @@ class ConsolidationSearch:
         base = self.verified(removed, none)
         if base is not None:
             yield base
-        gone, bought = (list(base.gone), none.copy()) if base is not None else ([], none.copy())
-        bundles = self._bundles(set(gone), np.array(bought))
-        for members, offer in bundles:
-            gone += members
-            bought[offer] += 1
-        if bundles and (replaced := self.verified(gone, bought)) is not None:
-            yield replaced
+        start = list(base.gone) if base is not None else []
+        for most in (len(self.candidates), 1):
+            gone, bought = start.copy(), none.copy()
+            for members, offer in self._bundles(set(start), bought, most):
+                gone += members
+                bought[offer] += 1
+            if not bought.any():
+                return
+            replaced = self.verified(gone, bought)
+            if replaced is not None:
+                yield replaced
+                if len(replaced.gone) == len(gone):
+                    return
+            # Pods of several nodes could not share a new one: rules keep them apart.
 
     def _removals(self, order: Sequence[int]) -> list[int]:
         """Return the candidates that go one after the other into room that exists, within all limits."""
@@ -182,9 +189,10 @@ class ConsolidationSearch:
         trial.undo()
         return gone
 
-    def _bundles(self, without: set[int], bought: Ints) -> list[tuple[list[int], int]]:
+    def _bundles(self, without: set[int], bought: Ints, most: int) -> list[tuple[list[int], int]]:
         """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within all
-        limits beside what goes already, the greatest gain first. without: candidates that go already."""
+        limits beside what goes already, the greatest gain first. without: candidates that go already. most: candidates
+        for each new node."""
         bundles: list[tuple[list[int], int]] = []
         order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
         if not len(self.offers) or not len(order):
@@ -195,7 +203,10 @@ class ConsolidationSearch:
         bought, gone = bought.copy(), sorted(without)
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
-            options = [self._bundle(order, load, suited[:, offer] & is_free, offer, used) for offer in range(len(self.offers))]
+            options = [
+                self._bundle(order, load, suited[:, offer] & is_free, offer, used)[:most]
+                for offer in range(len(self.offers))
+            ]
             gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
             best = max(range(len(options)), key=lambda at: (gains[at], -at))
             members = options[best]
