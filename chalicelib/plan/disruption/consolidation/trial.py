@@ -78,9 +78,8 @@ class Trial:
         mark, was_open = simulated.checkpoint(), [bool(simulated.open[self._rows[at]]) for at in gone]
         length = len(simulated.table)
         new_rows = self._extend(bought)
-        for at in gone:
+        for at in gone:  # they stay domains of topology spread until they are deleted
             simulated.mark_leaving(self._rows[at])
-            simulated.remove_node(self._rows[at])
         moving = self._lift(gone)
         lifted = simulated.checkpoint()
         sequence = [first, *(at for at in range(len(ORDERS)) if at != first)]
@@ -110,7 +109,6 @@ class Trial:
         simulated, row = self._simulated, self._rows[at]
         mark, was_open = simulated.checkpoint(), bool(simulated.open[row])
         simulated.mark_leaving(row)
-        simulated.remove_node(row)
         self._lift([at])
         rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
         counts = simulated.tally(cls, rows)
@@ -155,7 +153,7 @@ class Trial:
         usable[: simulated.real] = True
         usable[list(new_rows)] = True
         sign = -1 if order.largest_first else 1
-        waiting = dict(sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), item[0])))
+        waiting = dict(sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), sign * item[0])))
         placed: list[tuple[int, int, int]] = []
         while waiting:
             short: dict[int, int] = {}
