@@ -7,7 +7,8 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -156,57 +157,72 @@ def _bars(term: PodAffinityTerm, cls: PodClass, namespace: str, node: RefereeNod
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """One way in which the cluster may behave. mixed: all nodes of a move are drained at once, otherwise one by one.
-    pods: sorts the pods that are pending at the same time."""
+    """One way in which the cluster may behave. together: all nodes are drained at once, otherwise one by one. nodes,
+    pods: sort the nodes, and the pods that are evicted at the same time."""
 
     name: str
     emptiest: bool
-    mixed: bool
+    together: bool
+    nodes: Callable[[list[str]], list[str]]
     pods: Callable[[list[Bound]], list[Bound]]
-    moves: Callable[[list[Any]], list[Any]]
 
 
-def homeless(snapshot: Snapshot, plan: Plan, draw: Draw) -> list[str]:
-    """Carry out all moves of a plan; returns the pods that have no place in the end."""
+class Outcome(msgspec.Struct, frozen=True):
+    """homeless: pods without a place in the end; late: pods that were pending until a drained node was deleted."""
+
+    homeless: tuple[str, ...]
+    late: tuple[str, ...]
+
+
+def carried_out(snapshot: Snapshot, plan: Plan, draw: Draw) -> Outcome:
+    """Carry out all moves of a plan: buy, then drain and delete."""
     assert plan.consolidation is not None
     referee = RefereeCluster(snapshot)
+    _buy(referee, snapshot, plan)
+    names = [name for move in plan.consolidation.moves for name in move.nodes]
+    pending: list[Bound] = []
+    late: list[str] = []
+    for step in [names] if draw.together else [[name] for name in draw.nodes(names)]:
+        evicted = draw.pods(_evicted(referee, step))
+        pending = _scheduled(referee, [*pending, *evicted], draw)
+        late += [bound.pod.key for bound in pending]
+        for name in step:
+            del referee.nodes[name]
+        pending = _scheduled(referee, pending, draw)
+    return Outcome(tuple(sorted(bound.pod.key for bound in pending)), tuple(late))
+
+
+def _buy(referee: RefereeCluster, snapshot: Snapshot, plan: Plan) -> None:
+    """Add the nodes of all purchases, with their DaemonSet pods."""
     templates = {group.id: group.template for group in snapshot.groups}
     daemons = [snapshot.classes[daemonset.cls] for daemonset in snapshot.daemonsets]
-    number = 0
-    for move in plan.consolidation.moves:
-        for purchase in move.purchases:
-            template = templates[purchase.group]
-            assert template is not None
-            for _ in range(purchase.nodes):
-                node = RefereeNode(f"bought-{number}", template)
-                for at, cls in enumerate(daemons):
-                    if _matches(cls.node_selector, node.labels) and node.has_room(cls):
-                        node.put(Bound(Pod("kube-system", f"ds-{number}-{at}", f"ds-{number}-{at}", -1), cls))
-                referee.nodes[node.name] = node
-                number += 1
-    pending: list[Bound] = []
-    for move in draw.moves(list(plan.consolidation.moves)):
-        steps = [move.nodes] if draw.mixed else [(name,) for name in move.nodes]
-        for names in steps:
-            pending = _drained(referee, names, draw, pending)
-    return sorted(bound.pod.key for bound in pending)
+    assert plan.consolidation is not None
+    bought = [
+        purchase.group
+        for move in plan.consolidation.moves
+        for purchase in move.purchases
+        for _ in range(purchase.nodes)
+    ]
+    for number, group in enumerate(bought):
+        template = templates[group]
+        assert template is not None
+        node = RefereeNode(f"bought-{number}", template)
+        for at, cls in enumerate(daemons):
+            node.put(Bound(Pod("kube-system", f"agent-{number}-{at}", f"agent-{number}-{at}", -1), cls))
+        referee.nodes[node.name] = node
 
 
-def _drained(referee: RefereeCluster, names: Sequence[str], draw: Draw, pending: list[Bound]) -> list[Bound]:
-    """Drain nodes and delete them; returns the pods that are pending afterwards."""
+def _evicted(referee: RefereeCluster, names: Sequence[str]) -> list[Bound]:
+    """Taint nodes and evict their pods, except those of DaemonSets."""
     evicted: list[Bound] = []
     for name in names:
         node = referee.nodes[name]
         node.taints.append(DRAINED)
-        evicted += [bound for bound in node.pods if not bound.cls.is_daemonset]
-    waiting = [*pending, *draw.pods(evicted)]
-    for bound in evicted:
-        node = next(referee.nodes[name] for name in names if bound in referee.nodes[name].pods)
-        node.take_off(bound)
-    waiting = _scheduled(referee, waiting, draw)
-    for name in names:
-        del referee.nodes[name]
-    return _scheduled(referee, waiting, draw)
+        own = [bound for bound in node.pods if not bound.cls.is_daemonset]
+        for bound in own:
+            node.take_off(bound)
+        evicted += own
+    return evicted
 
 
 def _scheduled(referee: RefereeCluster, waiting: list[Bound], draw: Draw) -> list[Bound]:
@@ -219,16 +235,31 @@ def _scheduled(referee: RefereeCluster, waiting: list[Bound], draw: Draw) -> lis
     return waiting
 
 
-def size_of(bound: Bound) -> tuple[float, str]:
-    """Sort key: how large a pod is."""
-    return max(bound.cls.requests.get("cpu", 0) / 4000, bound.cls.requests.get("memory", 0) / 2**34), bound.pod.key
+def planned_draws(snapshot: Snapshot) -> list[Draw]:
+    """The orders of the planner's trial: all nodes at once, largest or smallest pods first, to either kind of node."""
+    means = {
+        name: max(1.0, sum(node.allocatable.get(name, 0) for node in snapshot.nodes) / len(snapshot.nodes))
+        for name in ("cpu", "memory")
+    }
+
+    def sort(sign: int) -> Callable[[list[Bound]], list[Bound]]:
+        def key(bound: Bound) -> tuple[float, int]:
+            size = max(bound.cls.requests.get(name, 0) / mean for name, mean in means.items())
+            return sign * size, sign * bound.pod.cls
+
+        return lambda pods: sorted(pods, key=key)
+
+    return [
+        Draw(f"{name} first", emptiest, True, list, sort(sign))
+        for name, sign in (("largest", -1), ("smallest", 1))
+        for emptiest in (True, False)
+    ]
 
 
-def draws(shuffle: Callable[[list[Any]], list[Any]], number: int) -> Iterator[Draw]:
-    """The four orders of the planner's trial, then so many in which pods and moves are shuffled."""
-    for emptiest in (True, False):
-        for mixed in (True, False):
-            yield Draw("largest", emptiest, mixed, lambda pods: sorted(pods, key=size_of, reverse=True), list)
-            yield Draw("smallest", emptiest, mixed, lambda pods: sorted(pods, key=size_of), list)
-    for at in range(number):
-        yield Draw(f"shuffled {at}", at % 2 == 0, at % 4 < 2, shuffle, shuffle)
+def random_draws(chance: random.Random, number: int) -> list[Draw]:
+    """So many orders in which nodes and pods come as drawn, all at once or node by node."""
+
+    def shuffled(items: list[Any]) -> list[Any]:
+        return chance.sample(items, len(items))
+
+    return [Draw(f"drawn {at}", at % 2 == 0, at % 4 < 2, shuffled, shuffled) for at in range(number)]
