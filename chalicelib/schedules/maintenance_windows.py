@@ -56,10 +56,9 @@ def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
         return False
     allowing, at = [window for window in windows if window.removals], now
     for _ in range(_STEPS // max(1, len(windows)) if allowing else 0):
-        closings = [end for window in allowing if (end := closes(window, at)) is not None]
-        if not closings or at > now + _YEAR:
-            ends.append(at)
-            break
+        closings = [closing for window in allowing if (closing := closes(window, at)) is not None]
+        if not closings:
+            return False
         at = max(closings)
         if at >= end:
             break

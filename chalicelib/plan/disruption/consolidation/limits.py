@@ -36,13 +36,14 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Limits:
-    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]."""
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is exceeded
+    already, nothing may use more of it, but it does not stop what does not use it."""
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
         self.going: Ints = np.array([row.going for row in rows], dtype=np.int64).reshape(len(rows), candidates)
         self.buying: Ints = np.array([row.buying for row in rows], dtype=np.int64).reshape(len(rows), groups)
-        self.room: Ints = np.array([row.room for row in rows], dtype=np.int64)
+        self.room: Ints = np.array([max(0, row.room) for row in rows], dtype=np.int64)
 
     def used(self, gone: Sequence[int], bought: Ints) -> Ints:
         """Return what a move uses of every row."""
@@ -77,6 +78,7 @@ def limits(
         *builder.owners(),
         *builder.group_maximums(),
         *builder.surge(),
+        *builder.splits(),
     ]
     return Limits(rows, len(candidates), len(offers))
 
@@ -200,6 +202,12 @@ class _Builder:
             reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
             room = max(0, limit - open_nodes.get(pool, 0))
             yield Limit(going, self._in(self.pool_of_offer, pool), room, _always(reason), purchases=True)
+
+    def splits(self) -> Iterator[Limit]:
+        """Without splitNodes no more nodes are bought than go."""
+        if not self.state.policy.consolidation.split_nodes and self.offers:
+            ones: Ints = np.ones(len(self.offers), dtype=np.int64)
+            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)), purchases=True)
 
 
 def surge_limit(most: NodeLimit, registered: int) -> int:

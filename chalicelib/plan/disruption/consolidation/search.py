@@ -149,15 +149,15 @@ class ConsolidationSearch:
         base = self.verified(removed, none)
         if base is not None:
             yield base
-        gone, bought = (list(base.gone), none.copy()) if base is not None else ([], none.copy())
-        removed = len(gone)
-        for members, offer in self._bundles(set(gone), bought):
-            # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
-            alone = self.verified(members, self.one(offer))
-            if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
-                gone += alone.gone
-                bought[offer] += 1
-        if len(gone) > removed and (replaced := self.verified(gone, bought)) is not None:
+        gone, bought = list(base.gone) if base is not None else [], none.copy()
+        for most in (len(self.candidates), 1):
+            for members, offer in self._bundles(set(gone), bought, most):
+                # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
+                alone = self.verified(members, self.one(offer))
+                if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
+                    gone += alone.gone
+                    bought[offer] += 1
+        if bought.any() and (replaced := self.verified(gone, bought)) is not None:
             yield replaced
 
     def _removals(self, order: Sequence[int]) -> list[int]:
@@ -176,15 +176,19 @@ class ConsolidationSearch:
                 break
             if self.limits.refusal(used, at, none) is not None:
                 continue
-            if isinstance(trial.attempt(candidate), SimulatedRemoval):
+            result = trial.attempt(candidate)
+            if isinstance(result, SimulatedRemoval):
                 gone.append(at)
                 used = used + self.limits.going[:, at]
+            elif result.headroom:
+                self.shortages[at] = Shortage(0, {}, result.headroom)
         trial.undo()
         return gone
 
-    def _bundles(self, without: set[int], bought: Ints) -> list[tuple[list[int], int]]:
+    def _bundles(self, without: set[int], bought: Ints, most: int) -> list[tuple[list[int], int]]:
         """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within all
-        limits beside what goes already, the greatest gain first. without: candidates that go already."""
+        limits beside what goes already, the greatest gain first. without: candidates that go already. most: candidates
+        for each new node."""
         bundles: list[tuple[list[int], int]] = []
         order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
         if not len(self.offers) or not len(order):
@@ -195,7 +199,10 @@ class ConsolidationSearch:
         bought, gone = bought.copy(), sorted(without)
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
-            options = [self._bundle(order, load, suited[:, offer] & is_free, offer, used) for offer in range(len(self.offers))]
+            options = [
+                self._bundle(order, load, suited[:, offer] & is_free, offer, used)[:most]
+                for offer in range(len(self.offers))
+            ]
             gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
             best = max(range(len(options)), key=lambda at: (gains[at], -at))
             members = options[best]
@@ -214,9 +221,9 @@ class ConsolidationSearch:
         """Return the positions in `order` of the candidates whose pods fill one new node best: those that save most for
         the room that their pods take."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
-        if (used + self.limits.buying[:, offer] > self.limits.room).any():
-            return []
         used = used + self.limits.buying[:, offer]
+        if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
+            return []
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
         rows = np.flatnonzero(usable & (share <= 1))
@@ -245,7 +252,8 @@ class ConsolidationSearch:
     def _suited(self, order: Sequence[int]) -> Bools:
         """Return which offers take every pod of a candidate by constant predicates and may be bought for it, [N,G]."""
         classes, pods, _ = self._classes(order)
-        fits = np.array([self.market.fits(cls) for cls in classes]).reshape(len(classes), len(self.offers))
+        fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
+        fits = fits.reshape(len(classes), len(self.offers))
         unsuited = ((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
         suited: Bools = ~unsuited & ~self.barred[:, list(order)].T
         return suited
@@ -302,7 +310,7 @@ class ConsolidationSearch:
         is_open = simulated.open[: simulated.real]
         staying = np.setdiff1d(np.flatnonzero(is_open), rows)
         places = [*rows, *staying.tolist()]
-        fits = np.array([simulated.static(cls)[places] & is_open[places] for cls in classes]).T
+        fits = np.array([simulated.static(cls)[places] & is_open[places] for cls in classes], dtype=np.bool_).T
         return ConsolidationProblem(
             need=need,
             extra=np.array([spare.get(cls, 0) for cls in classes], dtype=np.int64),
@@ -312,7 +320,9 @@ class ConsolidationSearch:
             fits=fits.reshape(len(places), len(classes)),
             price=self.cost,
             room=self.market.room(len(columns.names)),
-            group_fits=np.array([self.market.fits(cls) for cls in classes]).T.reshape(len(self.offers), len(classes)),
+            group_fits=np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_).T.reshape(
+                len(self.offers), len(classes)
+            ),
             most=np.array([offer.most for offer in self.offers], dtype=np.int64),
             going=self.limits.going[:, order],
             buying=self.limits.buying,

@@ -47,6 +47,8 @@ def judged_move(
     purchases = {offer.group: int(count) for offer, count in zip(search.offers, bought.tolist(), strict=True) if count}
     prices = {offer.group: offer.cost for offer in search.offers if offer.group in purchases}
     paid = sum(prices[group] * count for group, count in purchases.items()) if cost is None else cost
+    overlap = sum((offer.price - offer.cost) * int(count) for offer, count in zip(search.offers, bought, strict=True))
+    idle = sum(search.costs.nodes[name].idle for name in names)
     pools = {search.costs.nodes[name].pool for name in names}
     return JudgedMove(
         removals=tuple(_removal(search, at, destinations.get(at, {})) for at in gone),
@@ -58,6 +60,7 @@ def judged_move(
         disruption_price=sum(search.costs.disruption_price(name) for name in names),
         score=search.costs.score(price - paid, names),
         pool=pools.pop() if len(pools) == 1 else "",
+        once=idle + (overlap if cost is None else 0),
     )
 
 
@@ -69,7 +72,8 @@ def _removal(search: ConsolidationSearch, at: int, destinations: dict[str, str])
 
 
 def _is_worth(search: ConsolidationSearch, gone: Sequence[int], bought: Ints) -> bool:
-    return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought)
+    splits = int(bought.sum()) > len(gone) and not search.settings.split_nodes
+    return search.gain(gone, bought) > 0 and search.saves_enough(gone, bought) and not splits
 
 
 def destinations_of(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str, str]]:

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.purchases import Purchasable
@@ -77,9 +78,8 @@ class Trial:
         mark, was_open = simulated.checkpoint(), [bool(simulated.open[self._rows[at]]) for at in gone]
         length = len(simulated.table)
         new_rows = self._extend(bought)
-        for at in gone:
+        for at in gone:  # they stay domains of topology spread until they are deleted
             simulated.mark_leaving(self._rows[at])
-            simulated.remove_node(self._rows[at])
         moving = self._lift(gone)
         lifted = simulated.checkpoint()
         sequence = [first, *(at for at in range(len(ORDERS)) if at != first)]
@@ -102,6 +102,19 @@ class Trial:
             return shortage
         assert places is not None
         return places
+
+    def tally(self, at: int, cls: int) -> tuple[tuple[tuple[Reason, int], ...], int]:
+        """Count why no existing node takes a pod of a class when this candidate alone has gone; also returns the number
+        of these nodes."""
+        simulated, row = self._simulated, self._rows[at]
+        mark, was_open = simulated.checkpoint(), bool(simulated.open[row])
+        simulated.mark_leaving(row)
+        self._lift([at])
+        rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
+        counts = simulated.tally(cls, rows)
+        simulated.rollback(mark)
+        simulated.restore_node(row, is_open=was_open)
+        return counts, int(rows.sum())
 
     def _size(self, cls: int) -> float:
         """Return the largest share of an average node that a pod of a class takes."""
@@ -140,7 +153,7 @@ class Trial:
         usable[: simulated.real] = True
         usable[list(new_rows)] = True
         sign = -1 if order.largest_first else 1
-        waiting = dict(sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), item[0])))
+        waiting = dict(sorted(moving.items(), key=lambda item: (sign * self._size(item[0]), sign * item[0])))
         placed: list[tuple[int, int, int]] = []
         while waiting:
             short: dict[int, int] = {}

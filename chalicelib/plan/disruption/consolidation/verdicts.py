@@ -60,17 +60,17 @@ class Explanation:
         if shortage is not None and shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
         if not tried:
-            refusal = search.limits.refusal(self._used, at, self._none)
+            refusal = self._refusal(at, self._none)
             return refusal or shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
         alone = self._alone(at)
         if alone.shortage is not None:
             return self._infeasible(at, alone.shortage)
         gain = search.gain([at], alone.bought)
         if gain <= 0:
-            return self._unsettled(at, alone.bought) or self._not_worth([at], alone.bought)
+            return self._unsettled(at, alone.bought) or self._not_bought(at) or self._not_worth([at], alone.bought)
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
-        refusal = search.limits.refusal(self._used, at, alone.bought)
+        refusal = self._refusal(at, alone.bought)
         if refusal is not None:
             return refusal
         if shortage is not None and (reason := shortage_reason(search, at, shortage)) is not None:
@@ -151,12 +151,27 @@ class Explanation:
 
     # --- reasons
 
+    def _refusal(self, at: int, bought: Ints) -> Reason | None:
+        """Return which limit keeps a node beside what goes. A metric rule says what its rate would be."""
+        refusal, guard = self._search.limits.refusal(self._used, at, bought), self._search.budgets.guard
+        if refusal is None or guard is None or refusal.code is not ReasonCode.RULE_NEEDS_NODE:
+            return refusal
+        gone = [self._search.candidates[other].node for other in self._gone]
+        guard.take(gone)
+        exact = guard.refuse([self._search.candidates[at].node])
+        guard.take(gone, -1)
+        return exact or refusal
+
     def _infeasible(self, at: int, shortage: Shortage) -> Reason:
         """Return why a node cannot go even alone."""
         search = self._search
         if shortage.headroom:
             return Reason.of(ReasonCode.HEADROOM, headroom=shortage.headroom)
-        form = search.forms[at]
+        return self._not_bought(at) or shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
+
+    def _not_bought(self, at: int) -> Reason | None:
+        """Return why a group that would be worth it is not bought."""
+        search, form = self._search, self._search.forms[at]
         for offer, why in search.market.blocked.values():
             if self._would_pay(at, offer):
                 return why
@@ -165,7 +180,7 @@ class Explanation:
                 if offer.form[-1] and form[-1] and offer.form != form:
                     return self._too_few_spot_groups(at)
                 return Reason.of(ReasonCode.SAME_SHAPE, group=offer.group)
-        return shortage_reason(search, at, shortage) or self._no_cheaper_place(at)
+        return None
 
     def _would_pay(self, at: int, offer: Purchasable, *, same_form: bool = False) -> bool:
         """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
@@ -198,10 +213,10 @@ class Explanation:
     def _not_worth(self, gone: Sequence[int], bought: Ints) -> Reason:
         search = self._search
         price = int(search.price[list(gone)].sum())
-        saves = price - int(bought @ search.cost)
+        names = [search.candidates[at].node.name for at in gone]
+        saves = price - int(bought @ search.cost) - sum(search.costs.nodes[name].idle for name in names)
         if saves <= 0:
             return Reason.of(ReasonCode.NO_CHEAPER_PLACE, price=price / MICRO, best=(price - saves) / MICRO)
-        names = [search.candidates[at].node.name for at in gone]
         return Reason.of(
             ReasonCode.NOT_WORTH_DISRUPTION,
             saves=saves / MICRO,
@@ -248,8 +263,7 @@ def shortage_reason(search: ConsolidationSearch, at: int, shortage: Shortage | N
     simulated = search.simulated
     if simulated.is_independent(pods[0].cls):
         return None
-    rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
-    rows[simulated.table.index[candidate.node.name]] = False
-    words = ", ".join(f"{count} {text(reason)}" for reason, count in simulated.tally(pods[0].cls, rows))
-    what = f"0/{int(rows.sum())} nodes: {words}" if words else "the last room went to other pods"
+    counts, nodes = search.trial.tally(at, pods[0].cls)
+    words = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
+    what = f"0/{nodes} nodes: {words}" if words else "the last room went to other pods"
     return Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pods[0].key, what=what)
