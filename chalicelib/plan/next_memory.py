@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import DrainedOwner, GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.plan.disruption.bought_back import next_drains
 from chalicelib.plan.disruption.methods.unneeded import paused_timer
 from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.repair import wrong_size
@@ -34,10 +35,11 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, disruption: Disrupti
     # What is known of a group that could not be read stays.
     unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
+    drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     nodes = {**_paused(state, disruption), **disruption.memory}
     return msgspec.structs.replace(
         memory,
-        groups=unread_groups | {group.id: _group(group, now) for group in state.groups.values()},
+        groups=unread_groups | {group.id: _group(group, drains[group.id], now) for group in state.groups.values()},
         nodes=dict(sorted(nodes.items())),
         unregistered=_unregistered(state),
         templates=unread_templates | templates,
@@ -49,7 +51,7 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, disruption: Disrupti
     )
 
 
-def _group(group: NodeGroupState, now: float) -> GroupMemory:
+def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) -> GroupMemory:
     if group.group.error:
         return group.memory
     since, pair = wrong_size(group, now)
@@ -65,6 +67,7 @@ def _group(group: NodeGroupState, now: float) -> GroupMemory:
         size_wrong_since=since,
         size_wrong=pair,
         failed_removals=failed,
+        drained=drained,
         first_seen=group.memory.first_seen or now,
     )
 

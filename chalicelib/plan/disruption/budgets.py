@@ -23,6 +23,7 @@ from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.disruption.bought_back import bought_back
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
@@ -151,6 +152,10 @@ class Budgets:
             return None
         return Reason.of(ReasonCode.REMOVAL_FAILED, until=failed.until, detail=failed.why)
 
+    def bought_back(self, removal: SimulatedRemoval) -> Reason | None:
+        """Removals that moved pods of the same owners were bought back."""
+        return bought_back(removal, self.state)
+
     def pod_to_complete(self, removal: SimulatedRemoval) -> Reason | None:
         """A pod with `safe-to-evict: "on-completion"` must have completed."""
         pod = removal.waits_for
@@ -202,6 +207,7 @@ class Budgets:
 
 _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
+    Budgets.bought_back,
     Budgets.pod_to_complete,
     Budgets.node_cooldown,
     Budgets.group_growth,
