@@ -107,9 +107,10 @@ def _owners_on(node: str, evict: Sequence[str], state: ClusterState) -> set[str]
     return {_owner(classes[pod.cls]) for pod in state.occupancy.on(node) if pod.key in moving} - {""}
 
 
-def _owner(cls: PodClass) -> str:
+def _owner(pod_class: PodClass) -> str:
     """Return the name of the owner of a class, "" for bare pods, which nobody creates again."""
-    return f"{cls.namespace}/{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else ""
+    owner = pod_class.owner
+    return f"{pod_class.namespace}/{owner.kind}/{owner.name}" if owner is not None else ""
 
 
 def _live_pods(state: ClusterState, owners: Collection[str]) -> dict[str, int]:
@@ -119,8 +120,8 @@ def _live_pods(state: ClusterState, owners: Collection[str]) -> dict[str, int]:
         return pods
     occupancy, classes = state.occupancy, state.snapshot.classes
     counted = occupancy.cls[~occupancy.dying & (occupancy.cls >= 0)]
-    for cls, count in zip(classes, np.bincount(counted, minlength=len(classes)).tolist(), strict=True):
-        owner = _owner(cls)
+    for pod_class, count in zip(classes, np.bincount(counted, minlength=len(classes)).tolist(), strict=True):
+        owner = _owner(pod_class)
         if owner in pods:
             pods[owner] += count
     return pods
