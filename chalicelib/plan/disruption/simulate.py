@@ -33,7 +33,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.candidates import Candidate, blocked
+from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, blocked
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.headroom_reserve import HeadroomReserve
 from chalicelib.plan.disruption.pod_destinations import PodDestinations
@@ -223,6 +223,28 @@ def _sizes(simulated: SimulatedCluster) -> list[float]:
         max((amount / offers[name] for name, amount in cls.requests.items() if offers.get(name)), default=0.0)
         for cls in simulated.classes
     ]
+
+
+def carry_out(
+    removals: Iterable[SimulatedRemoval], checker: DrainabilityChecker, simulated: SimulatedCluster, pdbs: PdbTracker
+) -> None:
+    """Make removals that were found elsewhere part of the simulated cluster, with the places that their pods have
+    already, and use the disruptions of their budgets."""
+    nobody: Ints = np.array([], dtype=np.int64)
+    places, index = PodDestinations(simulated, nobody, nobody), simulated.table.index
+    for removal in removals:
+        row, candidate = index.get(removal.node.name), checker.of(removal.node)
+        if row is None or not isinstance(candidate, Candidate):
+            continue
+        places.neighbours.leave(row)
+        for pod in candidate.pods:
+            at = index.get(removal.destinations.get(pod.key, ""))
+            if not pod.deleted:
+                places.lift(pod.cls, row)
+            if at is not None:
+                simulated.put_one(pod.cls, at)
+        places.neighbours.gone(row)
+        pdbs.use(candidate.used)
 
 
 class TrialResult(msgspec.Struct, frozen=True):

@@ -18,16 +18,25 @@ from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
-from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
+from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
-from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval
+from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval, carry_out
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""
-NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCode.NOT_EVALUATED, ReasonCode.PROMISED})
+NOT_JUDGED = frozenset(
+    {
+        ReasonCode.UNEXPECTED,
+        ReasonCode.GROUP_FROZEN,
+        ReasonCode.NOT_EVALUATED,
+        ReasonCode.PROMISED,
+        ReasonCode.IN_REPLACEMENT,
+    }
+)
 """Verdicts of a node that could not be judged. They include a node on which pending pods are expected: the scheduler
 may place them on another node, and while other nodes are drained there are always such pods."""
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
@@ -59,6 +68,10 @@ class Unneeded:
             for unneeded in result.removals
         }
         chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
+        if state.policy.consolidation.mode is not ConsolidationMode.OFF:
+            # Consolidation finds the cluster as it is without the nodes that really go now.
+            result.trial.undo()
+            carry_out(chosen, DrainabilityChecker(state, budgets.pdbs), context.simulated, budgets.pdbs)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
             for node in chosen
