@@ -265,7 +265,6 @@ _STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
 )
 _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
-    Budgets.bought_back,
     Budgets.pod_to_complete,
     Budgets.node_cooldown,
     Budgets.group_growth,

@@ -10,7 +10,9 @@ import pytest
 
 from chalicelib.model.memory import HOUR, DrainedOwner, GroupMemory, Memory
 from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays
 
 WEB, TINY = "default/ReplicaSet/web", "default/ReplicaSet/tiny"
@@ -89,6 +91,23 @@ def test_nodes_without_pods_of_that_owner_still_go() -> None:
     assert goes(memory) == {"tiny", "empty"}
     plan, _ = _pass(build, memory, NOW + 300)
     assert stays(plan)["c"] == "RemovalBoughtBack"
+
+
+def test_consolidation_moves_no_pods_of_that_owner_either() -> None:
+    build = _world({"c": (1, 0), "tiny": (0, 1)}).node("elsewhere", "64")
+    settings = Consolidation(ConsolidationMode.REMOVE, quiet_time=0.0, min_node_age=0.0, confirm_after=0.0)
+    options = Options(scale_down_utilization_threshold=0.0, max_drain_parallelism=9)
+    policy = Policy("test", mode=Mode.ACTIVE, options=options, prices=NodePrices(cpu=1.0), consolidation=settings)
+
+    def consolidated(memory: Memory) -> tuple[set[str], dict[str, str]]:
+        plan, _ = plan_cluster(build.snapshot(), policy, memory, NOW + 300, 0)
+        assert plan.consolidation is not None
+        verdicts = {verdict.node: verdict.reason.code.value for verdict in plan.consolidation.verdicts}
+        return {removal.node for removal in plan.removals}, verdicts
+
+    assert consolidated(EMPTY)[0] == {"c"}, "the budget of one node"
+    goes, verdicts = consolidated(_bought_back())
+    assert (goes, verdicts["c"]) == ({"tiny"}, "RemovalBoughtBack")
 
 
 @pytest.mark.parametrize(
