@@ -7,6 +7,7 @@
                 read saw and that should have been moved
     evictions   only through the eviction API, only within the pod's budget, and no protected pod
     cordons     a user's cordon stays
+    replacements  see replacement_audit.py
 
 The state is read before and after each changing request, in the same thread, so each difference is the effect of that
 request.
@@ -27,6 +28,7 @@ from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from tests.faults.io_interceptor import Process
 from tests.faults.objects import is_protected, marks_of, must_move, taint_of
+from tests.faults.replacement_audit import ReplacementAudit
 
 Json = dict[str, Any]
 OURS = "outscaler/"
@@ -76,6 +78,8 @@ class Audit:
         self.taken_over: set[str] = set()  # nodes whose taint a user removed: the user has to undo the cordon
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
+        self.replacements: ReplacementAudit | None = None  # where nodes are replaced
+        self._replaced: dict[str, list[tuple[float, int]]] = {}  # group -> nodes bought for replacements
         self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
 
     def fault(self, text: str) -> None:
@@ -200,15 +204,20 @@ class Audit:
         if operation in self.bought:
             self.fault(f"{operation} bought twice: {self.bought[operation]} machines, and {after - before} again")
         self.bought[operation] = after - before
+        if known.get("replacement"):
+            self._replaced.setdefault(group, []).append((self._clock(), after - before))
+            if self.replacements is not None:
+                self.replacements.bought(known["replacement"], group, after - before)
         process = self._process()
         seen = process.waiting if process else frozenset[str]()
         paused = process is not None and process.disturbed  # its request may have begun before the other executor
-        if known.get("broken") and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
+        needs_pods = known.get("broken") and not known.get("replacement")
+        if needs_pods and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
             self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
         self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
-        """Each upcoming instance needs a pending pod, summed over all plans. Failed instances no longer count, and
+        """Each upcoming instance needs a pending pod or a replacement, summed over all plans. Failed instances no longer count, and
         those requested by a user are not expected: without a request of ours they are not upcoming nodes."""
         machines = [
             each
@@ -217,6 +226,7 @@ class Audit:
         ]
         settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
+        pods += sum(nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED)
         coming = after - max(settled, self.by_hand.get(group, 0))
         if coming > pods:
             self.fault(f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait")
@@ -293,6 +303,11 @@ class Audit:
 
     # -- pods and nodes
 
+    def _known(self) -> Json:
+        """The operation of the running process, empty without one."""
+        process = self._process()
+        return (self.planned(process.operation) if process is not None and process.operation else None) or {}
+
     def _evicted(self, pod: KubeObject) -> None:
         self.count("evicted")
         meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
@@ -301,6 +316,10 @@ class Audit:
             self.count("evicted from a node without our taint")
         if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
             self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
+        owner, known = _owner(pod), self._known()
+        if self.replacements is not None and known.get("reason") and owner:
+            pods = [each for each in self._kube.list("pods", meta["namespace"]) if _owner(each) == owner]
+            self.replacements.moved(owner, len(pods))
 
     def _patched(self, before: KubeObject) -> None:
         name = before["metadata"]["name"]
@@ -312,11 +331,19 @@ class Audit:
             self.count("tainted")
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]
             self.protected[name] = frozenset(pod["metadata"]["uid"] for pod in pods)
+            known = self._known()
+            if self.replacements is not None and known.get("replacement"):
+                self.replacements.tainted(known["replacement"], name, known["planned_at"])
         if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:
             self.count("untainted")
         lost = before["spec"].get("unschedulable") and not after["spec"].get("unschedulable")
         if lost and name in self.cordoned_by_users:
             self.fault(f"node {name} was cordoned by a person, and we uncordoned it")
+
+
+def _owner(pod: KubeObject) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((f"{each['kind']}/{each['name']}" for each in owners if each.get("controller")), "")
 
 
 _WAITED = 600.0

@@ -59,6 +59,27 @@ PACE = Pace(
     machines=CapiControllerSettings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
     kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0),
 )
+PRICES = {"small": 100_000, "large": 200_000, "batch": 200_000}
+"""Prices of nodes in millionths an hour, as CONSOLIDATION says."""
+CONSOLIDATION: Mapping[str, Any] = {
+    "prices": {"cpu": 0.05, "currency": "EUR"},
+    "consolidation": {
+        "mode": "full",
+        "aggressiveness": 10,
+        "minSavings": "5%",
+        "quietTime": "30s",
+        "minNodeAge": "3m",
+        "confirmAfter": "20s",
+        "priceSettleTime": "1m",
+        "maxSurge": 2,
+        "maxReplacements": 2,
+        "movesPerPodPerDay": 12,
+    },
+    "disruptionBudgets": [{"name": "all", "nodes": 2}],
+}
+"""Sections of a policy that replaces nodes: a half-empty `large` by a `small` one, which costs half."""
+CONSOLIDATING: Mapping[str, Any] = {"scaleDownUtilizationThreshold": 0.2}
+"""Options with it: nodes that are little used are left to consolidation."""
 MAINTENANCE = "people/maintenance"
 """The taint that people put on nodes; of a kind that says nothing about the nodes to come."""
 OPTIONS: Mapping[str, Any] = {
@@ -102,9 +123,11 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
 REPORTS = {"recordDecisions": True, "notifications": {"topic": TOPIC, "minSeverity": "info"}}
 
 
-def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any], *, reports: bool) -> str:
-    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. JSON is
-    valid YAML."""
+def policy(
+    mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any], *, reports: bool, consolidates: bool
+) -> str:
+    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions.
+    consolidates: with CONSOLIDATION. JSON is valid YAML."""
     groups = [
         {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
         for name, (least, most) in sorted(bounds.items())
@@ -119,9 +142,10 @@ def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[st
                 "scanInterval": "60s",
                 "providers": {"clusterapi": {"clusterName": "local"}},
                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
-                "options": {**OPTIONS, **options},
+                "options": {**OPTIONS, **(CONSOLIDATING if consolidates else {}), **options},
                 "nodeGroups": groups,
                 **(REPORTS if reports else {}),
+                **(CONSOLIDATION if consolidates else {}),
             },
         }
     )

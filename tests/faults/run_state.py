@@ -24,19 +24,23 @@ class Broken(AssertionError):
 
 
 class FaultRun:
-    """A run, used as a context manager. seed: of the random faults, not of the steps.
+    """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
+    replaced.
 
     mode, bounds: the policy in force. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
     does not report.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self._left = -1, set[str]()
         self._reports = seed % REPORTS_ITSELF == 0
+        self.consolidates = consolidates
+        if consolidates:
+            self.world.audit_replacements()
         self._options = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
 
     def __enter__(self) -> Self:
@@ -56,7 +60,9 @@ class FaultRun:
 
     def apply_policy(self) -> None:
         """Applies the policy."""
-        self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options, reports=self._reports))
+        self.world.apply_policy(
+            cluster.policy(self.mode, self.bounds, self._options, reports=self._reports, consolidates=self.consolidates)
+        )
 
     def is_marked(self, node: str) -> bool:
         """Whether it has our hard taint."""
@@ -75,6 +81,8 @@ class FaultRun:
     def check(self) -> None:
         """Raises Broken if an invariant has been broken so far."""
         self.world.stalls.check()
+        if self.world.audit.replacements is not None:
+            self.world.audit.replacements.look()
         if self.world.audit.faults:
             raise Broken(self.report(self.world.audit.faults))
 
@@ -94,6 +102,9 @@ class FaultRun:
             "handles": handles,
             "broken": BROKEN in found.status.data,
             "pods": found.spec.pods,
+            "replacement": found.spec.replacement,
+            "reason": found.spec.reason,
+            "planned_at": found.spec.created_at,
         }
 
     def _leaving(self) -> set[str]:
