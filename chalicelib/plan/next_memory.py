@@ -34,6 +34,8 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
+NOTHING = Memory().consolidation
+"""msgspec omits a default by its identity."""
 MOST_OWNERS = 5_000
 """Owners of pods whose moves are remembered; those whose pods were moved last."""
 _DAY = 86_400.0
@@ -74,9 +76,9 @@ def next_memory(
 
 def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:
     """Return what consolidation remembers: moves of one day, of a limited number of owners; nothing where it is off."""
-    if state.policy.consolidation.mode is ConsolidationMode.OFF:
-        return ConsolidationMemory()
     memory = disruption.consolidation or state.memory.consolidation
+    if state.policy.consolidation.mode is ConsolidationMode.OFF or memory == NOTHING:
+        return NOTHING
     moves = {
         owner: recent
         for owner, moves in memory.moves.items()

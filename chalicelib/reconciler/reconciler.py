@@ -320,7 +320,9 @@ def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
     """Return the memory to save. Cluster-wide instants are written by executors and never overwritten from here. The
     circuit breaker, replacements and the moves of pods follow what was done, so a pass that does nothing leaves them
     unchanged."""
-    moves = new_memory.consolidation.moves if act else old_memory.consolidation.moves
+    consolidation = new_memory.consolidation
+    if not act and consolidation.moves != old_memory.consolidation.moves:
+        consolidation = msgspec.structs.replace(consolidation, moves=old_memory.consolidation.moves)
     return msgspec.structs.replace(
         new_memory,
         last_scale_up=old_memory.last_scale_up,
@@ -328,7 +330,7 @@ def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
         last_scale_down_failure=old_memory.last_scale_down_failure,
         breaker=new_memory.breaker if act else old_memory.breaker,
         replacements=new_memory.replacements if act else old_memory.replacements,
-        consolidation=msgspec.structs.replace(new_memory.consolidation, moves=moves),
+        consolidation=consolidation,
     )
 
 

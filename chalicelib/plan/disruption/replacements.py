@@ -189,6 +189,8 @@ class _Pass:
             ReplacementState.PROPOSED: self._proposed,
         }
         for row in rows:
+            if row.id not in self.rows:  # a failure of the same nodes, which has been superseded
+                continue
             current = self._without_gone(row) if row.state in UNDER_WAY else row
             step = steps.get(row.state)
             self._keep(row.id, current if step is None else step(current))

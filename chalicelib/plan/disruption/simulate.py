@@ -260,6 +260,24 @@ class TrialResult(msgspec.Struct, frozen=True):
         """Return the names of the nodes that can be removed."""
         return frozenset(removal.node.name for removal in self.removals)
 
+    def keep(self, chosen: Sequence[SimulatedRemoval], candidates: Sequence[Candidate]) -> list[SimulatedRemoval]:
+        """Repeat the trial for these of its removals alone, so that the simulated cluster is as it will be after them;
+        return them with the places that their pods get now. If one of them is not possible without the others, the
+        trial stays as it was."""
+        by_name = {candidate.node.name: candidate for candidate in candidates}
+        wanted = frozenset(removal.node.name for removal in chosen)
+        self.trial.undo()
+        again = [
+            self.trial.attempt(by_name[removal.node.name]) for removal in self.removals if removal.node.name in wanted
+        ]
+        repeated = {removal.node.name: removal for removal in again if isinstance(removal, SimulatedRemoval)}
+        if len(repeated) == len(wanted):
+            return [repeated[removal.node.name] for removal in chosen]
+        self.trial.undo()
+        for removal in self.removals:
+            self.trial.attempt(by_name[removal.node.name])
+        return list(chosen)
+
 
 class Search:
     """Trials over one set of candidates. over: whether the time is up."""

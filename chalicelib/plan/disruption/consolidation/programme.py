@@ -3,9 +3,6 @@
 A proposal places every pod of the nodes that go, whole pods on whole nodes, within all linear limits. Rules about other
 pods, host ports and claims are not in the numbers: the caller tries a proposal on the simulated cluster, and `cut`
 excludes what fails there. See docs/reference/consolidation.md "The programme".
-
-Every problem gets a linear relaxation, in which nodes of equal predicates are one, and a search that rounds it. A small
-problem is solved exactly by HiGHS as well.
 """
 
 from __future__ import annotations
@@ -16,42 +13,30 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
-from chalicelib.plan.scale_up.least_cost.problem import Trouble, dot
-from chalicelib.plan.tables import MOST_PODS, Bools, Floats, Ints
+from chalicelib.plan.disruption.consolidation.relaxation import (
+    EPSILON,
+    NOWHERE,
+    ConsolidationProblem,
+    Leaf,
+    LinearRule,
+    Model,
+    Numbers,
+    Place,
+    Solution,
+    relax_problem,
+)
+from chalicelib.plan.scale_up.least_cost.problem import Trouble
+from chalicelib.plan.tables import Bools, Floats, Ints
 
-_EPSILON = 1e-6
-_LEVELS = 12  # of the prices of room that a bound tries per mix of resources
-_NOWHERE: Ints = np.zeros(0, dtype=np.int64)
+__all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
-
-class ConsolidationProblem(msgspec.Struct, frozen=True):
-    """N candidates, S nodes that stay, K classes of equal pods, R resources, G groups, L limits.
-
-    need [K,R]: requests of one pod of a class. extra [K]: pods without a node that need a place, too (headroom)
-    saves [N]: what it brings that a candidate goes, before its pods have a place, in millionths; may be negative
-    pods [N,K]: the pods of a candidate that must move if it goes
-    free [N+S,R]: free room of the candidates, beside their own pods, then of the nodes that stay
-    fits [N+S,K], group_fits [G,K]: which nodes and which groups take a class by constant predicates
-    price [G]: of a new node, in millionths. room [G,R]: of an empty new node. most [G]: most new nodes
-    going [L,N], buying [L,G], limit [L]: going of the nodes that go and buying of each new node are at most limit
-    same_shape [G,N]: no node of the group may be bought if this candidate goes
-    """
-
-    need: Ints
-    extra: Ints
-    saves: Ints
-    pods: Ints
-    free: Ints
-    fits: Bools
-    price: Ints
-    room: Ints
-    group_fits: Bools
-    most: Ints
-    going: Ints
-    buying: Ints
-    limit: Ints
-    same_shape: Bools
+_COLUMNS, _FEW = 9, 25  # an exact programme has at most so many columns per square root of branches; with more than a
+# few columns it gets fewer branches, because each takes longer
+_COPIES = 12  # new nodes of a group in an exact programme
+_REPAIRS, _PATIENT = 40, 3  # rounds in which nodes are put back; from the second on, only the pods that are left count
+_BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
+_NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
+_TENTH = 10  # of a large set that failed is given up at once
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -62,301 +47,397 @@ class Proposal(msgspec.Struct, frozen=True):
     gain: int
 
 
-class _Numbers:
-    """What follows from a problem. cap [N+S,K], group_cap [G,K]: most pods of a class on a node; demand [K]: most pods
-    that need a place; may_go [N]; most [G]: new nodes that can be worth it."""
+class Programme:
+    """Proposes sets of nodes that go, with purchases.
 
-    def __init__(self, problem: ConsolidationProblem) -> None:
-        self.problem = problem
-        count = len(problem.saves)
-        pays = (problem.saves > 0) | (problem.going < 0).any(axis=0)
-        self.demand: Ints = problem.extra + problem.pods[pays].sum(axis=0)
-        self.cap = np.minimum(_capacity(problem.free, problem.need, problem.fits), self.demand)
-        self.group_cap = np.minimum(_capacity(problem.room, problem.need, problem.group_fits), self.demand)
-        elsewhere = (self.cap > 0).sum(axis=0) - (self.cap[:count] > 0) + (self.group_cap > 0).sum(axis=0)
-        self.may_go: Bools = pays & ~((problem.pods > 0) & (elsewhere == 0)).any(axis=1)
-        budget = int(np.maximum(problem.saves[self.may_go], 0).sum())
-        affordable = np.where(problem.price > 0, budget // np.maximum(problem.price, 1), MOST_PODS)
-        self.most: Ints = np.minimum(np.minimum(problem.most, affordable), self.demand.sum())
-        self.most[~self.group_cap.any(axis=1) & ~(problem.buying < 0).any(axis=0)] = 0
-
-    def gain(self, gone: Bools, bought: Ints) -> int:
-        """Return the value of the objective."""
-        return int(self.problem.saves[gone].sum() - (self.problem.price * bought).sum())
-
-    def allowed(self, gone: Bools, bought: Ints) -> bool:
-        """Return whether every limit and the rule of the same shape hold."""
-        problem = self.problem
-        used = problem.going[:, gone].sum(axis=1) + (problem.buying * bought).sum(axis=1)
-        return bool((used <= problem.limit).all()) and not problem.same_shape[bought > 0][:, gone].any()
-
-
-def _capacity(free: Ints, need: Ints, fits: Bools) -> Ints:
-    """Return how many pods of each class every row takes."""
-    room: Ints = np.where(fits, MOST_PODS, 0)
-    for resource in range(free.shape[1]):
-        asks = need[:, resource] > 0
-        room[:, asks] = np.minimum(room[:, asks], np.maximum(free[:, resource, None], 0) // need[asks, resource])
-    return room
-
-
-class _Place(msgspec.Struct, frozen=True):
-    """Where pods may be put, as the columns of a linear programme see it: existing nodes as one place, or up to `most`
-    new nodes of a group, which is -1 for existing nodes."""
-
-    nodes: Ints
-    group: int = -1
-    most: int = 0
-
-
-class _Rule(msgspec.Struct, frozen=True):
-    """A further row: the weighted sum over candidates that go and places of new nodes is at most `most`."""
-
-    most: float
-    candidates: dict[int, float]
-    places: dict[int, float]
-
-
-class _Solution(msgspec.Struct, frozen=True):
-    """gone [N], bought [G], and pods put [places,K]; fractions in a relaxation. pod [K], limit [L], scarce [places,R]:
-    dual values of a pod, of a limit, and of room."""
-
-    gone: Floats
-    bought: Floats
-    put: Floats
-    pod: Floats
-    limit: Floats
-    scarce: Floats
-
-
-class _Model:
-    """A linear programme: a column per candidate that may go, per place of new nodes, and per class and place."""
+    bound: no plan has a larger gain, cuts or not; infinite without a solver. proven: the last proposal is the best
+    under the cuts. Of plans of equal gain, an exact programme takes the one with the fewest nodes that go, then with the
+    fewest purchases, then with the lowest sum of indexes; the search of a large problem prefers the same among the plans
+    that it meets. The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
+    """
 
     def __init__(
-        self, numbers: _Numbers, places: Sequence[_Place], rules: Sequence[_Rule] = (), **options: bool | float | str
+        self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]
     ) -> None:
-        problem = numbers.problem
-        self._numbers, self._places, self._rules = numbers, places, rules
-        self._candidates = np.flatnonzero(numbers.may_go)
-        self._new = [at for at, place in enumerate(places) if place.group >= 0]
-        self._units = np.maximum(problem.need.max(axis=0, initial=0), 1)
-        self._resources = np.flatnonzero(problem.need.any(axis=0))
-        amounts = np.concatenate([problem.going, problem.buying], axis=1)
-        self._limit_units = np.maximum(np.abs(amounts).max(axis=1, initial=1), 1)
-        self._place_of = np.full(len(problem.free), -1)
-        for at, place in enumerate(places):
-            self._place_of[place.nodes] = at
-        self._first_room = len(problem.need)
-        self._first_limit = self._first_room + len(places) * len(self._resources)
-        self._first_rule = self._first_limit + len(problem.limit)
-        self.solver = Solver(**options)
-        self._add_rows()
-        self._add_columns()
-
-    def _add_rows(self) -> None:
-        problem, infinity = self._numbers.problem, self.solver.infinity
-        free: Floats = np.zeros((len(self._places), len(self._resources)))
-        for at, place in enumerate(self._places):
-            free[at] = np.maximum(problem.free[place.nodes], 0).sum(axis=0)[self._resources]
-        free /= self._units[self._resources]
-        limits, rules = problem.limit / self._limit_units, [rule.most for rule in self._rules]
-        upper = np.concatenate([np.full(len(problem.need), infinity), free.ravel(), limits, rules])
-        lower = np.full(len(upper), -infinity)
-        lower[: len(problem.need)] = problem.extra
-        self.solver.rows(lower, upper)
-
-    def _add_columns(self) -> None:
-        numbers, problem = self._numbers, self._numbers.problem
-        new = [self._places[at] for at in self._new]
-        self.cost = np.concatenate([-problem.saves[self._candidates], problem.price[[place.group for place in new]]])
-        self.most = np.array([1] * len(self._candidates) + [place.most for place in new], dtype=np.int64)
-        self.solver.columns(self.cost, self.most, [*self._candidate_columns(), *self._new_columns()])
-        self._pods: list[tuple[int, int]] = []  # place and class of each further column
-        upper: list[int] = []
-        for at, place in enumerate(self._places):
-            alone, group = numbers.cap[place.nodes].sum(axis=0), place.group
-            cap = alone if group < 0 else numbers.group_cap[group] * place.most
-            for cls in np.flatnonzero(cap).tolist():
-                self._pods.append((at, cls))
-                upper.append(int(cap[cls]))
-        self.solver.columns(np.zeros(len(upper)), upper, self._pod_columns())
-
-    def _candidate_columns(self) -> Iterator[Entries]:
-        problem = self._numbers.problem
-        for node in self._candidates.tolist():
-            pods = np.flatnonzero(problem.pods[node])
-            rows, values = pods.tolist(), (-problem.pods[node, pods]).tolist()
-            if self._place_of[node] >= 0:
-                self._use_room(rows, values, int(self._place_of[node]), np.maximum(problem.free[node], 0))
-            self._use_limits(rows, values, problem.going[:, node], [rule.candidates.get(node) for rule in self._rules])
-            yield rows, values
-
-    def _new_columns(self) -> Iterator[Entries]:
-        problem = self._numbers.problem
-        for at in self._new:
-            rows: list[int] = []
-            values: list[float] = []
-            group = self._places[at].group
-            self._use_room(rows, values, at, -problem.room[group])
-            self._use_limits(rows, values, problem.buying[:, group], [rule.places.get(at) for rule in self._rules])
-            yield rows, values
-
-    def _pod_columns(self) -> Iterator[Entries]:
-        for at, cls in self._pods:
-            rows, values = [cls], [1.0]
-            self._use_room(rows, values, at, self._numbers.problem.need[cls])
-            yield rows, values
-
-    def _use_room(self, rows: list[int], values: list[float], place: int, amounts: Ints) -> None:
-        shares = amounts[self._resources] / self._units[self._resources]
-        used = np.flatnonzero(shares)
-        rows += (self._first_room + place * len(self._resources) + used).tolist()
-        values += shares[used].tolist()
-
-    def _use_limits(self, rows: list[int], values: list[float], amounts: Ints, weights: list[float | None]) -> None:
-        used = np.flatnonzero(amounts)
-        rows += (self._first_limit + used).tolist()
-        values += (amounts / self._limit_units)[used].tolist()
-        rows += [self._first_rule + at for at, weight in enumerate(weights) if weight is not None]
-        values += [weight for weight in weights if weight is not None]
-
-    def restrict(self, may_go: Bools, may_buy: Bools) -> None:
-        """Allow only these candidates and groups from now on."""
-        allowed = np.concatenate([may_go[self._candidates], may_buy[[self._places[at].group for at in self._new]]])
-        count = len(allowed)
-        columns = np.arange(count, dtype=np.int32)
-        self.solver.model.changeColsBounds(count, columns, np.zeros(count), np.where(allowed, self.most, 0.0))
-
-    def integers(self) -> None:
-        """Restrict all columns to integers."""
-        self.solver.whole(np.arange(len(self.cost) + len(self._pods)))
-
-    def solve(self) -> _Solution | None:
-        """Return the optimum, None if no plan obeys the rows. Raises Trouble."""
-        problem, count = self._numbers.problem, len(self._candidates)
+        """rounds: mixes of purchases that a search tries; branches: nodes of HiGHS's search tree; stop: called between
+        steps, ends the search when it returns true."""
+        self._numbers = Numbers(problem)
+        self._rounds, self._branches, self._stop = rounds, branches, stop
+        self._cuts: list[Proposal] = []
+        self._packer = _Packer(self._numbers)
+        self._leaves: list[Leaf] | None = None
+        self.bound, self.proven = math.inf, False
         try:
-            _, values, duals = self.solver.run()
+            self._leaves = relax_problem(self._numbers, 2 * rounds)
         except Trouble:
-            if "nfeasible" in self.status:
-                return None
-            raise
-        gone: Floats = np.zeros(len(problem.saves))
-        bought: Floats = np.zeros(len(problem.price))
-        put: Floats = np.zeros((len(self._places), len(problem.need)))
-        gone[self._candidates] = values[:count]
-        np.add.at(bought, [self._places[at].group for at in self._new], values[count : len(self.cost)])
-        put[tuple(np.array(self._pods, dtype=np.int64).reshape(-1, 2).T)] = values[len(self.cost) :]
-        duals = duals if len(duals) else np.zeros(self._first_rule)
-        scarce: Floats = np.zeros((len(self._places), problem.need.shape[1]))
-        scarce[:, self._resources] = -duals[self._first_room : self._first_limit].reshape(len(self._places), -1)
-        return _Solution(
-            gone=gone,
-            bought=bought,
-            put=put,
-            pod=np.maximum(duals[: self._first_room], 0.0),
-            limit=np.maximum(-duals[self._first_limit : self._first_rule], 0.0) / self._limit_units,
-            scarce=np.maximum(scarce, 0.0) / self._units,
-        )
+            return
+        self.bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
 
-    @property
-    def status(self) -> str:
-        """Return how HiGHS ended."""
-        return str(self.solver.model.modelStatusToString(self.solver.model.getModelStatus()))
+    def cut(self, proposal: Proposal) -> None:
+        """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
+        self._cuts.append(proposal)
 
+    def propose(self, *, robust: bool = False) -> Proposal | None:
+        """Return the best proposal, None if none has a gain.
 
-class _Leaf(msgspec.Struct, frozen=True):
-    """A relaxation in which no group is bought whose shape goes. may_go [N], may_buy [G]: its choice; bound: no plan of
-    this choice has a larger gain; worth [N]: what a candidate's going is worth, beyond its staying."""
-
-    may_go: Bools
-    may_buy: Bools
-    bound: float
-    worth: Floats
-    solution: _Solution
-
-
-def _relax(numbers: _Numbers, most: int) -> list[_Leaf]:
-    """Return the leaves of the relaxation, the largest bound first: the largest holds for every plan. Raises Trouble."""
-    problem = numbers.problem
-    model = _Model(numbers, _merged_places(numbers))
-    choices = [(numbers.may_go, numbers.most > 0)]
-    leaves: list[_Leaf] = []
-    solved = 0
-    while choices:
-        may_go, may_buy = choices.pop()
-        model.restrict(may_go, may_buy)
-        solution = model.solve()
-        solved += 1
-        if solution is None:
-            continue
-        clash = (solution.bought > _EPSILON) & (problem.same_shape & (solution.gone > _EPSILON)).any(axis=1)
-        if clash.any() and solved < most:
-            group = int(np.flatnonzero(clash)[0])
-            choices.append((may_go, may_buy & (np.arange(len(may_buy)) != group)))
-            choices.append((may_go & ~problem.same_shape[group], may_buy))
-        else:
-            leaves.append(_leaf(numbers, may_go, may_buy, solution))
-    return sorted(leaves, key=lambda leaf: -leaf.bound)
-
-
-def _merged_places(numbers: _Numbers) -> list[_Place]:
-    """Return the nodes with equal predicates as one place each, and the groups."""
-    rows, which = np.unique(numbers.problem.fits, axis=0, return_inverse=True)
-    places = [_Place(np.flatnonzero(which == row)) for row in range(len(rows))]
-    groups = np.flatnonzero(numbers.most > 0).tolist()
-    return [*places, *(_Place(_NOWHERE, group, int(numbers.most[group])) for group in groups)]
-
-
-def _leaf(numbers: _Numbers, may_go: Bools, may_buy: Bools, solution: _Solution) -> _Leaf:
-    """Return a leaf, with the bound of its dual values: every node, taken by itself, does what is worth most at these
-    values. It holds for any dual values, so that it does not depend on the tolerances of the solver."""
-    problem, pod, limit = numbers.problem, solution.pod, solution.limit
-    scarce = np.unique(solution.scarce, axis=0)
-    stays = _most_worth(pod, problem.need, problem.free, numbers.cap, scarce)
-    new = _most_worth(pod, problem.need, problem.room, numbers.group_cap, scarce)
-    goes = problem.saves - dot(problem.pods, pod) - dot(problem.going.T, limit)
-    candidates = stays[: len(goes)]
-    profit = np.where(may_buy, new - problem.price - dot(problem.buying.T, limit), 0.0)
-    bound = (
-        np.where(may_go, np.maximum(goes, candidates), candidates).sum()
-        + stays[len(goes) :].sum()
-        + (numbers.most * np.maximum(profit, 0.0)).sum()
-        + float(dot(problem.limit, limit))
-        - float(dot(problem.extra, pod))
-    )
-    return _Leaf(may_go, may_buy, float(bound), goes - candidates, solution)
-
-
-def _most_worth(pod: Floats, need: Ints, free: Ints, cap: Ints, scarce: Floats) -> Floats:
-    """Return an upper bound of what the pods on each node can be worth. For any price of its room, that is what the room
-    costs and what its pods are worth beyond the room they take; the least over several prices is taken."""
-    rates = _room_prices(pod, need, scarce)
-    beyond = np.maximum(pod[:, None] - np.einsum("kr,pr->kp", need, rates), 0.0)
-    worth = np.einsum("nr,pr->np", np.maximum(free, 0), rates) + np.einsum("nk,kp->np", cap, beyond)
-    least: Floats = worth.min(axis=1)
-    return least
-
-
-def _room_prices(pod: Floats, need: Ints, scarce: Floats) -> Floats:
-    """Return prices of room to try: those of the relaxation, and mixes of resources at several levels."""
-    units = np.maximum(need.max(axis=0, initial=0), 1)
-    mixes = np.concatenate([scarce, np.eye(len(units)) / units, np.ones((1, len(units))) / units])
-    rates = [np.zeros(len(units)), *scarce]
-    for mix in mixes:
-        size = dot(need, mix)
-        levels = np.unique(pod[size > 0] / size[size > 0])
-        chosen = np.unique(np.linspace(0, len(levels) - 1, _LEVELS).astype(np.int64)) if len(levels) else _NOWHERE
-        rates += [mix * level for level in levels[chosen]]
-    return np.array(rates)
-
-
-class Programme:  # TEMPORARY STUB
-    def __init__(self, problem, *, rounds, branches, stop):
-        self.bound = math.inf
+        robust: only proposals whose pods find places in four orders of a scheduler, largest or smallest first, into the
+        fullest or the emptiest node. The exact programme is then not asked, which knows no order.
+        """
         self.proven = False
+        if self._leaves is None or self._stop():
+            return None
+        orders = _SCHEDULERS if robust else _TIGHT
+        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, self._rounds, self._stop)
+        best = min(search.plans(), key=_rank, default=None)
+        self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
+        return best if robust or self._stop() else self._improved(best)
 
-    def propose(self):
+    def _improved(self, best: Proposal | None) -> Proposal | None:
+        """Return the optimum of a small problem, or the best plan within the limit of branches."""
+        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, best)
+        if exact.small:
+            try:
+                best, self.proven = exact.solve()
+            except Trouble:
+                return best
+            if self.proven and not self._cuts:
+                self.bound = float(best.gain if best else 0)
+        return best
+
+
+def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """Return the sort key: gain, then few nodes."""
+    gone = proposal.gone
+    return -proposal.gain, len(gone), sum(proposal.bought), sum(gone), gone
+
+
+class _PlacementOrder(msgspec.Struct, frozen=True):
+    """Which pods come first, and which node takes them.
+
+    matched: pods that few nodes may take come before larger ones, and go where the free room has the proportions of
+    their requests. That packs best, but no scheduler does so.
+    """
+
+    largest: bool
+    emptiest: bool
+    matched: bool = False
+
+
+_TIGHT = (_PlacementOrder(largest=True, emptiest=False, matched=True),)
+_SCHEDULERS = tuple(_PlacementOrder(largest, emptiest) for emptiest in (True, False) for largest in (False, True))
+
+
+class _Packer:
+    """Places the pods of nodes that go, class by class."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        problem = self._problem = numbers.problem
+        rooms = np.concatenate([np.maximum(problem.free, 0), problem.room])
+        wanted = np.einsum("k,kr->r", numbers.demand, problem.need)
+        self._weights: Floats = wanted / np.maximum(rooms.mean(axis=0), 1) ** 2
+        self._weights /= max(float(self._weights.max(initial=0.0)), 1e-300)
+        self._sizes = np.einsum("kr,r->k", problem.need, self._weights)
+        fits = np.concatenate([problem.fits, problem.group_fits])
+        self._by_size = np.argsort(-self._sizes, kind="stable")
+        self._by_choice = np.lexsort((-self._sizes, fits.mean(axis=0).round(1)))
+
+    def values(self, pod: Floats) -> Floats:
+        """Return values of a pod by class, from its dual values; none is 0."""
+        sizes = self._sizes / max(float(self._sizes.max(initial=0.0)), 1e-300)
+        values: Floats = pod + 1e-3 * max(float(pod.max(initial=0.0)), 1.0) * np.maximum(sizes, 1e-3)
+        return values
+
+    def unplaced(self, gone: Bools, bought: Ints, orders: Sequence[_PlacementOrder]) -> Ints:
+        """Return the pods of each class that find no place in the first order in which not all do."""
+        left: Ints = np.zeros(len(self._sizes), dtype=np.int64)
+        for order in orders:
+            left = self._unplaced(gone, bought, order)
+            if left.any():
+                break
+        return left
+
+    def _unplaced(self, gone: Bools, bought: Ints, order: _PlacementOrder) -> Ints:
+        problem = self._problem
+        stays = np.concatenate([~gone, np.ones(len(problem.free) - len(gone), dtype=np.bool_)])
+        new = np.repeat(np.arange(len(bought)), bought)
+        free = np.concatenate([np.maximum(problem.free[stays], 0), problem.room[new]])
+        fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
+        empty = np.einsum("nr,r->n", free, self._weights)
+        left = problem.extra + problem.pods[gone].sum(axis=0)
+        classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
+        for cls in classes[left[classes] > 0].tolist():
+            rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
+            if order.emptiest:
+                put = self._spread(empty[rows], cap, float(self._sizes[cls]), int(left[cls]))
+            else:
+                ranks = np.lexsort((empty[rows], self._mismatch(free[rows], cls) if order.matched else empty[rows]))
+                rows, cap = rows[ranks], cap[ranks]
+                put = np.clip(left[cls] - (np.cumsum(cap) - cap), 0, cap)
+            free[rows] -= put[:, None] * problem.need[cls]
+            empty[rows] -= put * self._sizes[cls]
+            left[cls] -= put.sum()
+        return left
+
+    def _room(self, free: Ints, fits: Bools, cls: int, count: int) -> tuple[Ints, Ints]:
+        """Return the rows that take pods of a class, and how many each takes."""
+        rows = np.flatnonzero(fits)
+        cap: Ints = np.full(len(rows), count, dtype=np.int64)
+        for resource in np.flatnonzero(self._problem.need[cls]).tolist():
+            np.minimum(cap, free[rows, resource] // self._problem.need[cls, resource], out=cap)
+        return rows[cap > 0], cap[cap > 0]
+
+    def _mismatch(self, free: Ints, cls: int) -> Floats:
+        """Return how far the proportions of free room are from those of a pod's requests, in tenths."""
+        room, pod = free * self._weights, self._problem.need[cls] * self._weights
+        parts = room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300) - pod / max(float(pod.sum()), 1e-300)
+        distance: Floats = np.abs(parts).sum(axis=1).round(1)
+        return distance
+
+    @staticmethod
+    def _spread(empty: Floats, cap: Ints, size: float, count: int) -> Ints:
+        """Return how many of `count` pods each row gets if every pod goes to the row that is emptiest by then."""
+        put: Ints = np.zeros(len(cap), dtype=np.int64)
+        rows = np.argsort(-empty, kind="stable")[:count]  # no other row is ever the emptiest
+        row = np.repeat(rows, cap[rows])
+        before = np.arange(len(row)) - np.repeat(np.cumsum(cap[rows]) - cap[rows], cap[rows])
+        first = np.argsort(before * size - empty[row], kind="stable")[:count]
+        np.add.at(put, row[first], 1)
+        return put
+
+
+class _Search:
+    """Rounds leaves of the relaxation: nodes are put back until all pods have places, then others are added."""
+
+    def __init__(
+        self,
+        numbers: Numbers,
+        packer: _Packer,
+        leaves: Sequence[Leaf],
+        orders: Sequence[_PlacementOrder],
+        cuts: Sequence[Proposal],
+        rounds: int,
+        stop: Callable[[], bool],
+    ) -> None:
+        self._numbers, self._packer, self._leaves, self._orders = numbers, packer, leaves, orders
+        self._cuts, self._rounds, self._stop = cuts, rounds, stop
+
+    def plans(self) -> Iterator[Proposal]:
+        """Yield plans with a gain, each better than the one before."""
+        best = 0
+        for leaf in self._leaves:
+            if leaf.bound <= best or self._rounds <= 0 or self._stop():
+                continue
+            for gone, bought in self._mixes(leaf):
+                gain = self._numbers.gain(gone, bought)
+                if gain > best:
+                    best = gain
+                    yield Proposal(tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), gain)
+
+    def _mixes(self, leaf: Leaf) -> Iterator[tuple[Bools, Ints]]:
+        """Yield the plans of a leaf: its purchases rounded up and down, then one more or fewer of a group."""
+        solution = leaf.solution
+        gone: Bools = leaf.may_go & (solution.gone > 1 - EPSILON)
+        tried: set[bytes] = set()
+        best: tuple[int, Bools, Ints] | None = None
+        near = np.flatnonzero(leaf.may_buy & (leaf.profit * _NEAR > -self._numbers.problem.price))
+        steps = [np.eye(len(leaf.may_buy), dtype=np.int64)[group] * sign for group in near.tolist() for sign in (1, -1)]
+        queue = [np.ceil(solution.bought - EPSILON), np.floor(solution.bought + EPSILON)]
+        while queue and self._rounds > 0 and not self._stop():
+            bought = queue.pop(0).astype(np.int64)
+            if bought.tobytes() in tried or (bought < 0).any() or (bought > self._numbers.most).any():
+                continue
+            tried.add(bought.tobytes())
+            self._rounds -= 1
+            plan = self._plan(leaf, gone if best is None else best[1] | gone, bought)
+            if plan is None:
+                continue
+            gain = self._numbers.gain(*plan)
+            yield plan
+            if best is None or gain > best[0]:
+                best = (gain, *plan)
+                queue += [plan[1] + step for step in steps]
+
+    def _plan(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Ints] | None:
+        """Return nodes that go with these purchases, None if the purchases obey no limit."""
+        may_go = leaf.may_go & ~self._numbers.problem.same_shape[bought > 0].any(axis=0)
+        repaired = self._repaired(leaf, gone & may_go, bought)
+        if repaired is None:
+            return None
+        gone, given_up = repaired
+        gone = self._extended(leaf, gone, may_go & ~given_up, bought)
+        for group in np.flatnonzero(bought)[::-1].tolist():
+            while bought[group] and self._feasible(gone, fewer := bought - (np.arange(len(bought)) == group)):
+                bought = fewer
+        return gone, bought
+
+    def _feasible(self, gone: Bools, bought: Ints) -> bool:
+        if not self._numbers.allowed(gone, bought) or any(_violates(gone, bought, cut) for cut in self._cuts):
+            return False
+        return not self._packer.unplaced(gone, bought, self._orders).any()
+
+    def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Bools] | None:
+        """Put nodes back until limits hold, no cut is violated, and all pods have places. Also returns the nodes that a
+        cut put back."""
+        given_up: Bools = np.zeros(len(gone), dtype=np.bool_)
+        for round_ in range(_REPAIRS):
+            gone = gone.copy()
+            if not self._obey_limits(leaf, gone, bought):
+                return None
+            for cut in self._cuts:
+                if _violates(gone, bought, cut):
+                    worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
+                    gone[worst] = False
+                    given_up[worst] = True
+            left = self._packer.unplaced(gone, bought, self._orders)
+            if not left.any():
+                return (gone, given_up) if self._numbers.allowed(gone, bought) else None
+            if not gone.any() or self._stop():
+                return None
+            self._put_back(leaf, gone, left, with_room=round_ < _PATIENT)
         return None
 
-    def cut(self, proposal):
-        pass
+    def _obey_limits(self, leaf: Leaf, gone: Bools, bought: Ints) -> bool:
+        """Put back nodes that exceed a limit, those that are worth least first."""
+        problem = self._numbers.problem
+        while not self._numbers.allowed(gone, bought):
+            used = problem.going[:, gone].sum(axis=1) + (problem.buying * bought).sum(axis=1)
+            over = np.flatnonzero(used > problem.limit)
+            guilty = np.flatnonzero(gone & (problem.going[over] > 0).any(axis=0))
+            if not len(guilty):
+                return False
+            gone[guilty[np.argmin(leaf.worth[guilty])]] = False
+        return True
+
+    def _put_back(self, leaf: Leaf, gone: Bools, left: Ints, *, with_room: bool) -> None:
+        """Put back nodes that take these pods, those first that bring the least per pod."""
+        problem = self._numbers.problem
+        value = self._packer.values(leaf.solution.pod)
+        relief = problem.pods + self._numbers.cap[: len(gone)] // 2 * with_room
+        left = left.copy()
+        while left.any() and gone.any():
+            nodes = np.flatnonzero(gone)
+            helps = np.einsum("nk,k->n", np.minimum(relief[nodes], left), value)
+            node = nodes[np.argmax(helps / np.maximum(problem.saves[nodes], 1))]
+            gone[node] = False
+            left = np.maximum(left - relief[node], 0) if helps.any() else left * 0
+
+    def _extended(self, leaf: Leaf, gone: Bools, may_go: Bools, bought: Ints) -> Bools:
+        """Add nodes while all pods have places, those that are worth most first; half of a block that fails is tried."""
+        rest = np.flatnonzero(may_go & ~gone)
+        rest = rest[np.argsort(-leaf.worth[rest], kind="stable")]
+        blocks = [rest[at : at + _BLOCK] for at in range(0, len(rest), _BLOCK)]
+        for _ in range(_TRIES):
+            if not blocks or self._stop():
+                break
+            block = blocks.pop(0)
+            more = gone.copy()
+            more[block] = True
+            if self._feasible(more, bought):
+                gone = more
+            elif len(block) > 1:
+                blocks[:0] = [block[: len(block) // 2], block[len(block) // 2 :]]
+        return gone
+
+
+def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
+    return bool(gone[list(cut.gone)].all() and (bought <= np.array(cut.bought)).all())
+
+
+def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
+    """Return the candidates that may go and the most new nodes in plans of at least this gain. The bound of a leaf loses
+    what a candidate or a new node lacks of being worth it."""
+    may_go: Bools = np.zeros_like(numbers.may_go)
+    most = np.zeros_like(numbers.most)
+    for leaf in leaves:
+        spare = leaf.bound * (1 + EPSILON) + EPSILON - gain
+        if spare >= 0:
+            may_go |= leaf.may_go & (leaf.worth > -spare - EPSILON)
+            within = np.minimum(spare / np.maximum(-leaf.profit, EPSILON), numbers.most).astype(np.int64)
+            most = np.maximum(most, np.where(leaf.profit < 0, within, numbers.most) * leaf.may_buy)
+    return may_go, most
+
+
+class _ExactProgramme:
+    """Every node and every new node is a place of its own, and all columns are integers."""
+
+    def __init__(
+        self,
+        numbers: Numbers,
+        leaves: Sequence[Leaf],
+        cuts: Sequence[Proposal],
+        branches: int,
+        best: Proposal | None,
+    ) -> None:
+        self._numbers, self._cuts, self._best = numbers, cuts, best
+        self._may_go, most = _worth_trying(numbers, leaves, best.gain if best else 1)
+        useful = np.flatnonzero(numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go)))
+        copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
+        self._places = [Place(useful[at : at + 1]) for at in range(len(useful))]
+        self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
+        columns = int((numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()) + len(copies)
+        self.small = bool(columns <= _COLUMNS * math.isqrt(branches) and (most <= _COPIES).all())
+        self._branches = max(1, branches * _FEW // max(columns, _FEW))
+        self._copies = [
+            [at for at, place in enumerate(self._places) if place.group == group] for group in range(len(most))
+        ]
+
+    def solve(self) -> tuple[Proposal | None, bool]:
+        """Return the best plan with a gain, and whether that is certain. Raises Trouble."""
+        best = self._best
+        better, proven = self._optimum(best.gain + 1 if best else 1, ties=False)
+        best = better or best
+        if best and proven:
+            simplest, _ = self._optimum(best.gain, ties=True)
+            best = min([best, *([simplest] if simplest else [])], key=_rank)
+        return best, proven
+
+    def _rules(self) -> list[LinearRule]:
+        """Return the rows beside those of every model: equal new nodes are bought in order, shapes, cuts."""
+        problem = self._numbers.problem
+        rules = []
+        for group, places in enumerate(self._copies):
+            rules += [LinearRule(0.0, {}, {after: 1.0, at: -1.0}) for at, after in zip(places, places[1:], strict=False)]
+            if places:
+                shape = np.flatnonzero(problem.same_shape[group] & self._numbers.may_go).tolist()
+                rules += [LinearRule(1.0, {node: 1.0}, {places[0]: 1.0}) for node in shape]
+        for cut in self._cuts:
+            more = [places[most] for places, most in zip(self._copies, cut.bought, strict=True) if most < len(places)]
+            rules.append(LinearRule(len(cut.gone) - 1.0, dict.fromkeys(cut.gone, 1.0), dict.fromkeys(more, -1.0)))
+        return rules
+
+    def _gain_rule(self, least: int) -> LinearRule:
+        problem = self._numbers.problem
+        unit = float(max(1, problem.saves.max(initial=0)))
+        saves = {node: -int(problem.saves[node]) / unit for node in np.flatnonzero(self._may_go).tolist()}
+        prices = [
+            (at, int(problem.price[group]) / unit) for group, places in enumerate(self._copies) for at in places
+        ]
+        return LinearRule((0.5 - least) / unit, saves, dict(prices))
+
+    def _optimum(self, least: int, *, ties: bool) -> tuple[Proposal | None, bool]:
+        """Return the best plan of at least this gain, and whether that is certain. ties: the simplest such plan."""
+        limits = {"mip_max_nodes": self._branches, "mip_rel_gap": 0.0, "mip_abs_gap": 0.5}
+        model = Model(self._numbers, self._places, [*self._rules(), self._gain_rule(least)], **limits)
+        model.restrict(self._may_go, np.ones(len(self._copies), dtype=np.bool_))
+        if ties:
+            model.minimise_nodes()
+        model.integers()
+        solution = model.solve()
+        if solution is None:
+            return None, True
+        plan = self._checked(solution)
+        return plan, plan is not None and model.status == "Optimal"
+
+    def _checked(self, solution: Solution) -> Proposal | None:
+        """Return a solution as a plan, None if in whole numbers it breaks a rule: HiGHS has tolerances."""
+        problem, numbers = self._numbers.problem, self._numbers
+        gone, bought = solution.gone > 0.5, np.round(solution.bought).astype(np.int64)
+        put = np.round(solution.put).astype(np.int64)
+        for place, pods in zip(self._places, put, strict=True):
+            room = problem.room[place.group] if place.group >= 0 else problem.free[place.nodes[0]]
+            if (np.einsum("k,kr->r", pods, problem.need) > np.maximum(room, 0)).any():
+                return None
+        placed = put.sum(axis=0) >= problem.extra + problem.pods[gone].sum(axis=0)
+        if not placed.all() or not numbers.allowed(gone, bought) or any(_violates(gone, bought, c) for c in self._cuts):
+            return None
+        return Proposal(tuple(np.flatnonzero(gone).tolist()), tuple(bought.tolist()), numbers.gain(gone, bought))

@@ -21,8 +21,9 @@ from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.disruption.consolidation.limits import Limits
 from chalicelib.plan.disruption.consolidation.moves import MICRO
-from chalicelib.plan.disruption.consolidation.programme import ConsolidationProblem, Programme
+from chalicelib.plan.disruption.consolidation.programme import Programme
 from chalicelib.plan.disruption.consolidation.purchases import Market, Purchasable, form_of
+from chalicelib.plan.disruption.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
@@ -96,7 +97,7 @@ class ConsolidationSearch:
         self.forms = forms
         self.trial = Trial(simulated, candidates, self.offers)
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
-        self.gap: float | None = None
+        self.bound, self.best_gain = np.inf, 0
         self.proven = True
 
     def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
@@ -115,10 +116,18 @@ class ConsolidationSearch:
     def best(self) -> Solution | None:
         """Return the best verified set; None if nothing brings a gain."""
         best = self._improved(None, self._greedy())
-        self.greedy = best
         if not self.over():
             best = self._improved(best, self._programme())
+        self.best_gain = best.gain if best is not None else 0
         return best
+
+    @property
+    def gap(self) -> float | None:
+        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the bound;
+        None if there is no bound."""
+        if self.bound == np.inf:
+            return None
+        return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
 
     def _improved(self, best: Solution | None, solutions: Iterable[Solution]) -> Solution | None:
         for solution in solutions:
@@ -192,7 +201,8 @@ class ConsolidationSearch:
         """Return which offers' nodes hold all pods of a candidate, by resources and constant predicates, [N,G]."""
         classes, pods, need = self._classes(order)
         room = self.market.room(need.shape[1])
-        fits = np.array([self.market.fits(cls) for cls in classes]).reshape(len(classes), len(self.offers))
+        fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
+        fits = fits.reshape(len(classes), len(self.offers))
         load = pods @ need
         enough = (load[:, None, :] <= room[None, :, :]).all(axis=2)
         suited = ~((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
@@ -218,23 +228,24 @@ class ConsolidationSearch:
         self.searched = sorted(order[:MOST_CANDIDATES])
         if not self.searched:
             return
-        problem = self._problem(self.searched)
-        programme = Programme(problem, rounds=rounds, branches=branches, stop=self.over)
+        programme = Programme(self._problem(self.searched), rounds=rounds, branches=branches, stop=self.over)
         best = 0
-        for _ in range(rounds):
-            proposal = programme.propose()
+        for number in range(rounds):
+            # The first proposal keeps room for other orders of the scheduler, the next ones are as tight as possible.
+            proposal = programme.propose(robust=number == 0)
             self.proven = programme.proven
-            if proposal is None or proposal.gain <= best or self.over():
-                break
-            gone = [self.searched[at] for at in proposal.gone]
-            bought: Ints = np.array(proposal.bought, dtype=np.int64)
-            solution = self.verified(gone, bought)
-            if solution is not None:
-                best = max(best, solution.gain)
-                yield solution
-                if len(solution.gone) == len(gone):
+            if proposal is not None and proposal.gain > best and not self.over():
+                gone = [self.searched[at] for at in proposal.gone]
+                solution = self.verified(gone, np.array(proposal.bought, dtype=np.int64))
+                if solution is not None:
+                    best = max(best, solution.gain)
+                    yield solution
+                if solution is None or len(solution.gone) < len(gone):
+                    programme.cut(proposal)
+                elif number:
                     break
-            programme.cut(proposal)
+            elif number:
+                break
         if programme.bound < np.inf:
             self.bound = programme.bound
 

@@ -18,6 +18,8 @@ from chalicelib.reasons.text import text
 
 MOST_ALONE = 64
 """Candidates that are tried alone; the reasons of others come from prices and sizes only."""
+MOST_SPLITS = 8
+"""Searches for a mix of new nodes for the pods of one candidate."""
 _UNLIMITED = 10**9
 
 
@@ -37,7 +39,7 @@ class Explanation:
         self._bought = np.array(solution.bought, dtype=np.int64) if solution is not None else none
         self._gone = solution.gone if solution is not None else ()
         self._used = search.limits.used(self._gone, self._bought)
-        self._none = none
+        self._none, self._splits = none, MOST_SPLITS
 
     def reasons(self) -> dict[str, Reason]:
         """Return node -> reason for each candidate that stays."""
@@ -106,10 +108,25 @@ class Explanation:
                 fits = all(bool(search.market.fits(cls)[offer]) for cls in pods)
                 if fits and not search.barred[offer, at] and bool((need <= purchasable.shape.free).all()):
                     options[tuple(search.one(offer).tolist())] = purchasable.price
-            if search.settings.split_nodes and (split := self._split(at, pods)) is not None:
+            if self._may_split(at, need) and (split := self._split(at, pods)) is not None:
                 options[tuple(split.tolist())] = int(split @ search.cost)
         ordered = sorted(options, key=lambda bought: (options[bought], bought))
         return [np.array(bought, dtype=np.int64) for bought in ordered]
+
+    def _may_split(self, at: int, need: Ints) -> bool:
+        """Return whether a mix of several new nodes could bring a gain: the cheapest price of what the pods need most of
+        is less than what the node saves."""
+        search = self._search
+        if not search.settings.split_nodes or not len(search.offers) or self._splits <= 0:
+            return False
+        room = np.array([np.maximum(offer.shape.free, 0) for offer in search.offers], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(need > 0, need / room, 0.0)
+        least = float((np.where(np.isnan(shares), 0.0, shares) * search.cost[:, None]).min(axis=0).max(initial=0.0))
+        if least >= search.saves[at]:
+            return False
+        self._splits -= 1
+        return True
 
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""

@@ -21,9 +21,9 @@ from chalicelib.model.plan import NodeVerdict, Removal
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.bought_back import bought_back
-from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, utilization_reason
+from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
-from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval, carry_out
+from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
 
@@ -74,9 +74,8 @@ class Unneeded:
 
         chosen, refused = budgets.draw(result.removals, why_not_yet)
         if state.policy.consolidation.mode is not ConsolidationMode.OFF:
-            # Consolidation finds the cluster as it is without the nodes that really go now.
-            result.trial.undo()
-            carry_out(chosen, DrainabilityChecker(state, budgets.pdbs), context.simulated, budgets.pdbs)
+            # A node that only waits for its timer is one to which consolidation may move pods.
+            chosen = result.keep(chosen, candidates)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
             for node in chosen
