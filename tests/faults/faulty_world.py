@@ -70,10 +70,9 @@ class FaultWorld(LocalWorld):
     def audit_replacements(self) -> None:
         """Lets the audit follow replacements."""
         limits = ReplacementLimits(
-            surge=int(cluster.CONSOLIDATION["consolidation"]["maxSurge"]),
-            min_node_age=parse_duration(cluster.CONSOLIDATION["consolidation"]["minNodeAge"]),
-            moves=int(cluster.CONSOLIDATION["consolidation"]["movesPerPodPerDay"]),
-            prices=cluster.PRICES,
+            surge=int(cluster.CONSOLIDATION["maxSurge"]),
+            min_node_age=parse_duration(cluster.CONSOLIDATION["minNodeAge"]),
+            moves=int(cluster.CONSOLIDATION["movesPerPodPerDay"]),
         )
         audit = self.audit
         audit.replacements = ReplacementAudit(self.clock, audit.fault, audit.count, limits, self._replacements)

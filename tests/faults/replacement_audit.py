@@ -8,7 +8,7 @@
     price       a finished replacement has lowered the price
     moves       the pods of an owner are moved at most movesPerPodPerDay times a day and replica
 
-Rows are read as they are stored; prices, ages and readiness are those of the cluster and of cluster.py.
+Rows are read as they are stored; ages and readiness are those of the cluster, prices those of the policy.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ DAY = 86_400.0
 
 
 class ReplacementLimits(msgspec.Struct, frozen=True):
-    """The limits of the policy: nodes, seconds, and moves a day and replica. prices: group -> price of a node."""
+    """The limits of the policy: nodes, seconds, and moves a day and replica."""
 
     surge: int
     min_node_age: float
     moves: int
-    prices: Mapping[str, int]
 
 
 class AuditedNode(msgspec.Struct, frozen=True):
@@ -64,7 +63,12 @@ class ReplacementAudit:
         self._buyer: dict[str, str] = {}  # node -> row that has bought it
         self._bought: dict[tuple[str, str], int] = {}  # row, group -> nodes
         self._moves: dict[str, list[float]] = {}  # owner -> instants of its pods' moves
+        self._prices: list[tuple[float, Mapping[str, int]]] = []
         self._replicas: dict[str, int] = {}  # owner -> most pods that it has had
+
+    def note_prices(self, prices: Mapping[str, int]) -> None:
+        """Record the prices in force from now on: group -> price of a node."""
+        self._prices.append((self._clock(), dict(prices)))
 
     # -- rows
 
@@ -111,11 +115,17 @@ class ReplacementAudit:
         stays = [name for name in row.nodes if name in nodes and row.ends.get(row.removals.get(name, "-"), "-")]
         if stays:
             self._fault(f"replacement {row.id} was {row.state.value} and has ended, and {', '.join(stays)} stays")
-        prices = self._limits.prices
+        if not any(self._saves(row, prices) for prices in self._prices_since(row.bought_at - LATE)):
+            self._fault(f"replacement {row.id} has ended and did not lower the price")
+
+    def _saves(self, row: Replacement, prices: Mapping[str, int]) -> bool:
         before = sum(prices[self._nodes[name].group] for name in (*row.gone, *row.nodes) if name in self._nodes)
-        after = sum(prices[_name(purchase.group)] * purchase.nodes for purchase in row.purchases)
-        if after >= before:
-            self._fault(f"replacement {row.id} has ended: what cost {before} costs {after}")
+        return before > sum(prices[_name(purchase.group)] * purchase.nodes for purchase in row.purchases)
+
+    def _prices_since(self, instant: float) -> list[Mapping[str, int]]:
+        """Return the prices in force at any time since then."""
+        ends = [at for at, _ in self._prices[1:]] + [float("inf")]
+        return [prices for (_, prices), end in zip(self._prices, ends, strict=True) if end >= instant]
 
     # -- requests
 

@@ -27,13 +27,16 @@ class FaultRun:
     """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
     replaced.
 
-    mode, bounds: the policy in force. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
+    mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
     does not report.
     """
 
     def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
+        if consolidates:
+            self.bounds = dict(cluster.CONSOLIDATED_BOUNDS)
+        self.prices = dict(cluster.PRICES)
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self._left = -1, set[str]()
@@ -49,7 +52,7 @@ class FaultRun:
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
-        self.world.seed(*cluster.objects())
+        self.world.seed(*cluster.objects(consolidates=self.consolidates))
         self.world.step(90.0)
         return self
 
@@ -60,8 +63,11 @@ class FaultRun:
 
     def apply_policy(self) -> None:
         """Applies the policy."""
+        if self.world.audit.replacements is not None:
+            self.world.audit.replacements.note_prices(self.prices)
+        prices = self.prices if self.consolidates else None
         self.world.apply_policy(
-            cluster.policy(self.mode, self.bounds, self._options, reports=self._reports, consolidates=self.consolidates)
+            cluster.policy(self.mode, self.bounds, self._options, reports=self._reports, prices=prices)
         )
 
     def is_marked(self, node: str) -> bool:

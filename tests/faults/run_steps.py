@@ -219,9 +219,12 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (20, a_user),
 )
 """How often each of them comes."""
+CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((12, long_while),)
+"""Further ones of runs in which nodes are replaced, which needs some quiet."""
 
 
 def any_step(m: FaultRun, dice: Random) -> str:
     """Runs any rule."""
-    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
+    rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
+    (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
     return rule(m, dice)

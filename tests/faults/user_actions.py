@@ -236,6 +236,14 @@ def mode(m: FaultRun, dice: Random) -> str:
     return f"policy: mode {m.mode}"
 
 
+def reprice(m: FaultRun, dice: Random) -> str:
+    """Changes the price of a group's nodes in the policy."""
+    name = dice.choice(sorted(GROUPS))
+    m.prices[name] = dice.choice((4, 7, 10, 14, 20, 30))
+    m.apply_policy()
+    return f"policy: {name} costs {m.prices[name]}"
+
+
 Rule = Callable[[FaultRun, Random], str]
 
 RULES: tuple[tuple[int, Rule], ...] = (
@@ -256,11 +264,14 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (1, mode),
 )
 """How often each of them comes, among the users' rules."""
+CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((4, reprice),)
+"""Further ones of runs in which nodes are replaced."""
 
 
 def any_rule(m: FaultRun, dice: Random) -> str:
     """Runs any user rule."""
-    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
+    rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
+    (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
     return refusable(rule, m, dice)
 
 
