@@ -217,8 +217,8 @@ class Audit:
         self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
-        """Each upcoming instance needs a pending pod or a replacement, in the sum of all plans. Failed instances no longer
-        count, and those requested by a user are not expected: without a request of ours they are not upcoming
+        """Each upcoming instance needs a pending pod or a replacement, summed over all plans. Failed instances no
+        longer count, and those requested by a user are not expected: without a request of ours they are not upcoming
         nodes."""
         machines = [
             each

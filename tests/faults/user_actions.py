@@ -237,11 +237,11 @@ def mode(m: FaultRun, dice: Random) -> str:
 
 
 def reprice(m: FaultRun, dice: Random) -> str:
-    """Changes the price of a group's nodes in the policy."""
-    name = dice.choice(sorted(GROUPS))
-    m.prices[name] = dice.choice((4, 7, 10, 14, 20, 30))
+    """Changes the prices of nodes in the policy."""
+    for name in sorted(m.prices):
+        m.prices[name] = dice.choice((5, 8, 12, 20, 35))
     m.apply_policy()
-    return f"policy: {name} costs {m.prices[name]}"
+    return "policy: " + ", ".join(f"{name} costs {price}" for name, price in sorted(m.prices.items()))
 
 
 Rule = Callable[[FaultRun, Random], str]
@@ -264,14 +264,11 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (1, mode),
 )
 """How often each of them comes, among the users' rules."""
-CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((4, reprice),)
-"""Further ones of runs in which nodes are replaced."""
 
 
 def any_rule(m: FaultRun, dice: Random) -> str:
     """Runs any user rule."""
-    rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
-    (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
+    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
     return refusable(rule, m, dice)
 
 
