@@ -58,7 +58,9 @@ def problem(
 def random_small(seed: int) -> ConsolidationProblem:
     """Up to five candidates, two nodes that stay, three classes, two groups and two limits."""
     chance = np.random.default_rng(seed)
-    nodes, stays, classes, groups, limits = (int(chance.integers(low, high)) for low, high in ((1, 6), (0, 3), (1, 4), (0, 3), (0, 3)))
+    nodes, stays, classes, groups, limits = (
+        int(chance.integers(low, high)) for low, high in ((1, 6), (0, 3), (1, 4), (0, 3), (0, 3))
+    )
     return problem(
         need=[[1, *chance.integers(0, 5, 2).tolist()] for _ in range(classes)],
         saves=chance.integers(-1, 8, nodes).tolist(),
@@ -70,7 +72,11 @@ def random_small(seed: int) -> ConsolidationProblem:
             for _ in range(groups)
         ],
         limits=[
-            (chance.integers(-1, 3, nodes).tolist(), chance.integers(-1, 3, groups).tolist(), int(chance.integers(-1, 5)))
+            (
+                chance.integers(-1, 3, nodes).tolist(),
+                chance.integers(-1, 3, groups).tolist(),
+                int(chance.integers(-1, 5)),
+            )
             for _ in range(limits)
         ],
         fits=chance.random((nodes + stays, classes)) < 0.8,
@@ -119,7 +125,9 @@ def plans(given: ConsolidationProblem) -> Iterator[Proposal]:
     for size in range(nodes + 1):
         for gone in combinations(range(nodes), size):
             for bought in product(*(range(int(count) + 1) for count in most)):
-                gain = int(given.saves[list(gone)].sum()) - sum(int(p) * n for p, n in zip(given.price, bought, strict=True))
+                gain = int(given.saves[list(gone)].sum()) - sum(
+                    int(p) * n for p, n in zip(given.price, bought, strict=True)
+                )
                 used = given.going[:, list(gone)].sum(axis=1) + (given.buying * whole(bought, groups)).sum(axis=1)
                 clash = any(given.same_shape[g, n] for g in range(groups) if bought[g] for n in gone)
                 if gain > 0 and (used <= given.limit).all() and not clash:

@@ -8,7 +8,8 @@ excludes what fails there. See docs/reference/consolidation.md "The programme".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -33,7 +34,9 @@ __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 _COLUMNS, _FEW = 9, 25  # an exact programme has at most so many columns per square root of branches; with more than a
 # few columns it gets fewer branches, because each takes longer
 _COPIES = 12  # new nodes of a group in an exact programme
-_REPAIRS, _PATIENT = 40, 3  # rounds in which nodes are put back; from the second on, only the pods that are left count
+_REPAIRS, _PATIENT = 24, 3  # rounds in which nodes are put back: the first ones count on their room, the second half
+# puts back ever more than seems necessary
+_WORK = 600_000  # pairs of a node and a class that a round may look at
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
 _NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
 _TENTH = 10  # of a large set that failed is given up at once
@@ -51,14 +54,12 @@ class Programme:
     """Proposes sets of nodes that go, with purchases.
 
     bound: no plan has a larger gain, cuts or not; infinite without a solver. proven: the last proposal is the best
-    under the cuts. Of plans of equal gain, an exact programme takes the one with the fewest nodes that go, then with the
-    fewest purchases, then with the lowest sum of indexes; the search of a large problem prefers the same among the plans
-    that it meets. The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
+    under the cuts. Of plans of equal gain, an exact programme takes the one with the fewest nodes that go, then the
+    fewest purchases, then the lowest sum of indexes; the search of a large problem prefers the same among the plans that
+    it meets. The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
     """
 
-    def __init__(
-        self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]
-    ) -> None:
+    def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
         """rounds: mixes of purchases that a search tries; branches: nodes of HiGHS's search tree; stop: called between
         steps, ends the search when it returns true."""
         self._numbers = Numbers(problem)
@@ -124,11 +125,13 @@ class _PlacementOrder(msgspec.Struct, frozen=True):
 
 
 _TIGHT = (_PlacementOrder(largest=True, emptiest=False, matched=True),)
-_SCHEDULERS = tuple(_PlacementOrder(largest, emptiest) for emptiest in (True, False) for largest in (False, True))
+_SCHEDULERS = tuple(
+    _PlacementOrder(largest=largest, emptiest=emptiest) for emptiest in (True, False) for largest in (False, True)
+)
 
 
 class _Packer:
-    """Places the pods of nodes that go, class by class."""
+    """Places the pods of nodes that go, class by class. work: how many pairs of a node and a class it looked at."""
 
     def __init__(self, numbers: Numbers) -> None:
         problem = self._problem = numbers.problem
@@ -140,6 +143,7 @@ class _Packer:
         fits = np.concatenate([problem.fits, problem.group_fits])
         self._by_size = np.argsort(-self._sizes, kind="stable")
         self._by_choice = np.lexsort((-self._sizes, fits.mean(axis=0).round(1)))
+        self.work = 0
 
     def values(self, pod: Floats) -> Floats:
         """Return values of a pod by class, from its dual values; none is 0."""
@@ -164,6 +168,7 @@ class _Packer:
         fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
         empty = np.einsum("nr,r->n", free, self._weights)
         left = problem.extra + problem.pods[gone].sum(axis=0)
+        self.work += len(free) * int((left > 0).sum())
         classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
         for cls in classes[left[classes] > 0].tolist():
             rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
@@ -220,12 +225,16 @@ class _Search:
     ) -> None:
         self._numbers, self._packer, self._leaves, self._orders = numbers, packer, leaves, orders
         self._cuts, self._rounds, self._stop = cuts, rounds, stop
+        self._most_work = packer.work + rounds * _WORK
+
+    def _over(self) -> bool:
+        return self._packer.work >= self._most_work or self._stop()
 
     def plans(self) -> Iterator[Proposal]:
         """Yield plans with a gain, each better than the one before."""
         best = 0
         for leaf in self._leaves:
-            if leaf.bound <= best or self._rounds <= 0 or self._stop():
+            if leaf.bound <= best or self._rounds <= 0 or self._over():
                 continue
             for gone, bought in self._mixes(leaf):
                 gain = self._numbers.gain(gone, bought)
@@ -242,7 +251,7 @@ class _Search:
         near = np.flatnonzero(leaf.may_buy & (leaf.profit * _NEAR > -self._numbers.problem.price))
         steps = [np.eye(len(leaf.may_buy), dtype=np.int64)[group] * sign for group in near.tolist() for sign in (1, -1)]
         queue = [np.ceil(solution.bought - EPSILON), np.floor(solution.bought + EPSILON)]
-        while queue and self._rounds > 0 and not self._stop():
+        while queue and self._rounds > 0 and not self._over():
             bought = queue.pop(0).astype(np.int64)
             if bought.tobytes() in tried or (bought < 0).any() or (bought > self._numbers.most).any():
                 continue
@@ -293,7 +302,8 @@ class _Search:
                 return (gone, given_up) if self._numbers.allowed(gone, bought) else None
             if not gone.any() or self._stop():
                 return None
-            self._put_back(leaf, gone, left, with_room=round_ < _PATIENT)
+            more = max(0, round_ - _REPAIRS // 2)
+            self._put_back(leaf, gone, left << more, with_room=round_ < _PATIENT)
         return None
 
     def _obey_limits(self, leaf: Leaf, gone: Bools, bought: Ints) -> bool:
@@ -322,12 +332,12 @@ class _Search:
             left = np.maximum(left - relief[node], 0) if helps.any() else left * 0
 
     def _extended(self, leaf: Leaf, gone: Bools, may_go: Bools, bought: Ints) -> Bools:
-        """Add nodes while all pods have places, those that are worth most first; half of a block that fails is tried."""
+        """Add nodes while all pods have places, those that are worth most first; a block that fails is halved."""
         rest = np.flatnonzero(may_go & ~gone)
         rest = rest[np.argsort(-leaf.worth[rest], kind="stable")]
         blocks = [rest[at : at + _BLOCK] for at in range(0, len(rest), _BLOCK)]
         for _ in range(_TRIES):
-            if not blocks or self._stop():
+            if not blocks or self._over():
                 break
             block = blocks.pop(0)
             more = gone.copy()
@@ -344,7 +354,7 @@ def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
 
 
 def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
-    """Return the candidates that may go and the most new nodes in plans of at least this gain. The bound of a leaf loses
+    """Return the candidates that may go and the most new nodes in plans of at least this gain: the bound of a leaf loses
     what a candidate or a new node lacks of being worth it."""
     may_go: Bools = np.zeros_like(numbers.may_go)
     most = np.zeros_like(numbers.most)
@@ -370,7 +380,9 @@ class _ExactProgramme:
     ) -> None:
         self._numbers, self._cuts, self._best = numbers, cuts, best
         self._may_go, most = _worth_trying(numbers, leaves, best.gain if best else 1)
-        useful = np.flatnonzero(numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go)))
+        useful = np.flatnonzero(
+            numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go))
+        )
         copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
         self._places = [Place(useful[at : at + 1]) for at in range(len(useful))]
         self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
@@ -396,7 +408,9 @@ class _ExactProgramme:
         problem = self._numbers.problem
         rules = []
         for group, places in enumerate(self._copies):
-            rules += [LinearRule(0.0, {}, {after: 1.0, at: -1.0}) for at, after in zip(places, places[1:], strict=False)]
+            rules += [
+                LinearRule(0.0, {}, {after: 1.0, at: -1.0}) for at, after in pairwise(places)
+            ]
             if places:
                 shape = np.flatnonzero(problem.same_shape[group] & self._numbers.may_go).tolist()
                 rules += [LinearRule(1.0, {node: 1.0}, {places[0]: 1.0}) for node in shape]
@@ -409,9 +423,7 @@ class _ExactProgramme:
         problem = self._numbers.problem
         unit = float(max(1, problem.saves.max(initial=0)))
         saves = {node: -int(problem.saves[node]) / unit for node in np.flatnonzero(self._may_go).tolist()}
-        prices = [
-            (at, int(problem.price[group]) / unit) for group, places in enumerate(self._copies) for at in places
-        ]
+        prices = [(at, int(problem.price[group]) / unit) for group, places in enumerate(self._copies) for at in places]
         return LinearRule((0.5 - least) / unit, saves, dict(prices))
 
     def _optimum(self, least: int, *, ties: bool) -> tuple[Proposal | None, bool]:

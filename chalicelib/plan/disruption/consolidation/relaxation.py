@@ -243,7 +243,9 @@ class Model:
         put[tuple(np.array(self._pods, dtype=np.int64).reshape(-1, 2).T)] = values[len(self.cost) :]
         duals = duals if len(duals) else np.zeros(self._first_rule)
         scarce: Floats = np.zeros((len(self._places), problem.need.shape[1]))
-        scarce[:, self._resources] = -duals[self._first_room : self._first_limit].reshape(len(self._places), len(self._resources))
+        scarce[:, self._resources] = -duals[self._first_room : self._first_limit].reshape(
+            len(self._places), len(self._resources)
+        )
         return Solution(
             gone=gone,
             bought=bought,
@@ -273,7 +275,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
 
 def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
-    """Return the leaves of the relaxation, the largest bound first: the largest holds for every plan. Raises Trouble."""
+    """Return the leaves of the relaxation, the largest bound first, which holds for every plan. Raises Trouble."""
     problem = numbers.problem
     if not numbers.may_go.any():
         return []
@@ -327,8 +329,8 @@ def _leaf(numbers: Numbers, may_go: Bools, may_buy: Bools, solution: Solution) -
 
 
 def _most_worth(pod: Floats, need: Ints, free: Ints, cap: Ints, scarce: Floats) -> Floats:
-    """Return an upper bound of what the pods on each node can be worth. For any price of its room, that is what the room
-    costs and what its pods are worth beyond the room they take; the least over several prices is taken."""
+    """Return an upper bound of what the pods on each node can be worth. For any price of its room, that is what the
+    room costs and what its pods are worth beyond the room they take; the least over several prices is taken."""
     rates = _room_prices(pod, need, scarce)
     beyond = np.maximum(pod[:, None] - np.einsum("kr,pr->kp", need, rates), 0.0)
     worth = np.einsum("nr,pr->np", np.maximum(free, 0), rates) + np.einsum("nk,kp->np", cap, beyond)

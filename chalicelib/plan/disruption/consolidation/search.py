@@ -36,8 +36,8 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
     Effort.HIGH: (30, 20_000),
 }
 """Rounds of the programme, and branch nodes in each."""
-MOST_CANDIDATES = 300
-"""Candidates of one programme; the others wait for a later pass."""
+MOST_CANDIDATES = 30
+"""Candidates up to which the programme is asked; among more the greedy choice stands."""
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 _PREFIXES = (2, 4, 8, 16, 32, 64)
 
@@ -96,6 +96,7 @@ class ConsolidationSearch:
         ).reshape(len(self.offers), len(candidates))
         self.forms = forms
         self.trial = Trial(simulated, candidates, self.offers)
+        self._verified: dict[tuple[tuple[int, ...], tuple[int, ...]], Solution | None] = {}
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound, self.best_gain = np.inf, 0
         self.proven = True
@@ -149,14 +150,11 @@ class ConsolidationSearch:
         if base is not None:
             yield base
         gone, bought = (list(base.gone), none.copy()) if base is not None else ([], none.copy())
-        pairs = self._replaced_alone(set(gone))
-        for _, at, offer in pairs:
-            more = bought.copy()
-            more[offer] += 1
-            if self.is_permitted([*gone, at], more) and self.limits.allow([*gone, at], more):
-                gone.append(at)
-                bought = more
-        if pairs and (replaced := self.verified(gone, bought)) is not None:
+        bundles = self._bundles(set(gone), np.array(bought))
+        for members, offer in bundles:
+            gone += members
+            bought[offer] += 1
+        if bundles and (replaced := self.verified(gone, bought)) is not None:
             yield replaced
 
     def _removals(self, order: Sequence[int]) -> list[int]:
@@ -181,16 +179,53 @@ class ConsolidationSearch:
         trial.undo()
         return gone
 
-    def _replaced_alone(self, without: set[int]) -> list[tuple[int, int, int]]:
-        """Return (loss, candidate, offer) for each candidate whose pods all fit one cheaper new node, best first."""
-        if not self.offers:
+    def _bundles(self, without: set[int], bought: Ints) -> list[tuple[list[int], int]]:
+        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within all
+        limits beside what goes already, the greatest gain first. without: candidates that go already."""
+        bundles: list[tuple[list[int], int]] = []
+        order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
+        if not len(self.offers) or not len(order):
+            return bundles
+        _, pods, need = self._classes(order.tolist())
+        load, suited = pods @ need, self._suited(order.tolist())
+        used = self.limits.used(sorted(without), bought)
+        bought, gone = bought.copy(), sorted(without)
+        is_free: Bools = np.ones(len(order), dtype=np.bool_)
+        while True:
+            options = [self._bundle(order, load, suited[:, offer] & is_free, offer, used) for offer in range(len(self.offers))]
+            gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
+            best = max(range(len(options)), key=lambda at: (gains[at], -at))
+            members = options[best]
+            more = bought + self.one(best)
+            names = order[members].tolist()
+            if gains[best] <= 0 or not self.is_permitted([*gone, *names], more):
+                return bundles
+            if not self.saves_enough(names, self.one(best)):
+                return bundles
+            bundles.append((names, best))
+            used = used + self.limits.going[:, names].sum(axis=1) + self.limits.buying[:, best]
+            is_free[members] = False
+            gone, bought = [*gone, *names], more
+
+    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints) -> list[int]:
+        """Return the positions in `order` of the candidates whose pods fill one new node best: those that save most for
+        the room that their pods take."""
+        room = np.maximum(self.market.room(load.shape[1])[offer], 0)
+        if (used + self.limits.buying[:, offer] > self.limits.room).any():
             return []
-        order = [at for at in self.worth_trying() if at not in without]
-        holds = self.holds(order)
-        gain = np.where(holds, self.saves[order][:, None] - self.cost[None, :], 0)
-        best = gain.argmax(axis=1)
-        pairs = [(-int(gain[row, offer]), order[row], int(offer)) for row, offer in enumerate(best.tolist())]
-        return sorted(pair for pair in pairs if pair[0] < 0 and self.saves_enough([pair[1]], self.one(pair[2])))
+        used = used + self.limits.buying[:, offer]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
+        rows = np.flatnonzero(usable & (share <= 1))
+        value = self.saves[order[rows]] / np.maximum(share[rows], 1e-9)
+        members: list[int] = []
+        for row in rows[np.argsort(-value, kind="stable")].tolist():
+            going = self.limits.going[:, order[row]]
+            if (load[row] <= room).all() and (used + going <= self.limits.room).all():
+                members.append(row)
+                room = room - load[row]
+                used = used + going
+        return members
 
     def one(self, offer: int) -> Ints:
         bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
@@ -199,15 +234,19 @@ class ConsolidationSearch:
 
     def holds(self, order: Sequence[int]) -> Bools:
         """Return which offers' nodes hold all pods of a candidate, by resources and constant predicates, [N,G]."""
-        classes, pods, need = self._classes(order)
-        room = self.market.room(need.shape[1])
+        _, pods, need = self._classes(order)
+        enough = ((pods @ need)[:, None, :] <= self.market.room(need.shape[1])[None, :, :]).all(axis=2)
+        holds: Bools = enough & self._suited(order)
+        return holds
+
+    def _suited(self, order: Sequence[int]) -> Bools:
+        """Return which offers take every pod of a candidate by constant predicates and may be bought for it, [N,G]."""
+        classes, pods, _ = self._classes(order)
         fits: Bools = np.array([self.market.fits(cls) for cls in classes], dtype=np.bool_)
         fits = fits.reshape(len(classes), len(self.offers))
-        load = pods @ need
-        enough = (load[:, None, :] <= room[None, :, :]).all(axis=2)
-        suited = ~((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
-        holds: Bools = enough & suited & ~self.barred[:, order].T
-        return holds
+        unsuited = ((pods > 0).astype(np.int64) @ (~fits).astype(np.int64)).astype(np.bool_)
+        suited: Bools = ~unsuited & ~self.barred[:, list(order)].T
+        return suited
 
     def _classes(self, order: Sequence[int]) -> tuple[list[int], Ints, Ints]:
         """Return the classes of the pods that move, pods [N,K] and need [K,R]."""
@@ -224,25 +263,24 @@ class ConsolidationSearch:
 
     def _programme(self) -> Iterator[Solution]:
         rounds, branches = EFFORTS[self.settings.effort]
-        order = sorted(np.flatnonzero(self.saves > 0).tolist(), key=lambda at: (-int(self.saves[at]), at))
-        self.searched = sorted(order[:MOST_CANDIDATES])
-        if not self.searched:
+        searched = np.flatnonzero(self.saves > 0).tolist()
+        if not 0 < len(searched) <= MOST_CANDIDATES:
             return
-        programme = Programme(self._problem(self.searched), rounds=rounds, branches=branches, stop=self.over)
+        programme = Programme(self._problem(searched), rounds=rounds, branches=branches, stop=self.over)
         best = 0
         for number in range(rounds):
             # The first proposal keeps room for other orders of the scheduler, the next ones are as tight as possible.
             proposal = programme.propose(robust=number == 0)
             self.proven = programme.proven
             if proposal is not None and proposal.gain > best and not self.over():
-                gone = [self.searched[at] for at in proposal.gone]
+                gone = [searched[at] for at in proposal.gone]
                 solution = self.verified(gone, np.array(proposal.bought, dtype=np.int64))
                 if solution is not None:
                     best = max(best, solution.gain)
                     yield solution
                 if solution is None or len(solution.gone) < len(gone):
                     programme.cut(proposal)
-                elif number:
+                elif number or best + 1 > programme.bound:
                     break
             elif number:
                 break
@@ -298,7 +336,15 @@ class ConsolidationSearch:
 
     def verified(self, gone: Sequence[int], bought: Ints) -> Solution | None:
         """Return the set, without the nodes whose pods lack a place, if it brings a gain within all limits."""
-        gone, first = sorted(gone), 0
+        gone = sorted(gone)
+        key = tuple(gone), tuple(bought.tolist())
+        if key in self._verified:
+            return self._verified[key]
+        solution = self._verified[key] = self._repaired(gone, bought)
+        return solution
+
+    def _repaired(self, gone: list[int], bought: Ints) -> Solution | None:
+        first = 0
         for _ in range(_REPAIRS):
             if not gone:
                 return None

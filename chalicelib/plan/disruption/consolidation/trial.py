@@ -182,27 +182,44 @@ class Trial:
         table, rows = self._simulated.table, np.flatnonzero(quota)
         if not len(rows):
             return rows, rows
-        offers = np.maximum(table.allocatable[rows][:, self._columns], 1)
-        left: Floats = table.free[rows][:, self._columns] / offers
+        offers = self._offers_of(rows)
+        left: Floats = (table.free[np.ix_(rows, self._columns)] / offers).sum(axis=1)
         if fullest:
-            order = np.argsort(left.sum(axis=1), kind="stable")
+            # Each of these rows takes at least one pod, so no more rows than pods are needed.
+            order = _lowest(left, count)
             most = quota[rows][order]
             total = np.cumsum(most)
             last = int(np.searchsorted(total, count))
             most = most[: last + 1].copy()
-            if last < len(rows):
+            if last < len(total):
                 most[last] -= max(0, int(total[last]) - count)
             return rows[order[: len(most)]], most
         share: Floats = (table.columns.need(cls)[self._columns] / offers).sum(axis=1)
-        limit = max(1, _MOST_PAIRS // len(rows))
-        most = np.minimum(np.minimum(quota[rows], count), limit)
+        emptiest = np.sort(_lowest(share - left, count))
+        rows, left, share = rows[emptiest], left[emptiest], share[emptiest]
+        most = np.minimum(np.minimum(quota[rows], count), max(1, _MOST_PAIRS // len(rows)))
         owner = np.repeat(np.arange(len(rows)), most)
         number = np.arange(len(owner)) - np.repeat(np.cumsum(most) - most, most)
-        score = left.sum(axis=1)[owner] - (number + 1) * share[owner]
-        chosen = np.lexsort((owner, -score))[:count]
+        cost = (number + 1) * share[owner] - left[owner]
+        chosen = np.lexsort((owner, cost))[:count]
         pods: Ints = np.bincount(owner[chosen], minlength=len(rows)).astype(np.int64)
         taken = np.flatnonzero(pods)
         return rows[taken], pods[taken]
+
+    def _offers_of(self, rows: Ints) -> Floats:
+        """Return what the nodes of these rows offer of cpu and memory."""
+        offers: Floats = np.maximum(self._simulated.table.allocatable[np.ix_(rows, self._columns)], 1.0)
+        return offers
+
+
+def _lowest(values: Floats, count: int) -> Ints:
+    """Return the positions of the lowest values, lowest first, equal ones by position."""
+    if count < len(values) // 4:
+        bound = np.partition(values, count - 1)[count - 1]
+        near = np.flatnonzero(values <= bound)
+        return near[np.argsort(values[near], kind="stable")][:count]
+    order: Ints = np.argsort(values, kind="stable")[:count]
+    return order
 
 
 def _classes(pods: Sequence[Pod]) -> dict[int, int]:
