@@ -125,6 +125,10 @@ class Budgets:
         pool = pools(self.state).get(pool_id)
         return self._disruption.rooms(pool.groups, reason) if pool is not None else []
 
+    def counted_out(self, nodes: Iterable[str]) -> list[bool]:
+        """Return which of these nodes the disruption budgets count as on their way out already."""
+        return self._disruption.counted(nodes)
+
     def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
         """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
         waits for the circuit breaker holds back those behind it."""
