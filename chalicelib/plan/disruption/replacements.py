@@ -450,7 +450,7 @@ class _Pass:
             return self._held(row, verdict)
         if (closing := self._window_ends_within(self._drain_time())) is not None:
             return self._held(row, closing)
-        chosen, refused = self._draw(verdict)
+        chosen, refused = self._draw(row, verdict)
         if not chosen:
             return self._held(row, refused)
         self.commands.append(DisruptionCommand(row.reason, tuple(_removal(gone, row) for gone in chosen)))
@@ -498,13 +498,13 @@ class _Pass:
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
+    def _draw(self, row: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
         """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
         the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, row.reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn
