@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -78,8 +79,8 @@ def pool_id(group: NodeGroup) -> str:
 
 
 class Costs:
-    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups: what
-    purchases cost; history: the next memory of prices."""
+    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
+    what purchases cost; history: the next memory of prices."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
@@ -98,8 +99,8 @@ class Costs:
         self.pools = self._totals()
 
     def disruption_price(self, name: str, *, wanted: bool = False) -> int:
-        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier pass
-        wanted already."""
+        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier
+        pass wanted already."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
@@ -209,4 +210,4 @@ class Costs:
 
 
 def _pairs(history: PriceHistory) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    return list(zip(history, history[1:], strict=False))
+    return list(pairwise(history))
