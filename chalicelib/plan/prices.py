@@ -35,7 +35,8 @@ INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/
 _GIB = 2**30
 _GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
 _NO_LIST = NodePrices()
-_MICRO = 1_000_000
+MICRO = 1_000_000
+"""Millionths in a unit of a currency."""
 
 
 class PriceSource(StrEnum):
@@ -57,7 +58,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def hourly(self) -> float:
         """Return the amount in units of the currency."""
-        return self.amount / _MICRO
+        return self.amount / MICRO
 
 
 class NoPrice(msgspec.Struct, frozen=True):
@@ -142,7 +143,7 @@ def date_of(at: float) -> str:
 
 
 def _millionths(price: float) -> int:
-    return round(price * _MICRO)
+    return round(price * MICRO)
 
 
 class Rates(msgspec.Struct, frozen=True):
