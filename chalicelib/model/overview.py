@@ -16,10 +16,10 @@ MOST_NODES = 2000
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
-    commas. price: of one node per hour, 0.0: unknown. currency, price_source, price_date: of the price (plan/prices.py),
-    "" where unknown. no_price: why there is none, or why it cannot be compared with the others. cpu, memory: allocatable of its ready nodes, in cores and bytes,
-    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use. ready,
-    min, max: its ready nodes and its bounds."""
+    commas. price: of one node per hour, 0.0: unknown; currency, price_source, price_date: of the price
+    (plan/prices.py), "" where unknown. no_price: why there is none, or why it is not compared with the others. cpu,
+    memory: allocatable of its ready nodes, in cores and bytes, of which their pods request cpu_requested and
+    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds."""
 
     group: str
     name: str = ""

@@ -56,7 +56,11 @@ def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, Gau
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
     waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
-    costs = [price.amount * len(members.get(at, ())) for at, price in enumerate(prices) if isinstance(price, Price)]
+    costs = [
+        price.amount * len(members.get(at, ()))
+        for at, price in enumerate(prices)
+        if isinstance(price, Price) and (at in members or not snapshot.nodes)
+    ]
     costs += [price.amount for node in alone if isinstance(price := book.of_node(node, None), Price)]
     cost = sum(costs) / MICRO if costs else -1.0
     return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)

@@ -62,10 +62,10 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     """A node group. group: the id, a detail for people; name: what they call it. provider: the key of the policy;
-    provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node; price_source: policy or
-    provider; price_date: YYYY-MM-DD; no_price: why there is none, or why it is not compared with the others. cpu,
+    provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node. cpu,
     memory: percent of allocatable that pods request, None where no node is ready or it is not known. aliases: further
-    names by which a person may mean it."""
+    names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
+    is none, or why it is not compared with the others."""
 
     group: str
     name: str

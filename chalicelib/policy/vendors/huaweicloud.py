@@ -80,6 +80,7 @@ class CceSettings(VendorSettings, frozen=True):
     nothing of it is reserved."""
 
     vendor: ClassVar = PROVIDER
+    states_prices: ClassVar = True
     group_example: ClassVar = "pool-a"
 
     region: Annotated[
