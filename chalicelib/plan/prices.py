@@ -89,9 +89,9 @@ class PriceBook(msgspec.Struct, frozen=True):
             return NoPrice(detail)
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
-    def of_group(self, group: NodeGroup, example: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example: one of its nodes, for a group without a template."""
-        node = group.template or example
+    def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
+        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a template."""
+        node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
         return self._of_provider(group) if is_price(group.price) else NoPrice("it has no node template")

@@ -126,10 +126,10 @@ def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
     )
 
 
-def _priced(group: GroupOverview, price: Price | NoPrice, named: Price | None) -> GroupOverview:
-    """Return the group with its price. named: what its provider states, which is shown even if it cannot be
+def _priced(group: GroupOverview, price: Price | NoPrice, provider_price: Price | None) -> GroupOverview:
+    """Return the group with its price. provider_price: what its provider states, which is shown even if it cannot be
     compared."""
-    shown, missing = (price, "") if isinstance(price, Price) else (named, price.detail[:_LONGEST])
+    shown, missing = (price, "") if isinstance(price, Price) else (provider_price, price.detail[:_LONGEST])
     if shown is None or not shown.amount:
         return msgspec.structs.replace(group, no_price=missing)
     return msgspec.structs.replace(
