@@ -114,8 +114,9 @@ class PriceReader:
             except ProviderError as error:
                 stopped = self._stop(error)
                 break
-            if not price.price and name in known and known[name].price:  # used until it is too old
-                price = msgspec.structs.replace(known[name], due=price.due)
+            old_price = known.get(name, price)
+            if not price.price and old_price.price and self._now() - old_price.at < _KEPT:
+                price = msgspec.structs.replace(old_price, due=price.due)
             known[name] = changed[name] = price
         if stopped.due:
             changed[_API] = stopped
