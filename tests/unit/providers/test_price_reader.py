@@ -20,7 +20,7 @@ START, HOUR = 1_800_000_000.0, 3600.0
 class PriceApi:
     """A vendor that states prices. answers: name -> price and currency, None, or what is raised."""
 
-    def __init__(self, cache: Cache | None = None, **answers: Any) -> None:
+    def __init__(self, cache: Cache | None = None, /, **answers: Any) -> None:
         self.clock, self.answers, self.asked = ManualClock(START), answers, list[str]()
         self.cache = cache if cache is not None else MemoryCache(self.clock)
 
@@ -47,7 +47,7 @@ class PriceApi:
 
 
 def test_pass_asks_ten_times_and_a_later_one_for_the_rest() -> None:
-    api = PriceApi(**{f"m{number:02d}": (1.0, "EUR") for number in range(25)})
+    api = PriceApi(None, **{f"m{number:02d}": (1.0, "EUR") for number in range(25)})
     assert [sum(price.price > 0 for price in api.read().values()) for _ in range(4)] == [10, 20, 25, 25]
     assert len(api.calls()) == 25
     assert PriceApi(NullCache(), a=(1.0, "EUR")).read()["a"].price == 1.0
