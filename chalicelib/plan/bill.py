@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from chalicelib.model.bill import MILLION, MOST_ROWS, Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
-from chalicelib.model.group import NodeGroup
+from chalicelib.model.group import DEAREST
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.policy import NodePrices
@@ -23,13 +23,12 @@ from chalicelib.plan.cost_bound import bound
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rates
 from chalicelib.plan.demand.scaling_rules.sources import sources, threshold
-from chalicelib.plan.prices import node_price
+from chalicelib.plan.prices import NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables import Bools, Floats, Ints
 
-_DEAREST = 10**6  # of the currency, per hour; a higher price of one machine is not believed
 _UNITS = (1000.0, 2.0**30, 1.0)  # a core, a GiB, a GPU
 _USUAL_WEIGHTS = (1.0, 1 / 8, 10.0)
 _MOST_STEPS = 5  # from a pod's owner to the top-level controller
@@ -41,29 +40,38 @@ Account = tuple[str, str]
 """Currency, and id of the group ("" for nodes in no group)."""
 
 
-def price_of(node: Node, group: NodeGroup | None, prices: NodePrices | None) -> tuple[int, str] | None:
-    """Return the price of a node per hour in millionths, and its currency; None if it is unknown. A list without a
-    currency has that of the provider."""
-    own, own_currency = (group.price, group.currency) if group is not None else (0.0, "")
-    listed = node_price(node, prices)
-    price = node_price(node, prices, own) if listed is None else listed
-    if price is None or not 0.0 <= price <= _DEAREST:
-        return None
-    list_currency = prices.currency if prices is not None else ""
-    return round(price * MILLION), own_currency if listed is None else list_currency or own_currency
+class PriceTags:
+    """Finds prices in millionths with their currencies."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+        self._groups = {group.id: group for group in state.snapshot.groups}
+
+    def of_node(self, node: Node, group: str) -> tuple[int, str] | None:
+        """Return the price of a node per hour, and its currency; None if it is unknown. A provider's price that
+        cannot be compared with the others is in its own currency. group: its id, "" for none."""
+        own = self._groups.get(group)
+        price = self._book.of_node(node, own)
+        if isinstance(price, NoPrice):
+            named = self._book.named(own) if own is not None and self._book.foreign(own) else None
+            if named is None:
+                return None
+            price = named
+        return (price.amount, price.currency) if 0 <= price.amount <= DEAREST * MILLION else None
 
 
 def cluster_bill(state: ClusterState) -> ClusterBill | None:
     """Return the bill of a cluster, None where no machine has a price. Namespaces and controllers beyond MOST_ROWS are
     one row."""
-    machines = _Machines(state)
+    tags = PriceTags(state)
+    machines = _Machines(state, tags)
     if not machines.accounts:
         return None
     usage = _Usage(state, machines)
     wanted = _Wanted(state, machines, usage)
     cells = _Cells(machines, usage, wanted)
     currencies = sorted({currency for currency, _ in machines.accounts})
-    least = bound(state, price_of) if len(currencies) == 1 else None
+    least = bound(state, tags.of_node) if len(currencies) == 1 else None
     bills = [cells.bill(currency, least) for currency in currencies]
     bills.sort(key=lambda bill: (-bill.parts.paid, bill.currency))
     return ClusterBill(state.snapshot.taken_at, tuple(bills), machines.unpriced)
@@ -73,19 +81,18 @@ class _Machines:
     """What is paid. nodes: the priced ones, by name; price, account: of each. accounts: sorted. spare: by account, the
     price of instances without a node; count: machines by account. pools: of groups that share one."""
 
-    def __init__(self, state: ClusterState) -> None:
-        prices, groups = state.policy.prices, {group.id: group for group in state.snapshot.groups}
+    def __init__(self, state: ClusterState, tags: PriceTags) -> None:
         of_nodes: list[tuple[int, Node, int, Account]] = []
         self.unpriced = 0
         for at in sorted(range(len(state.snapshot.nodes)), key=lambda at: state.snapshot.nodes[at].name):
             node = state.snapshot.nodes[at]
             group = state.group_of.get(node.name, "")
-            priced = price_of(node, groups.get(group), prices)
+            priced = tags.of_node(node, group)
             if priced is None:
                 self.unpriced += 1
             else:
                 of_nodes.append((at, node, priced[0], (priced[1], group)))
-        spare = list(self._without_node(state, prices))
+        spare = list(self._without_node(state, tags))
         self.pools = {name: group.group.pool.id for name, group in state.groups.items() if group.group.pool is not None}
         self.accounts = sorted({account for *_, account in of_nodes} | {account for account, *_ in spare})
         index = {account: at for at, account in enumerate(self.accounts)}
@@ -103,7 +110,7 @@ class _Machines:
         for at, price in zip(self.account.tolist(), self.price.tolist(), strict=True):
             self.paid[at] += price
 
-    def _without_node(self, state: ClusterState, prices: NodePrices | None) -> Iterable[tuple[Account, int, int]]:
+    def _without_node(self, state: ClusterState, tags: PriceTags) -> Iterable[tuple[Account, int, int]]:
         """Yield account, price and number of instances that are billed and have no node; count those without a
         price."""
         joined = {word for node in state.snapshot.nodes for word in (node.name, node.provider_id) if word}
@@ -117,7 +124,7 @@ class _Machines:
             if not ids:
                 continue
             template = group.template.node if group.template is not None else next(iter(group.nodes), None)
-            priced = price_of(template, group.group, prices) if template is not None else None
+            priced = tags.of_node(template, name) if template is not None else None
             if priced is None:
                 self.unpriced += len(ids)
             else:

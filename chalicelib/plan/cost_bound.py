@@ -15,9 +15,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.policy import NodePrices
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
 from chalicelib.plan.scale_up.least_cost.problem import Trouble
@@ -28,7 +26,8 @@ from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable, ResourceColu
 _MOST_PAIRS = 20_000
 """Pairs of an ask and a group; a larger programme takes too long for a report."""
 
-PriceOf = Callable[[Node, NodeGroup | None, NodePrices | None], tuple[int, str] | None]
+PriceOf = Callable[[Node, str], tuple[int, str] | None]
+"""(node, id of its group or "") -> the price per hour in millionths, and its currency."""
 
 
 class _Offer(msgspec.Struct, frozen=True):
@@ -44,14 +43,13 @@ class _Offer(msgspec.Struct, frozen=True):
 
 def bound(state: ClusterState, price_of: PriceOf) -> int | None:
     """Return the bound of what all priced nodes cost per hour, in millionths; None where there is no solver, or the
-    programme is too large. price_of: see bill.price_of; all prices have one currency."""
-    offers = [offer for _, group in sorted(state.groups.items()) if (offer := _offer(group, state, price_of))]
+    programme is too large. price_of: all prices have one currency."""
+    offers = [offer for _, group in sorted(state.groups.items()) if (offer := _offer(group, price_of))]
     inside = {node.name for offer in offers for node in offer.group.nodes}
     stay = [node for node in state.snapshot.nodes if node.name not in inside]
-    groups = {group.id: group for group in state.snapshot.groups}
     fixed = 0
     for node in stay:
-        priced = price_of(node, groups.get(state.group_of.get(node.name, "")), state.policy.prices)
+        priced = price_of(node, state.group_of.get(node.name, ""))
         fixed += priced[0] if priced is not None else 0
     if not offers:
         return fixed
@@ -62,10 +60,10 @@ def bound(state: ClusterState, price_of: PriceOf) -> int | None:
     return None if cost is None else fixed + cost
 
 
-def _offer(group: NodeGroupState, state: ClusterState, price_of: PriceOf) -> _Offer | None:
+def _offer(group: NodeGroupState, price_of: PriceOf) -> _Offer | None:
     if group.template is None or group.group.error:
         return None
-    priced = price_of(group.template.node, group.group, state.policy.prices)
+    priced = price_of(group.template.node, group.id)
     if priced is None:
         return None
     size = max(group.target, len(group.nodes))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from chalicelib.model.bill import Savings
+from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.reason import DisruptionReason
 
@@ -38,9 +39,16 @@ class SavingsEntry(msgspec.Struct, frozen=True):
         return self.rate * max(0.0, min(self.end, until) - max(self.begin, since)) / HOUR
 
 
-def entries(operations: Iterable[Operation], now: float, under_way: Collection[str] = ()) -> tuple[SavingsEntry, ...]:
-    """Return the entries of operations, the oldest first. under_way: replacements that are not over; their new nodes
-    are an overlap until now."""
+def under_way(memory: Memory) -> frozenset[str]:
+    """Return the replacements that are not over."""
+    return frozenset(name for name, item in memory.replacements.items() if item.state is not ReplacementState.FAILED)
+
+
+def entries(
+    operations: Iterable[Operation], now: float, open_replacements: Collection[str] = ()
+) -> tuple[SavingsEntry, ...]:
+    """Return the entries of operations, the oldest first. open_replacements: those that are not over;
+    their new nodes are an overlap until now."""
     ended = sorted(
         {
             operation.spec.id: operation
@@ -59,8 +67,8 @@ def entries(operations: Iterable[Operation], now: float, under_way: Collection[s
         old = [operation for operation in removed if operation.spec.replacement == name]
         if any(operation.spec.reason not in _SAVES for operation in (*bought, *old)):
             continue
-        if old or name in under_way:
-            result += _replacement(name, bought, old, now, under_way=name in under_way)
+        if old or name in open_replacements:
+            result += _replacement(name, bought, old, now, is_open=name in open_replacements)
         else:
             result += _failed(name, bought, removed, now, worthless)
     removals = [
@@ -85,13 +93,13 @@ def entries(operations: Iterable[Operation], now: float, under_way: Collection[s
 
 
 def _replacement(
-    name: str, bought: Sequence[Operation], old: Sequence[Operation], now: float, *, under_way: bool
+    name: str, bought: Sequence[Operation], old: Sequence[Operation], now: float, *, is_open: bool
 ) -> Iterable[SavingsEntry]:
     """Yield what both old and new nodes cost until the last old one is gone, and what is saved afterwards."""
-    gone = now if under_way else max(operation.status.updated_at for operation in old)
+    gone = now if is_open else max(operation.status.updated_at for operation in old)
     for operation in bought:
         yield _entry(name, OVERLAP, operation, -_bought(operation), operation.status.updated_at, gone)
-    if not under_way:
+    if not is_open:
         for operation in bought:
             yield _entry(name, REPLACEMENT, operation, -_bought(operation), gone, gone + DAY)
         for operation in old:
