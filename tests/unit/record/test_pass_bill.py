@@ -56,7 +56,7 @@ class Passes:
         self.now += after
         recorder = Recorder(
             Pages(), None, lambda: self.now, self.options, lambda _: None, ring=self.store.gauge_rings, ended=self.ended
-        )  # type: ignore[arg-type]
+        )
         state = self.state()
         result = record_plan(plan(self.now), state.snapshot, recorder, self.left, "", seconds={}, state=state)
         self.left, self.trouble = result.left, "; ".join(result.trouble)
