@@ -88,9 +88,9 @@ def _given(decision: RecordedDecision, other: OtherPolicy) -> tuple[Policy, Snap
 def limits(comparison: Comparison) -> list[str]:
     """Return what the comparison does not know."""
     ready = format_duration(round(comparison.ready_seconds))
-    gap = f"{LONGEST_GAP / 60:.0f} minutes"
+    gaps = f"spans of more than {LONGEST_GAP / 60:.0f} minutes without any are left out, {comparison.left_out:.0%}"
     return [
-        f"Only decisions with changes are recorded; spans without any for {gap} are left out, {comparison.left_out:.0%}.",
+        f"Only decisions with changes are recorded; {gaps}.",
         "The pods are those of the record: what autoscalers of pods and evictions did there is not repeated.",
         f"New nodes are ready after {ready}, the median of the record, and removals take no time.",
         MACHINES_ONLY,

@@ -192,7 +192,7 @@ def _bound(bill: BillView) -> str:
         return "Lower bound: unknown"
     away = _money(bill.per_hour.paid - bill.lower_bound, bill.currency)
     return (
-        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.0%} of the price; "
+        f"Lower bound: {_money(bill.lower_bound, bill.currency)}, {bill.efficiency:.1%} of the price; "
         f"no choice of nodes for these pods saves more than {away}"
     )
 
@@ -245,4 +245,4 @@ def _money(amount: float, currency: str = "") -> str:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{part / whole:.0%}" if whole > 0 else "-"
+    return f"{part / whole:.1%}" if whole > 0 else "-"
