@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -117,10 +117,12 @@ def best_moves(plan: Plan | None) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: (-move.saves, move.nodes))[:BEST_MOVES])
 
 
-def move_text(move: Move) -> str:
-    """Return which nodes go and what is bought."""
+def move_text(move: Move, names: Mapping[str, str]) -> str:
+    """Return which nodes go and what is bought. names: of groups, by id."""
     nodes = ", ".join(move.nodes[:3]) + (f" and {len(move.nodes) - 3} more" if len(move.nodes) > 3 else "")
-    bought = ", ".join(f"{purchase.nodes} of {purchase.group}" for purchase in move.purchases)
+    bought = ", ".join(
+        f"{purchase.nodes} of {names.get(purchase.group, purchase.group)}" for purchase in move.purchases
+    )
     return f"{nodes} go{'es' if len(move.nodes) == 1 else ''}" + (f", for {bought}" if bought else "")
 
 

@@ -175,7 +175,8 @@ def _blocks(
             f"{_money(saved.seven_days, '')} in 7 days, {_money(saved.month, '')} this month (UTC)"
         )
     rows = tuple(
-        (move_text(move), _money(move.saves, move.currency), f"{move.score:.2f}", move.state) for move in view.moves
+        (move_text(move, names), _money(move.saves, move.currency), f"{move.score:.2f}", move.state)
+        for move in view.moves
     )
     yield Table(("move", "saves per hour", "score", "state"), rows, title="Best moves", right=frozenset({1, 2}))
     yield view.note
