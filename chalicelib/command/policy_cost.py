@@ -61,15 +61,15 @@ def show(args: argparse.Namespace) -> int:
     return 0
 
 
-def _decisions(source: DecisionReader, cluster: str, since: float, until: float) -> Iterator[RecordedDecision]:
+def _decisions(decision_reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[RecordedDecision]:
     """Yield the decisions that can be read."""
     unreadable = 0
-    for number, path in enumerate(paths_between(source, cluster, since, until)):
+    for number, path in enumerate(paths_between(decision_reader, cluster, since, until)):
         if number >= _MOST:
             warn(f"{cluster}: only the first {_MOST} decisions are replayed; --days N chooses fewer")
             return
         try:
-            yield decode(source.get(path), path)[1]
+            yield decode(decision_reader.get(path), path)[1]
         except OutscalerError as error:
             unreadable += 1
             if unreadable <= _WARNED:

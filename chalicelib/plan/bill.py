@@ -401,14 +401,14 @@ def _owners(snapshot: Snapshot) -> tuple[list[tuple[str, str]], Ints]:
     that come with their node."""
     above = {(item.kind, item.namespace, item.name): item.owner for item in snapshot.controllers if item.owner}
 
-    def label(cls: PodClass) -> tuple[str, str]:
-        owner: Owner | None = cls.owner
+    def label(pod_class: PodClass) -> tuple[str, str]:
+        owner: Owner | None = pod_class.owner
         for _ in range(_MOST_STEPS):
-            higher = above.get((owner.kind, cls.namespace, owner.name)) if owner is not None else None
+            higher = above.get((owner.kind, pod_class.namespace, owner.name)) if owner is not None else None
             if higher is None:
                 break
             owner = higher
-        return cls.namespace, f"{owner.kind}/{owner.name}" if owner is not None else ALONE
+        return pod_class.namespace, f"{owner.kind}/{owner.name}" if owner is not None else ALONE
 
     labels = [None if cls.is_daemonset or cls.mirror else label(cls) for cls in snapshot.classes]
     known = sorted({item for item in labels if item is not None})

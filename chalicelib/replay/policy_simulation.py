@@ -161,11 +161,11 @@ class _Run:
     def simulate(self, decision: RecordedDecision, until: float, ready_time: float) -> None:
         """Let time pass from a decision to an instant, with the decision's pods."""
         policy, snapshot = self._inputs(decision)
-        recorded = build_cluster_state(snapshot, policy, decision.memory, decision.now)
+        recorded_state = build_cluster_state(snapshot, policy, decision.memory, decision.now)
         now = decision.now
         while now < until:
             end = min(now + STEP, until)
-            self._step(recorded, policy, decision.seed, now, end, ready_time)
+            self._step(recorded_state, policy, decision.seed, now, end, ready_time)
             now = end
 
     def result(self) -> PolicyCost:
@@ -181,13 +181,13 @@ class _Run:
         )
 
     def _step(
-        self, recorded: ClusterState, policy: Policy, seed: int, now: float, end: float, ready_time: float
+        self, recorded_state: ClusterState, policy: Policy, seed: int, now: float, end: float, ready_time: float
     ) -> None:
         assert self._memory is not None
-        snapshot = self._snapshot(recorded, now)
+        snapshot = self._snapshot(recorded_state, now)
         memory = confirm(self._memory, self._last)
         plan, memory = plan_cluster(snapshot, policy, memory, now, seed)
-        self._grow(plan, recorded, now, ready_time)
+        self._grow(plan, recorded_state, now, ready_time)
         for promise in plan.promises:
             if promise.node in self._machines and self._machines[promise.node].ready_at <= now:
                 self._places.update(dict.fromkeys(promise.pods, promise.node))
@@ -196,14 +196,14 @@ class _Run:
         for operation in plan.operations:
             memory = _succeeded(memory, operation, policy, now)
         self._memory, self._last = memory, now
-        self._pay(recorded, end - now)
+        self._pay(recorded_state, end - now)
 
     # -- the snapshot that the planner gets
 
-    def _snapshot(self, recorded: ClusterState, now: float) -> Snapshot:
+    def _snapshot(self, recorded_state: ClusterState, now: float) -> Snapshot:
         """Return the recorded snapshot with simulated machines and the places of the pods."""
-        old = recorded.snapshot
-        outside = {node.name for node in old.nodes if node.name not in recorded.group_of}
+        old = recorded_state.snapshot
+        outside = {node.name for node in old.nodes if node.name not in recorded_state.group_of}
         outside -= self._machines.keys()
         ready = {name: machine for name, machine in self._machines.items() if machine.ready_at <= now}
         for pod, node in list(self._expected.items()):
@@ -232,16 +232,16 @@ class _Run:
                     key=lambda node: node.name,
                 )
             ),
-            pods=tuple(self._pods(recorded, outside, ready, now)),
+            pods=tuple(self._pods(recorded_state, outside, ready, now)),
             groups=tuple(groups),
         )
 
     def _pods(
-        self, recorded: ClusterState, outside: set[str], ready: Mapping[str, _Machine], now: float
+        self, recorded_state: ClusterState, outside: set[str], ready: Mapping[str, _Machine], now: float
     ) -> Iterable[Pod]:
         """Yield the recorded pods in their simulated places, and pods that come with a simulated machine."""
-        classes, with_daemons = recorded.snapshot.classes, set[str]()
-        for pod in recorded.snapshot.pods:
+        classes, with_daemons = recorded_state.snapshot.classes, set[str]()
+        for pod in recorded_state.snapshot.pods:
             if comes_with_node(classes[pod.cls]):
                 if pod.node in outside or pod.node in ready:
                     with_daemons.add(pod.node)
@@ -266,7 +266,7 @@ class _Run:
             else:
                 yield msgspec.structs.replace(pod, nominated="", created=min(pod.created, now - _SETTLED))
         for name, machine in sorted(ready.items()):
-            group = recorded.groups.get(machine.group)
+            group = recorded_state.groups.get(machine.group)
             template = group.template if group is not None else None
             for number, cls in enumerate(template.daemons if template is not None and name not in with_daemons else ()):
                 own = f"simulated-{name}-{number}"
@@ -274,10 +274,10 @@ class _Run:
 
     # -- carrying out a plan
 
-    def _grow(self, plan: Plan, recorded: ClusterState, now: float, ready_time: float) -> None:
+    def _grow(self, plan: Plan, recorded_state: ClusterState, now: float, ready_time: float) -> None:
         new: dict[tuple[str, int], str] = {}
         for growth in plan.scale_ups:
-            group = recorded.groups[growth.group]
+            group = recorded_state.groups[growth.group]
             if group.template is None:
                 continue
             for number in range(1, growth.to_size - growth.from_size + 1):
@@ -316,14 +316,14 @@ class _Run:
         expected = self._machines.get(self._expected.get(pod.key, ""))
         return min(max(0.0, expected.ready_at - now), end - now) if expected is not None else end - now
 
-    def _pay(self, recorded: ClusterState, seconds: float) -> None:
+    def _pay(self, recorded_state: ClusterState, seconds: float) -> None:
         """Add the price of all machines, and of recorded nodes that are in no group."""
-        tags = PriceTags(recorded)
+        tags = PriceTags(recorded_state)
         nodes = [(machine.node, machine.group) for machine in self._machines.values()]
         nodes += [
             (node, "")
-            for node in recorded.snapshot.nodes
-            if node.name not in recorded.group_of and node.name not in self._machines
+            for node in recorded_state.snapshot.nodes
+            if node.name not in recorded_state.group_of and node.name not in self._machines
         ]
         for node, group in nodes:
             priced = tags.of_node(node, group)
@@ -333,9 +333,9 @@ class _Run:
                 self._cost[priced[1]] = self._cost.get(priced[1], 0.0) + priced[0] * seconds / 3600
 
 
-def comes_with_node(cls: PodClass) -> bool:
+def comes_with_node(pod_class: PodClass) -> bool:
     """Return whether pods of a class run on every node of a kind, and are not placed."""
-    return cls.is_daemonset or cls.mirror
+    return pod_class.is_daemonset or pod_class.mirror
 
 
 def _succeeded(memory: Memory, operation: Operation, policy: Policy, now: float) -> Memory:
@@ -353,11 +353,11 @@ def _without_taints(node: Node) -> Node:
     return msgspec.structs.replace(node, taints=taints)
 
 
-def _new_node(template: Node, name: str, now: float, ready_at: float) -> Node:
+def _new_node(template_node: Node, name: str, now: float, ready_at: float) -> Node:
     return msgspec.structs.replace(
-        template,
+        template_node,
         name=name,
-        labels={**template.labels, HOSTNAME_LABEL: name},
+        labels={**template_node.labels, HOSTNAME_LABEL: name},
         uid=name,
         provider_id=f"simulated://{name}",
         created=now,

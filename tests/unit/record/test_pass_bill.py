@@ -27,7 +27,7 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 NAME = "c"
 
 
-class Passes:
+class BilledPasses:
     """Passes of one cluster with one priced node, and what they leave. reads: how often ended operations were read."""
 
     def __init__(self, price: float = 0.5, **options: Any) -> None:
@@ -51,7 +51,7 @@ class Passes:
         snapshot = msgspec.structs.replace(builder.snapshot(), cluster=NAME, taken_at=self.now)
         return build_cluster_state(snapshot, Policy(NAME, options=self.options), self.memory, self.now)
 
-    def make(self, after: float = 0.0) -> Passes:
+    def make(self, after: float = 0.0) -> BilledPasses:
         """Makes a pass after so many seconds."""
         self.now += after
         recorder = Recorder(
@@ -62,7 +62,7 @@ class Passes:
         self.left, self.trouble = result.left, "; ".join(result.trouble)
         return self
 
-    def removed(self, minutes_ago: float = 0.0) -> Passes:
+    def removed(self, minutes_ago: float = 0.0) -> BilledPasses:
         """Ends a removal of a node of 0.5."""
         at = self.now - minutes_ago * MINUTE
         targets = (RemovalTarget("old", "old"),)
@@ -81,7 +81,7 @@ COST, SAVED = key("cost_per_hour", currency="EUR"), key("savings_total", currenc
 
 
 def test_bill_is_stored_with_the_overview() -> None:
-    bill = Passes().make().bill
+    bill = BilledPasses().make().bill
     assert bill is not None
     assert (bill.at, bill.bills[0].currency) == (START, "EUR")
     assert bill.bills[0].parts == CostParts(500_000, 250_000, 0, 0, 0, 250_000, 0)
@@ -89,14 +89,14 @@ def test_bill_is_stored_with_the_overview() -> None:
 
 
 def test_bill_is_made_once_in_five_minutes_and_its_cost_stays_a_gauge() -> None:
-    passes = Passes().make(MINUTE)
+    passes = BilledPasses().make(MINUTE)
     passes.price = 0.7
     costs = [passes.make(MINUTE).left.gauges[COST] for _ in range(5)]
     assert costs == [0.5, 0.5, 0.5, 0.7, 0.7]
 
 
 def test_cost_that_is_not_known_any_more_is_no_gauge() -> None:
-    passes = Passes().make()
+    passes = BilledPasses().make()
     passes.price = 0.0
     assert COST not in passes.make(5 * MINUTE).left.gauges
     assert passes.bill is None
@@ -104,8 +104,8 @@ def test_cost_that_is_not_known_any_more_is_no_gauge() -> None:
 
 def test_cost_of_groups_is_a_gauge_only_with_the_option() -> None:
     name = key("node_group_cost_per_hour", node_group="g", currency="EUR")
-    assert name not in Passes().make().left.gauges
-    assert Passes(emit_per_nodegroup_metrics=True).make().left.gauges[name] == 0.5
+    assert name not in BilledPasses().make().left.gauges
+    assert BilledPasses(emit_per_nodegroup_metrics=True).make().left.gauges[name] == 0.5
 
 
 def test_cost_and_savings_are_not_written_to_cloudwatch() -> None:
@@ -114,7 +114,7 @@ def test_cost_and_savings_are_not_written_to_cloudwatch() -> None:
 
 
 def test_savings_are_counted_once_an_hour_from_the_ended_operations() -> None:
-    passes = Passes().make().removed()
+    passes = BilledPasses().make().removed()
     for _ in range(24):
         passes.make(5 * MINUTE)
     assert passes.reads == 3  # the first pass, and one in each of the two hours that began
@@ -125,7 +125,7 @@ def test_savings_are_counted_once_an_hour_from_the_ended_operations() -> None:
 
 
 def test_savings_of_before_the_first_pass_are_shown_and_not_counted() -> None:
-    passes = Passes().make(6 * HOUR).removed(minutes_ago=60)
+    passes = BilledPasses().make(6 * HOUR).removed(minutes_ago=60)
     passes.left = CarryOver()
     passes.make(5 * MINUTE)
     assert [round(sums.today) for sums in passes.left.savings] == [541_667]
@@ -133,14 +133,14 @@ def test_savings_of_before_the_first_pass_are_shown_and_not_counted() -> None:
 
 
 def test_quiet_cluster_reads_the_ended_operations_once_a_day() -> None:
-    passes = Passes().make()
+    passes = BilledPasses().make()
     for _ in range(72):
         passes.make(HOUR)
     assert passes.reads == 1 + 3
 
 
 def test_savings_that_cannot_be_read_are_reported_and_the_bill_is_stored() -> None:
-    passes = Passes()
+    passes = BilledPasses()
     passes.error = StoreUnavailable("gone")
     passes.make()
     assert passes.trouble == "savings: StoreUnavailable: gone"
@@ -149,7 +149,7 @@ def test_savings_that_cannot_be_read_are_reported_and_the_bill_is_stored() -> No
 
 
 def test_stored_bill_stands_while_nothing_changes() -> None:
-    passes = Passes().make()
+    passes = BilledPasses().make()
     first = passes.bill
     assert passes.make(5 * MINUTE).bill == first
     assert isinstance(passes.store.scan_states.last(NAME, points=True), LastPass | None)
