@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -20,7 +20,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.record.bill_view import MACHINES_ONLY
 from chalicelib.replay.decision_place import DecisionReader, reader
-from chalicelib.replay.policy_simulation import LONGEST_GAP, Comparison, compare
+from chalicelib.replay.policy_simulation import LONGEST_GAP, Comparison, PolicyCost, compare
 from chalicelib.replay.recorded_decision import RecordedDecision, decode
 
 _USUAL_DAYS = 7
@@ -104,7 +104,7 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
         (f"cost {currency}".strip(), f"{recorded.cost.get(currency, 0.0):.2f}", f"{given.cost.get(currency, 0.0):.2f}")
         for currency in currencies
     ]
-    rows += [(title, f"{getattr(recorded, name):g}", f"{getattr(given, name):g}") for name, title in _FIGURES.items()]
+    rows += [(title, f"{figure(recorded):g}", f"{figure(given):g}") for title, figure in _FIGURES.items()]
     yield (
         f"{cluster}: {comparison.hours:.1f} hours between {format_time(comparison.since)} and "
         f"{format_time(comparison.until)}, {plural(comparison.decisions, 'recorded decision')}"
@@ -113,11 +113,11 @@ def _blocks(cluster: str, comparison: Comparison, notes: list[str]) -> Iterator[
     yield "\n".join(notes)
 
 
-_FIGURES = {
-    "pending_minutes": "minutes that pods waited",
-    "nodes_bought": "nodes bought",
-    "nodes_removed": "nodes removed",
-    "pods_moved": "pods moved",
-    "disruption": "disruption",
-    "unpriced_hours": "hours of nodes without a price",
+_FIGURES: dict[str, Callable[[PolicyCost], float]] = {
+    "minutes that pods waited": lambda cost: cost.pending_minutes,
+    "nodes bought": lambda cost: cost.nodes_bought,
+    "nodes removed": lambda cost: cost.nodes_removed,
+    "pods moved": lambda cost: cost.pods_moved,
+    "disruption": lambda cost: cost.disruption,
+    "hours of nodes without a price": lambda cost: cost.unpriced_hours,
 }
