@@ -87,12 +87,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "cost",
             "cost",
-            "what a cluster costs per hour and what for; savings; the best moves",
+            "what a cluster costs per hour, and what for; savings",
             (
-                "cost shop # of the last passes",
                 "cost shop --by namespace --days 30",
                 "cost my-cluster --policy prod.yaml # a saved cluster",
-                "cost shop --with-policy new.yaml # what another policy would have cost in 7 days",
+                "cost shop --with-policy new.yaml # over recorded days",
             ),
         ),
         Command(
