@@ -247,12 +247,16 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.DISRUPTION_LIMIT: (
             "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes lifts it for a while"
         ),
+        ReasonCode.DISRUPTION_BUDGET: "nothing but time; spec.disruptionBudgets says how many at once, and when",
         ReasonCode.DISRUPTION_BRAKE: "see whether so many nodes may really go, then: outscaler release {cluster}",
         ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",
         ReasonCode.PAUSED: "end the pause: outscaler resume {cluster}; it ends by itself, too",
         ReasonCode.GROUP_GROWING: "nothing but a moment: its group is being made larger",
         ReasonCode.REMOVAL_FAILED: (
             "mend what is named; it is tried again later, and the later the more often it failed"
+        ),
+        ReasonCode.BOUGHT_BACK: (
+            "nothing but time; removals wait as the scheduler places these pods so that a node must be bought again"
         ),
         ReasonCode.NOT_STARTED: "nothing but time; maxNodeStartupTime says how long a node may take to be ready",
         ReasonCode.PROMISED: "nothing: it is needed for that pod",

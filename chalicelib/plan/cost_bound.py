@@ -16,9 +16,8 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import Node
+from chalicelib.plan.linear_solver import Entries, Solver, Trouble
 from chalicelib.plan.predicates import static_mask
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
-from chalicelib.plan.scale_up.least_cost.problem import Trouble
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.tables import LARGEST, Bools, Ints, NodeTable, ResourceColumns

@@ -185,6 +185,11 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
     return None if price is None else price + prices.node
 
 
+def price_in_millionths(node: Node, prices: NodePrices | None, group: NodeGroup | None) -> int:
+    """Return the hourly price of a node in millionths of the currency, 0 if it is unknown. group: that it is in."""
+    return round(1_000_000 * (node_price(node, prices, group.price if group is not None else 0.0) or 0.0))
+
+
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
     """Return the rates for pod prices, or None if the list has no rates and no node has a listed type or a provider's
     price. own: the providers' prices, one for each node, or none."""

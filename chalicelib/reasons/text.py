@@ -286,7 +286,9 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ),
     ReasonCode.DISRUPTION_LIMIT: (
         lambda r: f"maxDisruption: {_p(r, 'what')} reached",
-        lambda r: f"limit {_p(r, 'limit')}, more at {format_time(_n(r, 'until'))}",
+        lambda r: (
+            f"limit {_p(r, 'limit')}" + (f", more at {format_time(_n(r, 'until'))}" if "until" in r.params else "")
+        ),
     ),
     ReasonCode.DISRUPTION_BRAKE: (
         _fixed("maxDisruption: the circuit breaker is tripped until somebody releases it (outscaler release)"),
@@ -304,6 +306,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.REMOVAL_FAILED: (
         _fixed("its removal failed"),
         lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
+    ),
+    ReasonCode.BOUGHT_BACK: (
+        _fixed("after the last removals all nodes were bought back"),
+        lambda r: f"for pods of {_p(r, 'owner')}, tried again after {format_time(_n(r, 'until'))}",
     ),
     ReasonCode.NOT_STARTED: (_fixed("node has not started yet"), None),
     ReasonCode.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),

@@ -73,9 +73,10 @@ def pass_bill(state: ClusterState, carry_over: CarryOver, ended: Callable[[], Se
 
 
 def _last_change(memory: Memory) -> float:
-    """Return when an operation changed the size of a group last."""
+    """Return when an operation changed the size of a group last, or a replacement went on."""
     groups = (at for group in memory.groups.values() for at in (group.last_add, group.last_delete))
-    return max((memory.last_scale_up, memory.last_scale_down, *groups))
+    replacements = (row.since for row in memory.replacements.values())
+    return max((memory.last_scale_up, memory.last_scale_down, *groups, *replacements))
 
 
 def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:

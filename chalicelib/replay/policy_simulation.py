@@ -22,7 +22,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.bill import PriceTags
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
@@ -340,7 +340,12 @@ def comes_with_node(pod_class: PodClass) -> bool:
 
 def _succeeded(memory: Memory, operation: Operation, policy: Policy, now: float) -> Memory:
     """Return the memory after an operation that has succeeded at once."""
-    group_patch, memory_patch = memory_updates(operation, Succeeded({}), policy.options, now)
+    succeeded = Succeeded({})
+    group_patch, memory_patch = memory_updates(operation, succeeded, policy.options, now)
+    replacement_patch = replacement_update(operation, succeeded)
+    row = memory.replacements.get(operation.spec.replacement)
+    if replacement_patch is not None and row is not None:
+        memory = msgspec.structs.replace(memory, replacements={**memory.replacements, row.id: replacement_patch(row)})
     name = operation.spec.group
     if group_patch is not None and name in memory.groups:
         memory = msgspec.structs.replace(memory, groups={**memory.groups, name: group_patch(memory.groups[name])})

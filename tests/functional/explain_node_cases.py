@@ -238,6 +238,18 @@ ROWS = (
         memory={"brake": {"taken": [[AT - 1800, 1, 0]]}},
     ),
     CliExplainNodeEntry(
+        ReasonCode.DISRUPTION_BUDGET,
+        ("disruption budget freeze is used up (limit 0, until", "spec.disruptionBudgets says how many at once"),
+        args=LONG,
+        policy={
+            "disruptionBudgets": [
+                {"name": "freeze", "nodes": 0, "reasons": ["unneeded"], "cron": "0 0 * * *", "duration": "24h"}
+            ]
+        },
+        until="2026-11-22T00:00:00Z",
+        verdict="unneeded",
+    ),
+    CliExplainNodeEntry(
         ReasonCode.DISRUPTION_BRAKE,
         ("the circuit breaker is tripped until somebody releases it", "then: outscaler release edge"),
         args=LONG,
@@ -263,6 +275,15 @@ ROWS = (
         memory={
             "groups": {"g": {"failed_removals": {"n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}
         },
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.BOUGHT_BACK,
+        ("nodes were bought back (for pods of shop/ReplicaSet/rs, tried again after", "removals wait"),
+        args=LONG,
+        pods=(MOVES,),
+        verdict="unneeded",
+        until="2026-11-21T08:20:54Z",
+        memory={"groups": {"g": {"drained": {"shop/ReplicaSet/rs": {"until": AT + 3600, "times": 1}}}}},
     ),
     CliExplainNodeEntry(
         ReasonCode.GROUP_GROWING,
