@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.bill import ClusterBill
+
 MOST_NODES = 2000
 """Nodes of an overview; it says how many more there are."""
 
@@ -56,19 +58,21 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in
-    which prices are compared, "" where nobody states it."""
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which prices
+    are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()
     nodes: tuple[NodeOverview, ...] = ()
     more_nodes: int = 0
     currency: str = ""
+    bill: ClusterBill | None = None
 
     @property
     def timeless(self) -> ClusterOverview:
-        """It without its instant: what it says."""
-        return msgspec.structs.replace(self, at=0.0)
+        """It without its instants: what it says."""
+        bill = self.bill and msgspec.structs.replace(self.bill, at=0.0, savings_at=0.0)
+        return msgspec.structs.replace(self, at=0.0, bill=bill)
 
     @property
     def coarse(self) -> ClusterOverview:
@@ -84,4 +88,4 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
         nodes = (
             msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0) for node in self.nodes
         )
-        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes))
+        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes), bill=None)

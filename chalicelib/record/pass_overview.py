@@ -1,27 +1,34 @@
-"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), and the point of the
-charts that it leaves.
+"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), the bill, and the point
+of the charts that it leaves.
 
-Both are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
+All are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
 people see them: those too that do not keep the node (mirror pods, expendable pods).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from chalicelib.model.bill import MILLION, ClusterBill, Savings
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import Plan
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.prices import MICRO, NoPrice, Price, instance_type, price_book
+from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket
+from chalicelib.record.carry_over import CarryOver
+from chalicelib.record.metrics import key
+from chalicelib.record.savings import DAY, HOUR, counted, entries, under_way
 
 if TYPE_CHECKING:
     from chalicelib.plan.tables import Floats
@@ -30,8 +37,49 @@ _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
 
 
-def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, GaugePoint]:
-    """Return the overview, and the point of the charts."""
+class PassBill(msgspec.Struct, frozen=True):
+    """The bill of a pass, None where no price is known, and its metrics. savings: of the operations that had ended at
+    savings_at."""
+
+    bill: ClusterBill | None
+    gauges: dict[str, float]
+    counts: dict[str, float]
+    savings: tuple[Savings, ...]
+    savings_at: float
+
+
+def pass_bill(state: ClusterState, carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]) -> PassBill:
+    """Return the bill. ended: reads the ended operations; once an hour at most, and once a day where none has ended for
+    a day. Raises StoreError."""
+    bill, now, counts = cluster_bill(state), state.now, {}
+    sums, at = carry_over.savings, carry_over.savings_at
+    if bill is None:
+        return PassBill(None, {}, {}, sums, at)
+    if now // HOUR != at // HOUR and (now // DAY != at // DAY or _last_change(state.memory) > now - DAY - HOUR):
+        all_entries = entries(ended(), now, under_way(state.memory))
+        sums, grown = counted(sums, all_entries, at or now, now)
+        counts = {key("savings_total", currency=currency): amount for currency, amount in grown.items() if amount}
+        at = now
+    gauges = {key("cost_per_hour", currency=own.currency): own.parts.paid / MILLION for own in bill.bills}
+    if state.options.emit_per_nodegroup_metrics:
+        gauges |= {
+            key("node_group_cost_per_hour", node_group=row.name, currency=own.currency): row.parts.paid / MILLION
+            for own in bill.bills
+            for row in own.groups
+            if row.name
+        }
+    return PassBill(msgspec.structs.replace(bill, savings=sums, savings_at=at), gauges, counts, sums, at)
+
+
+def _last_change(memory: Memory) -> float:
+    """Return when an operation changed the size of a group last, or a replacement went on."""
+    groups = (at for group in memory.groups.values() for at in (group.last_add, group.last_delete))
+    replacements = (row.since for row in memory.replacements.values())
+    return max((memory.last_scale_up, memory.last_scale_down, *groups, *replacements))
+
+
+def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:
+    """Return the overview, and the point of the charts, with the cost in the currency of the largest bill."""
     snapshot = state.snapshot
     book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at)
     at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
@@ -52,17 +100,13 @@ def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, Gau
     shares = _percents(amounts)
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
     nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
-    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), book.currency)
+    overview = ClusterOverview(
+        snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), book.currency, bill
+    )
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
     waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
-    costs = [
-        price.amount * len(members.get(at, ()))
-        for at, price in enumerate(prices)
-        if isinstance(price, Price) and (at in members or not snapshot.nodes)
-    ]
-    costs += [price.amount for node in alone if isinstance(price := book.of_node(node, None), Price)]
-    cost = sum(costs) / MICRO if costs else -1.0
+    cost = bill.bills[0].parts.paid / MILLION if bill is not None else -1.0
     return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
 
 

@@ -12,6 +12,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.record.pass_overview import completed, pass_overview
 from tests.builders import NOW, ClusterBuilder, node
@@ -44,8 +45,8 @@ def plan(**changes: object) -> Plan:
 def both(
     builder: ClusterBuilder, prices: NodePrices | None = None, decision: Plan | None = None
 ) -> tuple[ClusterOverview, GaugePoint]:
-    policy = Policy("test", prices=prices)
-    return pass_overview(decision or plan(), build_cluster_state(builder.snapshot(), policy, Memory(), NOW))
+    state = build_cluster_state(builder.snapshot(), Policy("test", prices=prices), Memory(), NOW)
+    return pass_overview(decision or plan(), state, cluster_bill(state))
 
 
 def seen(builder: ClusterBuilder, prices: NodePrices | None = None) -> ClusterOverview:
