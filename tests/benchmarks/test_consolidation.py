@@ -74,11 +74,22 @@ def start(nodes: int) -> int:
     return World(cluster(nodes)).price
 
 
+def report(nodes: int, ends: dict[str, History]) -> None:
+    """Prints the ends, the bound, and what each reaches within the same numbers of disrupted pods."""
+    lowest = bound(nodes)
+    print(f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}, {lowest.price / lowest.start:.3f} of the start\n")
+    counts = [round(lowest.disrupted * part / 4) for part in range(1, 6)]
+    print(f"| Disrupted pods at most | Bound | {' | '.join(ends)} |\n|{'---|' * (len(ends) + 2)}")
+    for count in counts:
+        prices = [bound(nodes, count).price, *(history.price_within(count) / MICRO for history in ends.values())]
+        print(f"| {count:,} | {' | '.join(f'{price:,.2f}' for price in prices)} |")
+
+
 @pytest.mark.parametrize("nodes", INPUTS)
 def test_no_rules_go_below_the_bound(nodes: int) -> None:
     ends = peers(nodes)
     lowest = bound(nodes)
-    print(f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}, {lowest.price / lowest.start:.3f} of the start")
+    report(nodes, ends)
     assert len(ends) > 1
     for history in ends.values():
         assert history.price_within(10**9) / MICRO >= lowest.price * (1 - 1e-6)
@@ -96,7 +107,7 @@ def test_consolidation_reaches_the_bound_and_stays_ten_percent_below_karpenter(n
         "consolidation, aggressiveness 10": run_to_the_end(World(snapshot), Outscaler(EAGER), quiet=7),
     }
     ends, lowest = {**peers(nodes), **ours}, bound(nodes)
-    print(f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}")
+    report(nodes, ends)
     eager = ours["consolidation, aggressiveness 10"]
     disrupted = eager.last.disrupted
     karpenter = peers(nodes)["Karpenter's rules"].price_within(disrupted) / MICRO
