@@ -152,9 +152,10 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Nodes that go once others that are bought for their pods are ready.
 
     id: of (nodes, purchases, instant of the proposal). nodes: names of the old nodes that have not gone yet, in order
-    of removal; gone: those that have. price: of all old nodes, per hour in millionths. disruption, score: of the whole
-    move when it was last judged. since: when it entered its state. until: end of its back-off, times: failures of the
-    same set of nodes, why: the last failure; only for FAILED. removals: ids of the removals.
+    of removal; gone: those that have. price: of all old nodes, per hour in millionths. disruption, its price and score:
+    of the whole move when it was last judged. since: when it entered its state; bought_at: when it was begun. removals:
+    old node -> id of its removal. ends: id of an operation that is over -> "" if it succeeded, else why not. until: end
+    of its back-off, times: failures of the same set of nodes, why: the last failure.
     """
 
     id: str
@@ -167,23 +168,38 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed_at: float
     since: float
     reason: DisruptionReason = DisruptionReason.CONSOLIDATION
+    pool: str = ""
+    disruption_price: int = 0
+    bought_at: float = 0.0
     gone: tuple[str, ...] = ()
-    removals: tuple[str, ...] = ()
+    removals: dict[str, str] = {}
+    ends: dict[str, str] = {}
     until: float = 0.0
     times: int = 0
     why: Reason | None = None
+
+    @property
+    def cost(self) -> int:
+        """Return the price of all that it buys, per hour in millionths."""
+        return sum(purchase.nodes * purchase.price for purchase in self.purchases)
+
+    @property
+    def new_nodes(self) -> tuple[str, ...]:
+        """Return the names of the nodes that it has bought, as far as known."""
+        return tuple(name for purchase in self.purchases for name in purchase.names)
 
 
 class ConsolidationMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """What consolidation remembers beside replacements. digest: of what the last search without a result looked at,
     searched_at: its instant. moves: owner of pods (namespace/kind/name) -> (instant, pods) of the moves of a day.
     prices: group -> (instant, price in millionths) for each change within priceSettleTime, oldest first; the first one
-    is the price at the beginning of that time."""
+    is the price at the beginning of that time. reasons: node -> why that search left it."""
 
     digest: str = ""
     searched_at: float = 0.0
     moves: dict[str, tuple[tuple[float, int], ...]] = {}
     prices: dict[str, tuple[tuple[float, int], ...]] = {}
+    reasons: dict[str, Reason] = {}
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):

@@ -117,7 +117,7 @@ class ReasonCode(StrEnum):
     NOT_EVALUATED = "NotUnneededOtherReason"  # seconds
     NODE_COOLDOWN = "NodeGroupCooldown"  # until
     GROUP_FROZEN = "NodeGroupUnhealthy"  # detail
-    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until
+    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until; without until: once running removals have ended
     DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
     OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until
     PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too

@@ -1,12 +1,15 @@
 """Memory updates at the end of an operation: requests, cooldowns, backoff. Pure; the code reads like this table.
 
-    grow    done     request += increase, both its instants set anew; last_add, last_scale_up
+    grow    done     request += increase, both its instants set anew; last_add, last_scale_up unless it is part of a
+                     replacement, after which removals need not wait
             failed   backoff by class; a target changed by another party is not a failure of the group
     remove  done     last_delete, last_scale_down
             failed   last_failure, last_scale_down_failure
     shrink  done     the request is over; the target is what it was lowered to
     discard done     the target is lower by the number of deleted instances
     shrink, discard failed   not retried for a while, each time longer; the group's other operations do not wait
+
+The end of an operation that is part of a replacement is also recorded in the replacement's row.
 
 See docs/reference/node-groups.md "Scale-up requests" and "Backoff", docs/reference/scale-down.md "Cooldowns".
 
@@ -21,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.policy import Options
@@ -37,6 +40,7 @@ NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]
+ReplacementPatch = Callable[[Replacement], Replacement]
 MemoryUpdate = tuple[GroupPatch | None, MemoryPatch | None]
 NO_UPDATE: MemoryUpdate = (None, None)
 
@@ -62,13 +66,31 @@ def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: O
     )
 
 
+def replacement_update(
+    operation: Operation, outcome: Succeeded | Failed
+) -> Callable[[Replacement], Replacement] | None:
+    """Return the patch of the replacement that the operation is part of, None where it is part of none. It is written
+    with the operation's end, so that a pass always knows what became of an operation that is not open any more."""
+    if not operation.spec.replacement:
+        return None
+    why = "" if isinstance(outcome, Succeeded) else (outcome.message[:_WHY] or "it failed")
+
+    def patch(replacement: Replacement) -> Replacement:
+        return msgspec.structs.replace(replacement, ends={**replacement.ends, operation.spec.id: why})
+
+    return patch
+
+
 def _scaled_up(operation: Operation, options: Options, now: float) -> MemoryUpdate:
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
         increase = before + operation.spec.to_size - operation.spec.from_size
         request = ScaleUpRequest(increase, now, now + provision_deadline(operation, options))
-        return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.spec.to_size)
+        added = memory.last_add if operation.spec.replacement else now
+        return msgspec.structs.replace(memory, request=request, last_add=added, target=operation.spec.to_size)
 
+    if operation.spec.replacement:
+        return group, None
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
 
 

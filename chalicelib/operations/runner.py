@@ -40,7 +40,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.net.time_limit import time_limit
 from chalicelib.operations import claims
 from chalicelib.operations.clients import OperationClients
-from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates
+from chalicelib.operations.memory_updates import NOT_A_PROVIDER_FAILURE, memory_updates, replacement_update
 from chalicelib.operations.ordering import blocked_by_other_operation, deadline_of, never_begun
 from chalicelib.operations.recording import record_operation
 from chalicelib.operations.sibling_removals import Siblings
@@ -139,11 +139,14 @@ def _record(
     after = _after(operation, outcome, runtime.clock())
     if isinstance(outcome, InProgress) and not more:
         _send_next(after, runtime)
-    group, memory = None, None
-    if not isinstance(outcome, InProgress) and authority.policy:
-        group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
+    group, memory, replacement = None, None, None
+    if not isinstance(outcome, InProgress):
+        replacement = replacement_update(operation, outcome)
+        if authority.policy:
+            group, memory = memory_updates(operation, outcome, authority.policy.options, runtime.clock())
+    owner = operation.status.claimed_by
     try:
-        after = runtime.store.operations.advance(operation, after, operation.status.claimed_by, group, memory)
+        after = runtime.store.operations.advance(operation, after, owner, group, memory, replacement)
     except _OVERTAKEN as error:
         _log_overtaken(operation, error)
         return None

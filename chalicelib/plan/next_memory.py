@@ -7,11 +7,16 @@ docs/reference/node-groups.md "State across passes".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import ConsolidationMemory, GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.operation import Operation
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.plan.disruption.methods.unneeded import paused_timer
 from chalicelib.plan.disruption.planner import DisruptionPlan
+from chalicelib.plan.disruption.replacement_rows import with_operations
 from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -21,9 +26,18 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
-def next_memory(state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan) -> Memory:
+NOTHING = Memory().consolidation
+"""msgspec omits a default by its identity."""
+MOST_OWNERS = 5_000
+"""Owners of pods whose moves are remembered; those whose pods were moved last."""
+_DAY = 86_400.0
+
+
+def next_memory(
+    state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, operations: Sequence[Operation] = ()
+) -> Memory:
     """Return the memory for the next pass. scale_up: the result of scaling rules. disruption: the scale-down verdict of
-    each judged node, and the circuit breaker."""
+    each judged node, and the circuit breaker. operations: new ones of the plan."""
     memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
     for group in state.groups.values():
@@ -46,7 +60,23 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, disruption: Disrupti
         breaker=disruption.breaker,
         rules=scale_up.rule_results.memory,
         rule_objects=scale_up.rule_results.objects,
+        replacements=with_operations(disruption.replacements, operations),
+        consolidation=_consolidation(state, disruption),
     )
+
+
+def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> ConsolidationMemory:
+    """Return what consolidation remembers: moves of one day, of a limited number of owners; nothing where it is off."""
+    memory = disruption.consolidation or state.memory.consolidation
+    if state.policy.consolidation.mode is ConsolidationMode.OFF or memory == NOTHING:
+        return NOTHING
+    moves = {
+        owner: recent
+        for owner, moves in memory.moves.items()
+        if (recent := tuple(move for move in moves if abs(state.now - move[0]) < _DAY))
+    }
+    newest = sorted(moves, key=lambda owner: (-moves[owner][-1][0], owner))[:MOST_OWNERS]
+    return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
 
 
 def _group(group: NodeGroupState, now: float) -> GroupMemory:

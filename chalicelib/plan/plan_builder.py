@@ -9,9 +9,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import msgspec
 
+from chalicelib.model.node import Node
 from chalicelib.model.operation import (
     MOST_PODS,
     UID,
@@ -23,13 +25,14 @@ from chalicelib.model.operation import (
     operation_id,
 )
 from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.planner import DisruptionPlan
+from chalicelib.plan.prices import node_price, price_in_millionths
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
-from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 MOST_WARNINGS = 10
 """Maximum warnings of each kind, sorted by name: further ones add no information."""
@@ -46,10 +49,11 @@ def build_plan(
 ) -> Plan:
     """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the rest wait for a later
     pass."""
-    grown, shrunk = (up.group for up in scale_up.scale_ups), (removal.group for removal in disruption.removals)
+    scale_ups = (*scale_up.scale_ups, *disruption.purchases)
+    grown, shrunk = (up.group for up in scale_ups), (removal.group for removal in disruption.removals)
     repairs = compatible(repairs, grown, shrunk)
     name = _plan_id(state, scale_up, disruption, repairs, seed)
-    operations = [_growth(state, up, name) for up in scale_up.scale_ups]
+    operations = [_growth(state, up, name) for up in scale_ups]
     operations += [_removal(state, removal, name) for removal in disruption.removals]
     operations += [_repair(state, repair, name) for repair in repairs]
     candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
@@ -57,7 +61,7 @@ def build_plan(
         id=name,
         cluster=state.snapshot.cluster,
         at=state.now,
-        scale_ups=scale_up.scale_ups,
+        scale_ups=scale_ups,
         unschedulable=tuple(sorted(scale_up.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(scale_up.fits)),
         promises=scale_up.promises,
@@ -75,6 +79,7 @@ def build_plan(
         headroom=scale_up.headroom.verdicts,
         health=state.health,
         gaps=state.snapshot.gaps,
+        consolidation=disruption.report,
     )
 
 
@@ -82,15 +87,20 @@ def _plan_id(
     state: ClusterState, scale_up: ScaleUpPlan, disruption: DisruptionPlan, repairs: tuple[Repair, ...], seed: int
 ) -> str:
     content = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, disruption.removals, repairs]
+    content += [disruption.purchases] if disruption.purchases else []
     return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 
 def _growth(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
-    own = state.groups[scale_up.group].group.options.max_node_provision_time
+    group = state.groups[scale_up.group]
+    own = group.group.options.max_node_provision_time
+    example = group.template.node if group.template is not None else next(iter(group.nodes), None)
     spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
     return Operation(
-        msgspec.structs.replace(spec, pods=scale_up.pods[:MOST_PODS]),
+        msgspec.structs.replace(
+            spec, pods=scale_up.pods[:MOST_PODS], replacement=scale_up.replacement, **_price(state, group, example)
+        ),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
 
@@ -105,10 +115,25 @@ def _removal(state: ClusterState, removal: Removal, plan: str) -> Operation:
     handle = instance.handle if instance else ""
     target = RemovalTarget(node=removal.node, instance=node.provider_id, handle=handle, evict=removal.evict)
     data = {UID: node.uid} if node.uid else {}
+    replacement = state.memory.replacements.get(removal.replacement)
+    after = tuple(purchase.operation for purchase in replacement.purchases) if replacement is not None else ()
+    reason = "" if removal.reason is DisruptionReason.UNNEEDED else removal.reason.value
+    spec = msgspec.structs.replace(spec, after=after, reason=reason, replacement=removal.replacement)
     return Operation(
-        msgspec.structs.replace(spec, targets=(target,)),
+        msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
+
+
+def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dict[str, Any]:
+    """Return the price of one node and its currency, as fields of a spec; nothing where it is unknown."""
+    prices = state.policy.prices
+    price = price_in_millionths(node, prices, group.group) if node is not None else 0
+    if not price:
+        return {}
+    by_provider = node is not None and node_price(node, prices) is None
+    currency = group.group.currency if by_provider or prices is None else prices.currency
+    return {"price": price, "currency": currency}
 
 
 def _repair(state: ClusterState, repair: Repair, plan: str) -> Operation:

@@ -92,4 +92,4 @@ def plan_cluster(
     repairs = repair(state)
 
     plan = build_plan(state, pending, scale_up, scale_down, repairs, seed)
-    return plan, next_memory(state, scale_up, scale_down)
+    return plan, next_memory(state, scale_up, scale_down, plan.operations)

@@ -21,6 +21,7 @@ from math import fsum, inf
 
 import msgspec
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY, Amounts
@@ -69,6 +70,11 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
     if price is None and _is_price(own):
         price = own
     return None if price is None else price + prices.node
+
+
+def price_in_millionths(node: Node, prices: NodePrices | None, group: NodeGroup | None) -> int:
+    """Return the hourly price of a node in millionths of the currency, 0 if it is unknown. group: that it is in."""
+    return round(1_000_000 * (node_price(node, prices, group.price if group is not None else 0.0) or 0.0))
 
 
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:

@@ -105,7 +105,12 @@ def last_change(memory: Memory) -> float:
     groups = (
         instant
         for group in memory.groups.values()
-        for instant in (group.last_add, group.last_delete, group.last_failure)
+        for instant in (
+            group.last_add,
+            group.last_delete,
+            group.last_failure,
+            group.request.since if group.request is not None else 0.0,
+        )
     )
     return max(memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure, *groups)
 

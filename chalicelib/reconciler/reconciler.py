@@ -318,13 +318,19 @@ def _in_time(policy: Policy, seconds: float) -> Policy:
 
 def _to_save(new_memory: Memory, old_memory: Memory, *, act: bool) -> Memory:
     """Return the memory to save. Cluster-wide instants are written by executors and never overwritten from here. The
-    circuit breaker counts removals, so a pass that removes nothing leaves it unchanged."""
+    circuit breaker, replacements and the moves of pods follow what was done, so a pass that does nothing leaves them
+    unchanged."""
+    consolidation = new_memory.consolidation
+    if not act and consolidation.moves != old_memory.consolidation.moves:
+        consolidation = msgspec.structs.replace(consolidation, moves=old_memory.consolidation.moves)
     return msgspec.structs.replace(
         new_memory,
         last_scale_up=old_memory.last_scale_up,
         last_scale_down=old_memory.last_scale_down,
         last_scale_down_failure=old_memory.last_scale_down_failure,
         breaker=new_memory.breaker if act else old_memory.breaker,
+        replacements=new_memory.replacements if act else old_memory.replacements,
+        consolidation=consolidation,
     )
 
 

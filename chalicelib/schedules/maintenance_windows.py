@@ -38,19 +38,36 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
     window: the one that forbids, otherwise all that would allow; until: when removals are allowed next, absent if that
     is unknown or over a year away.
     """
-    forbidding = next((window for window in windows if not window.removals and _closes(window, now) is not None), None)
+    forbidding = next((window for window in windows if not window.removals and closes(window, now) is not None), None)
     allowing = [window for window in windows if window.removals]
-    if forbidding is None and (not allowing or any(_closes(window, now) is not None for window in allowing)):
+    if forbidding is None and (not allowing or any(closes(window, now) is not None for window in allowing)):
         return None
     name = called(forbidding) if forbidding is not None else ", ".join(called(window) for window in allowing)
     until = next_allowed(windows, now)
     return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
 
 
+def allowed_until(windows: Sequence[Window], now: float) -> float:
+    """Return the first instant from now on at which removals are not allowed, inf if none is found within a year: the
+    end of all windows that allow them, one after the other without a gap, or the next one that forbids them."""
+    if outside(windows, now) is not None:
+        return now
+    forbidding, allowing = ([window for window in windows if window.removals is kind] for kind in (False, True))
+    ends = [next(_openings(window, now), math.inf) for window in forbidding]
+    at = now
+    for _ in range(_STEPS // max(1, len(windows)) if allowing else 0):
+        closings = [end for window in allowing if (end := closes(window, at)) is not None]
+        if not closings or at > now + _YEAR:
+            ends.append(at)
+            break
+        at = max(closings)
+    return min((end for end in ends if end <= now + _YEAR), default=math.inf)
+
+
 def is_open(window: Window, now: float) -> bool:
     """Return whether a window is open, whatever its purpose: open at the instant it opens, closed at the instant it
     closes. Schedules (schedules/apply.py) use it too."""
-    return _closes(window, now) is not None
+    return closes(window, now) is not None
 
 
 def called(window: Window) -> str:
@@ -78,10 +95,10 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
     for _ in range(steps // max(1, len(windows))):
         if at > now + _YEAR:
             return math.inf
-        ends = [end for window in windows if not window.removals and (end := _closes(window, at)) is not None]
+        ends = [end for window in windows if not window.removals and (end := closes(window, at)) is not None]
         if ends:
             at = max(ends)
-        elif not allowing or any(_closes(window, at) is not None for window in allowing):
+        elif not allowing or any(closes(window, at) is not None for window in allowing):
             return at
         else:
             starts = [start for window in allowing if (start := next(_openings(window, at), None)) is not None]
@@ -125,8 +142,8 @@ def shortest_gap(cron: str) -> float:
     return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
 
-def _closes(window: Window, now: float) -> float | None:
-    """Return when the currently open window will close, None if it is not open.
+def closes(window: Window, now: float) -> float | None:
+    """Return when the currently open window will close, None if it is not open. Disruption budgets use it too.
 
     A backward search from now may miss an opening of the last hours if the clock was set back meanwhile: cronsim
     compares local times, and an earlier time is shown again. The last hours are therefore searched forwards.

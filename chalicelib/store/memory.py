@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.memory import GroupMemory, Memory, Replacement
 from chalicelib.model.operation import Operation
 from chalicelib.store.codec import NOT_DECODED, decode
 from chalicelib.store.errors import LeaseLost, RowUnreadable, StaleWrite
@@ -53,6 +53,7 @@ from chalicelib.store.tables import (
     MEMORY,
     NODES,
     OPEN,
+    REPLACEMENTS,
     BreakerOverrideRow,
     HeadRow,
     MemoryRow,
@@ -65,6 +66,7 @@ TIDY_AFTER = 86400  # seconds after an override's end that DynamoDB may delete i
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]
+ReplacementPatch = Callable[[Replacement], Replacement]
 
 
 class MemoryStore:
@@ -201,12 +203,16 @@ class Patches:
         writes: Sequence[Write],
         group_patch: GroupPatch | None,
         memory_patch: MemoryPatch | None = None,
+        replacement: str = "",
+        replacement_patch: ReplacementPatch | None = None,
     ) -> None:
-        """Write everything atomically. Raises TransactionCancelled if one of `writes` is refused, StaleWrite if memory
-        changed during every attempt."""
+        """Write everything atomically. replacement: id of the one that is patched, unless it is over already. Raises
+        TransactionCancelled if one of `writes` is refused, StaleWrite if memory changed during every attempt."""
         for _ in range(TRIES):
-            group_writes = self._group_writes(cluster, group, group_patch) if group_patch else []
-            patches = group_writes + self._head_writes(cluster, memory_patch, count=bool(group_writes))
+            rows = self._group_writes(cluster, group, group_patch) if group_patch else []
+            if replacement and replacement_patch is not None:
+                rows += self._replacement_writes(cluster, replacement, replacement_patch)
+            patches = rows + self._head_writes(cluster, memory_patch, count=bool(rows))
             if not writes and not patches:
                 return
             try:
@@ -234,6 +240,21 @@ class Patches:
         if after == (before or GroupMemory()):
             return []
         change = _based_on(row, row_change(GROUPS + group, before, after, GroupMemory))
+        return [change_write(self._table, cluster, change)]
+
+    def _replacement_writes(self, cluster: str, name: str, patch: ReplacementPatch) -> list[Write]:
+        """Return the change of a replacement's row. A row is there before the operations that belong to it, unless the
+        save that creates both is being applied."""
+        row = self._table.get(MemoryRow, cluster, REPLACEMENTS + name)
+        if row is None and self._staging.carry_out(cluster):
+            row = self._table.get(MemoryRow, cluster, REPLACEMENTS + name)
+        if row is None:
+            return []
+        before = decode(row.text or "", Replacement)
+        after = patch(before)
+        if after == before:
+            return []
+        change = _based_on(row, row_change(REPLACEMENTS + name, before, after, Replacement))
         return [change_write(self._table, cluster, change)]
 
     def _head_writes(self, cluster: str, patch: MemoryPatch | None, *, count: bool) -> list[Write]:

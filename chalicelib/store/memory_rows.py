@@ -21,7 +21,16 @@ import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.memory import (
+    BreakerState,
+    ConsolidationMemory,
+    GroupMemory,
+    LearntTemplate,
+    Memory,
+    NodeMemory,
+    Replacement,
+    RuleMemory,
+)
 from chalicelib.model.operation import Operation, OperationSpec, OperationStatus
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.store.codec import canonical, decode, encode, fingerprint, pack, unpack
@@ -30,11 +39,13 @@ from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Writ
 from chalicelib.store.tables import (
     BREAKER,
     BREAKER_OVERRIDE,
+    CONSOLIDATION,
     ENDED,
     GROUPS,
     HEAD,
     NODES,
     OPEN,
+    REPLACEMENTS,
     RULE_OBJECTS,
     RULES,
     TEMPLATES,
@@ -54,14 +65,20 @@ CONFIRMED_FOR = 600.0
 timer pauses, 900 seconds."""
 
 # Prefix of the rows, field of Memory, type of the value. One row for each key:
-_BY_KEY: tuple[tuple[str, str, Any], ...] = ((GROUPS, "groups", GroupMemory), (TEMPLATES, "templates", LearntTemplate))
-# One compressed value, in pieces:
+_BY_KEY: tuple[tuple[str, str, Any], ...] = (
+    (GROUPS, "groups", GroupMemory),
+    (TEMPLATES, "templates", LearntTemplate),
+    (REPLACEMENTS, "replacements", Replacement),
+)
+# One compressed value, in pieces; none is stored where it is the field's default:
 _COMPRESSED: tuple[tuple[str, str, Any], ...] = (
     (NODES, "nodes", dict[str, NodeMemory]),
     (UNREGISTERED, "unregistered", dict[str, float]),
     (RULES, "rules", dict[str, RuleMemory]),
     (RULE_OBJECTS, "rule_objects", dict[str, RuleObject]),
+    (CONSOLIDATION, "consolidation", ConsolidationMemory),
 )
+_NO_MEMORY = Memory()
 _MOST_PIECES = 1000
 """Pieces of one value; their numbers in the keys have three digits."""
 
@@ -114,7 +131,11 @@ def changes(old_memory: Memory, new_memory: Memory) -> tuple[Change, ...]:
         changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
         all_changes.extend(row_change(prefix + key, before.get(key), after.get(key), kind) for key in changed)
     for prefix, field, kind in _COMPRESSED:
-        all_changes.extend(_piece_changes(prefix, getattr(old_memory, field), getattr(new_memory, field), kind))
+        nothing = getattr(_NO_MEMORY, field)
+        before, after = (
+            None if value == nothing else value for value in (getattr(old_memory, field), getattr(new_memory, field))
+        )
+        all_changes.extend(_piece_changes(prefix, before, after, kind))
     return tuple(all_changes)
 
 
@@ -130,12 +151,13 @@ def times_change(old_times: ChangedTimes, new_times: ChangedTimes) -> Change:
     return row_change(HEAD, old, new, ChangedTimes)
 
 
-def _piece_changes(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:
+def _piece_changes(prefix: str, before: Any, after: Any, kind: Any) -> Iterator[Change]:
+    """Yield the changes of a compressed value; None means that none is stored."""
     if before == after:
         return
-    expected = version_of(before, kind) if before else ABSENT
-    old_count = len(pack(canonical(before, kind))) if before else 0
-    data = canonical(after, kind) if after else b""
+    expected = version_of(before, kind)
+    old_count = 0 if before is None else len(pack(canonical(before, kind)))
+    data = b"" if after is None else canonical(after, kind)
     pieces, version = (pack(data), fingerprint(data)) if data else ((), ABSENT)
     for at in range(max(len(pieces), old_count)):
         checked = expected if at == 0 else ANY
@@ -241,7 +263,8 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     for prefix, field, kind in _COMPRESSED:
         pieces = _pieces(prefix, by_item)
         blobs, items = tuple(piece.blob for piece in pieces), tuple(piece.item for piece in pieces)
-        values[field] = adopted(items, pieces[0].version, unpack(blobs), kind) if pieces else {}
+        if pieces:
+            values[field] = adopted(items, pieces[0].version, unpack(blobs), kind)
     values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
     if BREAKER in by_item:
         values["breaker"] = one_row(BREAKER, BreakerState)

@@ -26,7 +26,7 @@ from chalicelib.store.errors import (
     StaleWrite,
     StoreError,
 )
-from chalicelib.store.memory import GroupPatch, MemoryPatch, Patches
+from chalicelib.store.memory import GroupPatch, MemoryPatch, Patches, ReplacementPatch
 from chalicelib.store.memory_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
 from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, value_or_error
@@ -131,13 +131,15 @@ class Operations:
         owner: str,
         group_patch: GroupPatch | None = None,
         memory_patch: MemoryPatch | None = None,
+        replacement_patch: ReplacementPatch | None = None,
     ) -> Operation:
         """Record the result of a step; return the operation as stored. old_operation: as claimed. new_operation:
         waiting or over.
 
         group_patch: updates the group's memory (given GroupMemory() where there is none); memory_patch: updates the
-        cluster-wide instants (last_scale_up …; the rest of the returned Memory is ignored). Both may be called several
-        times, with newer values, until no concurrent write interferes.
+        cluster-wide instants (last_scale_up …; the rest of the returned Memory is ignored); replacement_patch: updates
+        the replacement of which the operation is part, unless that is over. They may be called several times, with
+        newer values, until no concurrent write interferes.
 
         Raises IllegalTransition, OperationClaimed (the claim expired and another executor has it), OperationFinished,
         StaleWrite (owner does not hold the claim). The claim ends with the step.
@@ -153,7 +155,10 @@ class Operations:
         else:
             writes = [self._table.delete(cluster, item, ours), self._table.put(to_row(stored))]
         try:
-            self._patches.write(cluster, old_operation.spec.group, writes, group_patch, memory_patch)
+            spec = old_operation.spec
+            self._patches.write(
+                cluster, spec.group, writes, group_patch, memory_patch, spec.replacement, replacement_patch
+            )
         except TransactionCancelled:
             return self._result_of_refusal(stored, owner)
         return stored

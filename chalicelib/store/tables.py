@@ -28,6 +28,7 @@ SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, TEMPLATES, UNREGISTERED = "memory#group#", "memory#nodes#", "memory#template#", "memory#unregistered#"
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
+REPLACEMENTS, CONSOLIDATION = "memory#replacement#", "memory#consolidation#"
 BREAKER, BREAKER_OVERRIDE = "memory#brake", "memory#release"
 OPEN, ENDED = "memory#operation#", "operation#"  # operations
 STAGED, JOURNAL, POLICY, DEBOUNCE = "staged#", "journal#", "policy#", "seen#"

@@ -25,7 +25,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit, NodePrices, Options, Policy
 from chalicelib.model.snapshot import Budget, Controller, Snapshot
-from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.planner import plan_cluster
@@ -396,7 +396,13 @@ class Outscaler:
         if of_group is not None:
             changed = of_group(memory.groups.get(group, GroupMemory()))
             memory = msgspec.structs.replace(memory, groups={**memory.groups, group: changed})
-        self.memory = memory if of_cluster is None else of_cluster(memory)
+        memory = memory if of_cluster is None else of_cluster(memory)
+        of_replacement = replacement_update(operation, Succeeded())
+        row = memory.replacements.get(operation.spec.replacement)
+        if of_replacement is not None and row is not None:
+            rows = {**memory.replacements, row.id: of_replacement(row)}
+            memory = msgspec.structs.replace(memory, replacements=rows)
+        self.memory = memory
 
 
 class Karpenter:

@@ -46,9 +46,10 @@ def _not_needed(operation: Operation, context: StepContext, now: float) -> str:
     ClusterError.
 
     Growth without pods is for rules, headroom or a minimum, which only a pass can judge. That is left to the next pass
-    after an executor died. If it is only late, it is requested: it would be as late after every further pass."""
+    after an executor died. If it is only late, it is requested: it would be as late after every further pass. Growth of
+    a replacement is requested in any case: its row is saved, and a pass judges it again before any node goes."""
     pods, broken = operation.spec.pods, BROKEN in operation.status.data
-    if not (broken or (pods and now - operation.spec.created_at > LATE)):
+    if operation.spec.replacement or not (broken or (pods and now - operation.spec.created_at > LATE)):
         return ""
     if not pods:
         return "its executor died before the request; the next pass decides whether it is still needed"

@@ -8,14 +8,18 @@ from collections.abc import Collection
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import BreakerState, NodeMemory
-from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
+from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, ScaleUp, TaintUpdate
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
+from chalicelib.plan.disruption.methods.consolidation import consolidate
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
+from chalicelib.plan.disruption.replacement_rows import softly_tainted
+from chalicelib.plan.disruption.replacements import Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -28,7 +32,8 @@ METHODS: tuple[Method, ...] = (Unneeded(),)
 class DisruptionPlan(msgspec.Struct, frozen=True):
     """The disruption part of a plan. unneeded: names of the nodes that go now or later. unremovable: a verdict on each
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
-    breaker: the circuit breaker's next state. taints: to be added or removed outside of operations."""
+    breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
+    next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is off."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -37,6 +42,14 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     paused: Reason | None = None
     breaker: BreakerState = BreakerState()
     taints: tuple[TaintUpdate, ...] = ()
+    replacements: dict[str, Replacement] = {}
+    consolidation: ConsolidationMemory | None = None
+    report: ConsolidationReport | None = None
+
+    @property
+    def purchases(self) -> tuple[ScaleUp, ...]:
+        """What replacements buy now."""
+        return tuple(up for command in self.commands for up in command.replacements)
 
     @property
     def removals(self) -> tuple[Removal, ...]:
@@ -68,7 +81,9 @@ def plan_disruption(
         return time_budget.over(started + limit) or time_budget.ended()
 
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
-    context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for)
+    reservation = Reservation(state, simulated) if state.memory.replacements else None
+    context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
+    reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = []
     unneeded: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
@@ -76,18 +91,36 @@ def plan_disruption(
         verdicts = {node.name: NodeVerdict(node.name, not_evaluated) for node in state.snapshot.nodes}
     for method in METHODS if judged else ():
         candidates, ineligible = find_candidates(state, simulated, budgets.pdbs, method.ineligible)
-        result = method.propose(candidates, context)
+        free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
+        result = method.propose(free, context)
         commands += result.commands
         budgets.grown |= {up.group for command in result.commands for up in command.replacements}
         unneeded |= result.memory
-        verdicts |= ineligible | result.verdicts
+        verdicts |= ineligible | result.verdicts | reserved
+    memory = memory_of_others(state, verdicts) | unneeded
+    soft: Collection[str] = unneeded.keys()
+    replacements: dict[str, Replacement] = {}
+    consolidation = None
+    if judged and state.policy.consolidation.mode is not ConsolidationMode.OFF:
+        consolidation = consolidate(context, commands, memory)
+        commands += consolidation.commands
+        replacements, memory = consolidation.replacements, consolidation.nodes
+        soft = unneeded.keys() | consolidation.tainted
+    elif reservation is not None:
+        advanced = advance(state, simulated, budgets, reservation=reservation)
+        commands += advanced.commands
+        replacements = advanced.rows
+        soft = unneeded.keys() | softly_tainted(replacements.values())
     removed = {removal.node for command in commands for removal in command.candidates}
     return DisruptionPlan(
         commands=tuple(commands),
         unneeded=tuple(sorted(unneeded)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts.keys() - removed)),
-        memory=memory_of_others(state, verdicts) | unneeded,
+        memory=memory,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(taint for taint in taint_updates(state, unneeded) if taint.node not in removed),
+        taints=tuple(taint for taint in taint_updates(state, soft) if taint.node not in removed),
+        replacements=replacements,
+        consolidation=consolidation.memory if consolidation is not None else None,
+        report=consolidation.report if consolidation is not None else None,
     )

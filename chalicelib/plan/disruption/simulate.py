@@ -33,7 +33,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.candidates import Candidate, blocked
+from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, blocked
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.headroom_reserve import HeadroomReserve
 from chalicelib.plan.disruption.pod_destinations import PodDestinations
@@ -225,6 +225,28 @@ def _sizes(simulated: SimulatedCluster) -> list[float]:
     ]
 
 
+def carry_out(
+    removals: Iterable[SimulatedRemoval], checker: DrainabilityChecker, simulated: SimulatedCluster, pdbs: PdbTracker
+) -> None:
+    """Make removals that were found elsewhere part of the simulated cluster, with the places that their pods have
+    already, and use the disruptions of their budgets."""
+    nobody: Ints = np.array([], dtype=np.int64)
+    places, index = PodDestinations(simulated, nobody, nobody), simulated.table.index
+    for removal in removals:
+        row, candidate = index.get(removal.node.name), checker.of(removal.node)
+        if row is None or not isinstance(candidate, Candidate):
+            continue
+        places.neighbours.leave(row)
+        for pod in candidate.pods:
+            at = index.get(removal.destinations.get(pod.key, ""))
+            if not pod.deleted:
+                places.lift(pod.cls, row)
+            if at is not None:
+                simulated.put_one(pod.cls, at)
+        places.neighbours.gone(row)
+        pdbs.use(candidate.used)
+
+
 class TrialResult(msgspec.Struct, frozen=True):
     """removals: nodes that can be removed; failures: nodes that cannot; unchecked: nodes that were not checked in
     time."""
@@ -237,6 +259,24 @@ class TrialResult(msgspec.Struct, frozen=True):
     def names(self) -> frozenset[str]:
         """Return the names of the nodes that can be removed."""
         return frozenset(removal.node.name for removal in self.removals)
+
+    def keep(self, chosen: Sequence[SimulatedRemoval], candidates: Sequence[Candidate]) -> list[SimulatedRemoval]:
+        """Repeat the trial for these of its removals alone, so that the simulated cluster is as it will be after them;
+        return them with the places that their pods get now. If one of them is not possible without the others, the
+        trial stays as it was."""
+        by_name = {candidate.node.name: candidate for candidate in candidates}
+        wanted = frozenset(removal.node.name for removal in chosen)
+        self.trial.undo()
+        again = [
+            self.trial.attempt(by_name[removal.node.name]) for removal in self.removals if removal.node.name in wanted
+        ]
+        repeated = {removal.node.name: removal for removal in again if isinstance(removal, SimulatedRemoval)}
+        if len(repeated) == len(wanted):
+            return [repeated[removal.node.name] for removal in chosen]
+        self.trial.undo()
+        for removal in self.removals:
+            self.trial.attempt(by_name[removal.node.name])
+        return list(chosen)
 
 
 class Search:

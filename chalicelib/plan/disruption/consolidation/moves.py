@@ -1,7 +1,7 @@
 """Moves: nodes that go, nodes that are bought for their pods, and what that is worth.
 
-All prices are integers in millionths per hour, so that equal prices are equal. The value of a move is what it saves less
-the price of its disruption. It is worth it if that is above zero. See docs/reference/consolidation.md "Score".
+All prices are integers in millionths per hour, so that equal prices are equal. The value of a move is what it saves
+less the price of its disruption. It is worth it if that is above zero. See docs/reference/consolidation.md "Score".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class JudgedMove(msgspec.Struct, frozen=True):
     removals: the nodes that go, in the order of removal, with the places of their pods. purchases: group id -> nodes
     that are bought first. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
     go; disruption_price: what it costs by the rates of their pools. score: see docs/reference/consolidation.md "Score".
-    pool: of the nodes that go; "" if they are of several.
+    pool: of the nodes that go; "" if they are of several. prices: group id -> price of one node that is bought.
     """
 
     removals: tuple[SimulatedRemoval, ...]
@@ -34,6 +34,7 @@ class JudgedMove(msgspec.Struct, frozen=True):
     disruption_price: int
     score: float
     pool: str = ""
+    prices: Mapping[str, int] = {}
 
     @property
     def saves(self) -> int:

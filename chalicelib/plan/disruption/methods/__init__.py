@@ -18,6 +18,7 @@ from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, Usage
+from chalicelib.plan.disruption.replacements import Reservation
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
@@ -25,7 +26,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 class DisruptionContext(msgspec.Struct, frozen=True):
     """What all methods of a pass share. over: whether the time for simulations is up; not_evaluated: the verdict on
     nodes that were not reached by then. assume_unneeded_for: for a what-if; every unneeded node counts as unneeded for
-    at least this many seconds."""
+    at least this many seconds. reservation: of the nodes of replacements; None: there are no replacements."""
 
     state: ClusterState
     simulated: SimulatedCluster
@@ -33,6 +34,7 @@ class DisruptionContext(msgspec.Struct, frozen=True):
     over: Callable[[], bool]
     not_evaluated: Reason
     assume_unneeded_for: float | None
+    reservation: Reservation | None = None
 
 
 class MethodResult(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
@@ -27,7 +28,15 @@ from chalicelib.plan.state.readiness import Bucket
 
 UNSEEN = 900.0
 """Seconds without a pass after which it is unknown whether a node was needed in between."""
-NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCode.NOT_EVALUATED, ReasonCode.PROMISED})
+NOT_JUDGED = frozenset(
+    {
+        ReasonCode.UNEXPECTED,
+        ReasonCode.GROUP_FROZEN,
+        ReasonCode.NOT_EVALUATED,
+        ReasonCode.PROMISED,
+        ReasonCode.IN_REPLACEMENT,
+    }
+)
 """Verdicts of a node that could not be judged. They include a node on which pending pods are expected: the scheduler
 may place them on another node, and while other nodes are drained there are always such pods."""
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
@@ -59,6 +68,9 @@ class Unneeded:
             for unneeded in result.removals
         }
         chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
+        if state.policy.consolidation.mode is not ConsolidationMode.OFF:
+            # A node that only waits for its timer is one to which consolidation may move pods.
+            chosen = result.keep(chosen, candidates)
         removals = tuple(
             Removal(node.node.name, node.group, "drain" if node.evict else "empty", node.evict, node.destinations)
             for node in chosen

@@ -1,0 +1,663 @@
+"""Replacements from pass to pass: each state, each way out of it, and what is not done meanwhile
+(docs/reference/consolidation.md "Replacements")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Pool
+from chalicelib.model.memory import (
+    Backoff,
+    BreakerState,
+    FailedRemoval,
+    GroupMemory,
+    PurchasedNodes,
+    Replacement,
+    ReplacementState,
+)
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.policy import Consolidation, ConsolidationMode, MaxDisruption, NodeLimit, NodePrices, Window
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import MissingData
+from chalicelib.plan.disruption.replacement_rows import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    MOST_FAILED,
+    REMEMBERED,
+    failed,
+    on_their_way_out,
+    propose_row,
+    softly_tainted,
+    with_operations,
+)
+from tests.builders import NOW
+from tests.unit.plan.replacement_story import (
+    BOUGHT,
+    COST,
+    FULL,
+    GROW,
+    PRICE,
+    FakeJudge,
+    machines,
+    purchase_operation,
+    removal_operation,
+    replacement,
+    turn,
+)
+
+PROPOSED, BUYING, WAITING, DRAINING, FAILED = (
+    ReplacementState.PROPOSED,
+    ReplacementState.BUYING,
+    ReplacementState.WAITING,
+    ReplacementState.DRAINING,
+    ReplacementState.FAILED,
+)
+NO_PLACE = Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod="default/p", what="no node takes it")
+BUSY_PDB = Reason.of(ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.NOT_ENOUGH_PDB.value)
+replace = msgspec.structs.replace
+
+
+def refusing(why: Reason) -> FakeJudge:
+    return FakeJudge(lambda _: why)
+
+
+def with_policy(**fields: Any) -> Consolidation:
+    return replace(FULL, **fields)
+
+
+# --- proposed
+
+
+def test_wanted_move_becomes_a_row_and_nothing_is_bought_before_it_is_confirmed() -> None:
+    played = turn(machines("a"), propose=["a"])
+    (row,) = played.result.rows.values()
+    assert (row.state, row.nodes, row.purchases) == (PROPOSED, ("a",), (PurchasedNodes("s", 1, COST),))
+    assert (row.price, row.disruption, row.score, row.pool) == (PRICE, 3.0, 1.0, "m")
+    assert (row.proposed_at, row.since, row.bought_at) == (NOW, NOW, 0.0)
+    assert played.bought == []
+    assert played.result.verdicts == {"a": Reason.of(ReasonCode.NOT_CONFIRMED, since=NOW, needs=60.0)}
+    assert played.result.reserved == frozenset()
+    assert softly_tainted(played.result.rows.values()) == {"a"}
+
+
+def test_id_of_a_row_follows_from_nodes_purchases_and_instant() -> None:
+    played = turn(machines("a", "b"))
+    played.judge.state = played.state
+    ids = {
+        propose_row(played.judge.move(nodes, COST, bought), replace(played.state, now=now)).id
+        for nodes, bought, now in (
+            (["a", "b"], {"s": 1}, NOW),
+            (["b", "a"], {"s": 1}, NOW),
+            (["a"], {"s": 1}, NOW),
+            (["a"], {"s": 2}, NOW),
+            (["a"], {"s": 2}, NOW + 1.0),
+        )
+    }
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize(("age", "begins"), [(59.0, False), (60.0, True), (4000.0, True)])
+def test_proposed_row_begins_when_a_pass_wants_it_after_confirm_after(age: float, begins: bool) -> None:
+    played = turn(machines("a"), replacement(state=PROPOSED, proposed_at=NOW - age, since=NOW - age))
+    assert played.row is not None
+    assert played.row.state is (BUYING if begins else PROPOSED)
+    assert played.bought == ([("s", 0, 1, "r1")] if begins else [])
+    assert (played.row.since, played.row.bought_at) == ((NOW, NOW) if begins else (NOW - age, 0.0))
+
+
+def test_confirm_after_zero_begins_at_once() -> None:
+    played = turn(machines("a"), propose=["a"], consolidation=with_policy(confirm_after=0.0))
+    (row,) = played.result.rows.values()
+    assert row.state is BUYING
+    assert played.bought == [("s", 0, 1, row.id)]
+
+
+def test_cons_42_row_begins_at_the_first_confirmation_after_confirm_after_and_is_forgotten_below_the_score() -> None:
+    row = replacement(state=PROPOSED, proposed_at=NOW, since=NOW)
+    at_30 = turn(machines("a"), row, now=NOW + 30.0)
+    assert at_30.row is not None
+    assert (at_30.row.state, at_30.bought) == (PROPOSED, [])
+    at_60 = turn(machines("a"), at_30.row, now=NOW + 60.0)
+    assert at_60.bought == [("s", 0, 1, "r1")]
+    poor = Reason.of(ReasonCode.NOT_WORTH_DISRUPTION, saves=0.1, disruption=3.0, score=0.39, needs=0.4)
+    refused = turn(machines("a"), row, now=NOW + 30.0, judge=refusing(poor))
+    assert refused.result.rows == {}
+    assert refused.result.verdicts == {"a": poor}
+
+
+def test_proposed_row_stays_while_nothing_can_be_judged() -> None:
+    row = replacement(state=PROPOSED)
+    assert turn(machines("a"), row, judged=False).result.rows == {"r1": row}
+    late = Reason.of(ReasonCode.NOT_EVALUATED, seconds=30.0)
+    assert turn(machines("a"), row, judge=refusing(late)).result.rows == {"r1": row}
+
+
+@pytest.mark.parametrize("mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE])
+def test_proposed_row_is_forgotten_where_nothing_is_bought(mode: ConsolidationMode) -> None:
+    played = turn(machines("a"), replacement(state=PROPOSED), consolidation=with_policy(mode=mode))
+    assert (played.result.rows, played.bought) == ({}, [])
+
+
+def test_proposed_row_is_forgotten_when_its_node_goes_for_another_reason() -> None:
+    row = replacement("a", "b", state=PROPOSED)
+    assert turn(machines("a"), row).result.rows == {}
+    leaving = machines("a").node("b", group="m", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
+    assert turn(leaving, row).result.rows == {}
+
+
+def test_node_is_in_one_row_at_most() -> None:
+    mine = replacement("a", state=WAITING)
+    other = replacement("a", "b", state=PROPOSED, id="r2")
+    assert turn(machines("a", "b"), mine, other).result.rows.keys() == {"r1"}
+    assert turn(machines("a", "b"), replacement("a", state=PROPOSED), propose=["a"]).result.rows.keys() == {"r1"}
+
+
+def several(count: int) -> list[Replacement]:
+    return [
+        replacement(f"n{at}", id=f"other-{at}", state=WAITING, purchases=(PurchasedNodes("s", 1, COST, GROW),))
+        for at in range(count)
+    ]
+
+
+def blocked_by(build: Any = None, rows: Any = (), **fields: Any) -> Reason | None:
+    """Why a confirmed row buys nothing yet; None: it buys."""
+    build = build or machines("a", *(row.nodes[0] for row in rows))
+    played = turn(build, replacement(state=PROPOSED), *rows, **fields)
+    assert played.row is not None
+    assert (played.row.state is BUYING) is bool(played.bought)
+    return None if played.bought else played.result.verdicts["a"]
+
+
+def test_purchases_wait_for_max_replacements_and_max_surge() -> None:
+    most = with_policy(max_surge=NodeLimit(nodes=9))
+    assert blocked_by(rows=several(2), consolidation=most) is None
+    assert blocked_by(rows=several(3), consolidation=most) == Reason.of(ReasonCode.SURGE_LIMIT, limit=3)
+    ten = with_policy(max_replacements=10, max_surge=NodeLimit(nodes=3))
+    assert blocked_by(rows=several(2), consolidation=ten) is None
+    assert blocked_by(rows=several(3), consolidation=ten) == Reason.of(ReasonCode.SURGE_LIMIT, limit=3)
+    least = with_policy(max_surge=NodeLimit(share=0.01))
+    assert blocked_by(consolidation=least) is None, "at least one"
+
+
+def test_node_that_is_paid_back_by_a_removal_uses_no_surge() -> None:
+    one = with_policy(max_surge=NodeLimit(nodes=2))
+    rows = [replacement("b", "c", id="r2", state=DRAINING, buys=2, removals={}, gone=("d",))]
+    assert blocked_by(machines("a", "b", "c", new=2), rows, consolidation=one) is None
+    rows = [replace(rows[0], gone=())]
+    reason = blocked_by(machines("a", "b", "c", new=2), rows, consolidation=one)
+    assert reason == Reason.of(ReasonCode.SURGE_LIMIT, limit=2)
+
+
+def test_purchase_waits_while_its_group_grows_for_pods() -> None:
+    growing = Reason.of(ReasonCode.GROUP_GROWING)
+    assert blocked_by(grown=["s"]) == growing
+    assert blocked_by(operations=[purchase_operation(id="grow-pods", replacement="")]) == growing
+    assert blocked_by(grown=["m"]) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [
+        ({"max": 0}, ReasonCode.GROUP_MAX_SIZE),
+        ({"pool": Pool("p", max=0)}, ReasonCode.POOL_MAX_SIZE),
+        ({"error": "no answer"}, ReasonCode.GROUP_UNHEALTHY),
+    ],
+)
+def test_purchase_obeys_the_limits_of_group_and_pool(limits: dict[str, Any], code: ReasonCode) -> None:
+    build = machines("a")
+    build.groups[1] = replace(build.groups[1], **limits)
+    reason = blocked_by(build)
+    assert reason is not None
+    assert reason.code is code
+
+
+def test_purchase_obeys_the_limits_of_the_cluster() -> None:
+    assert blocked_by(max_nodes_total=1) == Reason.of(ReasonCode.MAX_NODES_TOTAL, max=1)
+    assert blocked_by(max_nodes_total=2) is None
+
+
+def test_two_rows_of_one_pass_do_not_use_the_same_room() -> None:
+    rows = [replacement("a", state=PROPOSED), replacement("b", id="r2", state=PROPOSED)]
+    build = machines("a", "b")
+    build.groups[1] = replace(build.groups[1], max=1)
+    played = turn(build, *rows)
+    assert played.bought == [("s", 0, 1, "r1")]
+    assert played.result.verdicts["b"] == Reason.of(ReasonCode.GROUP_GROWING)
+
+
+def test_purchase_waits_while_removals_are_blocked() -> None:
+    reason = blocked_by(policy={"max_disruption": MaxDisruption(share=0.5)}, scale_down_enabled=False)
+    assert reason == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
+
+
+def window(minutes: float, *, removals: bool = True) -> Window:
+    """A window that has been open for an hour (or, where removals are forbidden, opens) and closes after minutes."""
+    # NOW is 2027-01-15 08:00 UTC
+    return Window("0 7 * * *", 3600.0 + minutes * 60.0, removals, name="w")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "timeout", "buys"), [(10.0, 900.0, False), (15.0, 900.0, True), (10.0, 600.0, True)]
+)
+def test_cons_55_nothing_is_bought_if_the_window_closes_within_replace_timeout(
+    minutes: float, timeout: float, buys: bool
+) -> None:
+    policy = {"maintenance_windows": (window(minutes),)}
+    reason = blocked_by(policy=policy, consolidation=with_policy(replace_timeout=timeout))
+    assert reason == (None if buys else Reason.of(ReasonCode.OUTSIDE_WINDOW, window="w"))
+
+
+def test_nothing_is_bought_before_a_window_that_forbids_removals() -> None:
+    forbids = Window("10 8 * * *", 3600.0, removals=False, name="calm")
+    reason = blocked_by(policy={"maintenance_windows": (forbids,)})
+    assert reason == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="calm")
+    assert blocked_by(policy={"maintenance_windows": (replace(forbids, cron="20 8 * * *"),)}) is None
+
+
+# --- buying
+
+
+def test_row_waits_while_its_purchase_is_open() -> None:
+    row = replacement(state=BUYING)
+    played = turn(machines("a"), row, operations=[purchase_operation()])
+    assert played.result.rows == {"r1": row}
+    assert played.result.verdicts == {"a": Reason.of(ReasonCode.IN_REPLACEMENT, id="r1")}
+    assert played.result.reserved == {"a"}
+    assert on_their_way_out([row]) == {"a"}
+    assert played.judge.asked == []
+
+
+def test_row_waits_for_the_nodes_once_its_purchase_has_succeeded() -> None:
+    played = turn(machines("a"), replacement(state=BUYING, ends={GROW: ""}))
+    assert played.row is not None
+    assert (played.row.state, played.row.since) == (WAITING, NOW)
+
+
+def test_end_in_the_row_counts_although_memory_still_shows_the_operation_as_open() -> None:
+    row = replacement(state=BUYING, ends={GROW: ""})
+    played = turn(machines("a"), row, operations=[purchase_operation()])
+    assert played.row is not None
+    assert played.row.state is WAITING
+
+
+@pytest.mark.parametrize(
+    ("ends", "detail"),
+    [({GROW: "OutOfStock: no s is left"}, "OutOfStock: no s is left"), ({}, "grow-1 is not known")],
+)
+def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, str], detail: str) -> None:
+    played = turn(machines("a"), replacement(state=BUYING, ends=ends))
+    assert played.row is not None
+    assert (played.row.state, played.row.until, played.row.times) == (FAILED, NOW + 3600.0, 1)
+    assert played.result.verdicts == {"a": Reason.of(ReasonCode.REPLACEMENT_FAILED, until=NOW + 3600.0, detail=detail)}
+    assert (played.removed, played.bought) == ([], [])
+    assert softly_tainted(played.result.rows.values()) == frozenset()
+    assert played.result.reserved == frozenset()
+
+
+def test_row_without_an_operation_is_given_up() -> None:
+    row = replacement(state=BUYING, purchases=(PurchasedNodes("s", 1, COST),))
+    played = turn(machines("a"), row)
+    assert played.row is not None
+    assert played.row.state is FAILED
+
+
+def test_one_failed_purchase_of_two_fails_the_row() -> None:
+    two = (PurchasedNodes("s", 1, COST, GROW), PurchasedNodes("m", 1, PRICE, "grow-2"))
+    row = replacement("b", state=BUYING, purchases=two, ends={"grow-2": "refused"})
+    played = turn(machines("b"), row, operations=[purchase_operation()])
+    assert played.row is not None
+    assert played.row.state is FAILED
+
+
+@pytest.mark.parametrize(
+    ("timeout", "age", "fails"),
+    [(None, 900.0, False), (None, 901.0, True), (2700.0, 2000.0, False), (60.0, 61.0, True)],
+)
+def test_row_fails_after_replace_timeout(timeout: float | None, age: float, fails: bool) -> None:
+    row = replacement(bought_at=NOW - age)
+    consolidation = with_policy(replace_timeout=timeout)
+    for build in (machines("a"), machines("a", new=1, created=NOW - 1.0, ready=False)):
+        played = turn(build, row, consolidation=consolidation)
+        assert played.row is not None
+        assert (played.row.state is FAILED) is fails
+        assert played.removed == []
+
+
+def test_replace_timeout_is_the_groups_own_provision_time_if_not_given() -> None:
+    build = machines("a")
+    options = replace(build.groups[1].options, max_node_provision_time=3600.0)
+    build.groups[1] = replace(build.groups[1], options=options)
+    played = turn(build, replacement(bought_at=NOW - 3000.0))
+    assert played.row is not None
+    assert played.row.state is WAITING
+
+
+# --- waiting
+
+
+def test_row_learns_its_new_nodes_by_creation_and_leaves_those_of_others() -> None:
+    build = machines("a", "b", new=4)
+    build.node("s-old", "2", group="s", created=BOUGHT - 1.0)
+    mine = replacement("a", buys=2)
+    other = replacement("b", id="r2", purchases=(PurchasedNodes("s", 1, COST, GROW, ("s-3",)),))
+    played = turn(build, mine, other, judged=False)
+    assert played.row is not None
+    assert played.row.new_nodes == ("s-2", "s-1")
+    assert played.result.rows["r2"].new_nodes == ("s-3",)
+    assert played.result.reserved == {"a", "b", "s-1", "s-2", "s-3"}
+
+
+def test_new_nodes_that_are_known_stay_those_of_the_row() -> None:
+    row = replacement(buys=2, purchases=(PurchasedNodes("s", 2, COST, GROW, ("s-0",)),))
+    played = turn(machines("a", new=3), row, judged=False)
+    assert played.row is not None
+    assert played.row.new_nodes == ("s-0", "s-2")
+
+
+@pytest.mark.parametrize(
+    ("fields", "ready"),
+    [
+        ({}, True),
+        ({"ready": False}, False),
+        ({"taints": [Taint("startup-taint.cluster-autoscaler.kubernetes.io/x", "NoSchedule", "")]}, False),
+        ({"labels": {"cloud.google.com/gke-accelerator": "nvidia"}}, False),
+    ],
+)
+def test_drain_begins_when_all_new_nodes_are_ready_with_their_devices(fields: dict[str, Any], ready: bool) -> None:
+    played = turn(machines("a", new=1, **fields), replacement())
+    assert played.row is not None
+    assert played.removed == (["a"] if ready else [])
+    assert played.row.state is (DRAINING if ready else WAITING)
+
+
+def test_drain_does_not_begin_while_one_of_two_new_nodes_is_missing() -> None:
+    played = turn(machines("a", new=1), replacement(buys=2))
+    assert played.removed == []
+    assert played.judge.asked == []
+
+
+def test_ready_move_is_judged_again_with_its_purchases_paid_and_drained_as_the_row_says() -> None:
+    played = turn(machines("a", new=1), replacement())
+    assert played.judge.asked == [(("a",), COST)]
+    assert played.judge.open == [{"a", "s-0"}]
+    ((command,),) = (played.result.commands,)
+    (removal,) = command.candidates
+    assert (removal.node, removal.group, removal.kind, removal.replacement) == ("a", "m", "drain", "r1")
+    assert removal.reason == "consolidation"
+    assert len(removal.destinations) == 2
+    assert played.row is not None
+    assert (played.row.state, played.row.since, played.row.nodes) == (DRAINING, NOW, ("a",))
+
+
+def test_nodes_of_a_replacement_are_closed_for_everything_else() -> None:
+    played = turn(machines("a", "b", new=1), replacement(), judged=False)
+    index = played.simulated.table.index
+    assert {name for name, row in index.items() if played.simulated.open[row]} == {"b"}
+
+
+def test_places_and_disruptions_of_a_drain_are_missing_for_later_moves() -> None:
+    played = turn(machines("a", new=1), replacement())
+    free = played.simulated.table.free[played.simulated.table.index["s-0"]]
+    cpu = played.simulated.table.columns.at("cpu")
+    assert free[cpu] == 1000, "two pods of 500m are on it by now"
+    assert played.budgets.taken == {"a"}
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        Reason.of(ReasonCode.DO_NOT_DISRUPT, pod="default/p"),
+        NO_PLACE,
+        Reason.of(ReasonCode.SAVINGS_TOO_SMALL, saves=0.01, needs=0.02),
+        Reason.of(ReasonCode.BLOCKED_BY_POD, pod="default/p", rule=ReasonCode.LOCAL_STORAGE.value),
+    ],
+)
+def test_cons_51_and_52_move_that_is_not_possible_any_more_is_given_up(why: Reason) -> None:
+    played = turn(machines("a", new=1), replacement(), judge=refusing(why))
+    assert played.removed == []
+    assert played.row is not None
+    assert (played.row.state, played.row.why, played.row.until) == (FAILED, why, NOW + 3600.0)
+    assert played.result.reserved == frozenset(), "the new node is an ordinary one"
+    assert played.result.verdicts["a"].code is ReasonCode.REPLACEMENT_FAILED
+
+
+@pytest.mark.parametrize("why", [BUSY_PDB, Reason.of(ReasonCode.PROMISED, pod="default/p")])
+def test_ready_row_waits_for_what_passes_but_not_for_ever(why: Reason) -> None:
+    played = turn(machines("a", new=1), replacement(since=NOW - 1800.0), judge=refusing(why))
+    assert played.row is not None
+    assert played.row.state is WAITING
+    played = turn(machines("a", new=1), replacement(since=NOW - 1801.0), judge=refusing(why))
+    assert played.row is not None
+    assert (played.row.state, played.row.why) == (FAILED, why)
+
+
+@pytest.mark.parametrize("mode", [ConsolidationMode.OFF, ConsolidationMode.SHADOW, ConsolidationMode.REMOVE])
+@pytest.mark.parametrize("state", [BUYING, WAITING])
+def test_cons_54_row_is_given_up_when_nothing_is_bought_any_more(
+    state: ReplacementState, mode: ConsolidationMode
+) -> None:
+    played = turn(
+        machines("a", new=1),
+        replacement(state=state),
+        consolidation=with_policy(mode=mode),
+        operations=[purchase_operation()] if state is BUYING else [],
+    )
+    assert played.row is not None
+    assert (played.row.state, played.removed) == (FAILED, [])
+    assert played.judge.asked == []
+
+
+def test_row_is_given_up_when_its_group_is_not_autoscaled_any_more() -> None:
+    build = machines("a")
+    del build.groups[1]
+    played = turn(build, replacement())
+    assert played.row is not None
+    assert played.row.state is FAILED
+
+
+def test_row_waits_while_the_provider_of_its_group_cannot_be_read() -> None:
+    build = machines("a")
+    del build.groups[1]
+    build.more["gaps"] = (MissingData("provider/test", "no answer"),)
+    row = replacement()
+    assert turn(build, row).result.rows == {"r1": row}
+
+
+def test_row_fails_when_its_new_node_dies() -> None:
+    row = replacement(purchases=(PurchasedNodes("s", 1, COST, GROW, ("s-0",)),))
+    for build in (machines("a"), machines("a", new=1, taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])):
+        played = turn(build, row)
+        assert played.row is not None
+        assert (played.row.state, played.removed) == (FAILED, [])
+
+
+def test_row_fails_when_the_group_is_backed_off_and_nodes_are_missing() -> None:
+    failure = Backoff(300.0, NOW + 200.0, NOW - 100.0, message="out of stock")
+    played = turn(machines("a"), replacement(), groups={"s": GroupMemory(backoff=failure)})
+    assert played.row is not None
+    assert played.row.state is FAILED
+    earlier = replace(failure, last_failed=BOUGHT - 1.0)
+    played = turn(machines("a"), replacement(), groups={"s": GroupMemory(backoff=earlier)})
+    assert played.row is not None
+    assert played.row.state is WAITING
+
+
+def test_cons_53_row_whose_old_node_has_vanished_is_done_and_the_new_node_stays() -> None:
+    for state in (BUYING, WAITING, DRAINING):
+        played = turn(machines("b", new=1), replacement("a", state=state), operations=[purchase_operation()])
+        assert (played.result.rows, played.removed, played.bought) == ({}, [], [])
+        assert played.result.reserved == frozenset()
+
+
+def test_old_node_that_has_vanished_is_dropped_from_the_set_and_counts_as_paid_back() -> None:
+    build = machines("b", new=1)
+    played = turn(build, replacement("a", "b"), policy={"prices": NodePrices(cpu=0.05)})
+    assert played.row is not None
+    assert (played.row.nodes, played.row.gone) == (("b",), ("a",))
+    assert played.judge.asked == [(("b",), 0)], "0.20 of 0.40 have gone, which is more than 0.10"
+
+
+def test_node_that_could_not_be_read_has_not_vanished() -> None:
+    build = machines("b", new=1)
+    build.more["gaps"] = (MissingData("Node", "malformed", name="a", node="a"),)
+    played = turn(build, replacement("a"), judged=False)
+    assert played.row is not None
+    assert played.row.nodes == ("a",)
+
+
+def test_move_of_several_nodes_goes_on_without_one_that_cannot_go() -> None:
+    judge = FakeJudge(lambda nodes: NO_PLACE if "b" in nodes else None)
+    played = turn(machines("a", "b", "c", new=1), replacement("a", "b", "c"), judge=judge)
+    assert played.removed == ["a", "c"]
+    assert played.row is not None
+    assert played.row.nodes == ("a", "c")
+    assert played.result.reserved == {"a", "c", "s-0"}
+
+
+def test_breaker_is_never_tripped_and_its_share_is_kept() -> None:
+    build = machines(*"abcdefgh", new=1)
+    policy = {"max_disruption": MaxDisruption(share=0.25)}
+    played = turn(build, replacement(*"abcdef"), policy=policy)
+    assert played.removed == ["a", "b"]
+    assert played.budgets.paused is None
+    assert played.budgets.breaker.after() == BreakerState(removals=((NOW, 2, 4),))
+
+
+@pytest.mark.parametrize(("minutes", "drains"), [(15.0, False), (40.0, True)])
+def test_drain_does_not_begin_within_the_last_drain_deadline_of_a_window(minutes: float, drains: bool) -> None:
+    played = turn(machines("a", new=1), replacement(), policy={"maintenance_windows": (window(minutes),)})
+    assert played.removed == (["a"] if drains else [])
+    assert played.row is not None
+    assert played.row.state is (DRAINING if drains else WAITING)
+
+
+# --- draining
+
+
+def draining(*nodes: str, **fields: Any) -> Replacement:
+    bought = (PurchasedNodes("s", 1, COST, GROW, ("s-0",)),)
+    removals = {name: f"remove-{name}" for name in nodes[:1]}
+    return replacement(*nodes, state=DRAINING, **{"purchases": bought, "removals": removals, **fields})
+
+
+def test_first_node_goes_first_and_the_next_one_when_its_drain_is_over() -> None:
+    build, row = machines("a", "b", new=1), replacement("a", "b")
+    first = turn(build, row, max_drain_parallelism=1)
+    assert first.removed == ["a"]
+    assert first.row is not None
+    begun = with_operations(first.result.rows, [removal_operation("a")])["r1"]
+    assert begun.removals == {"a": "remove-a"}
+    going = turn(build, begun, operations=[removal_operation("a")], max_drain_parallelism=1)
+    assert (going.removed, going.row) == ([], begun)
+    ended = replace(begun, ends={**begun.ends, "remove-a": ""})
+    after = turn(machines("b", new=1), ended, max_drain_parallelism=1)
+    assert after.removed == ["b"]
+    assert after.row is not None
+    assert (after.row.nodes, after.row.gone) == (("b",), ("a",))
+
+
+def test_node_whose_removal_has_ended_well_is_gone_although_it_is_still_listed() -> None:
+    row = draining("a", ends={GROW: "", "remove-a": ""})
+    assert turn(machines("a", new=1), row).result.rows == {}
+
+
+def test_cons_56_one_failed_removal_fails_the_row_and_the_others_stay_removed() -> None:
+    ends = {GROW: "", "remove-a": "", "remove-b": "a PodDisruptionBudget allows no eviction"}
+    row = draining("a", "b", "c", removals={name: f"remove-{name}" for name in "abc"}, ends=ends)
+    waits = {"b": FailedRemoval(NOW + 300.0, 1, "stuck")}
+    played = turn(
+        machines("b", "c", new=1),
+        row,
+        operations=[removal_operation("c")],
+        groups={"m": GroupMemory(failed_removals=waits)},
+    )
+    assert played.row is not None
+    assert (played.row.state, played.row.nodes, played.row.gone) == (FAILED, ("b", "c"), ("a",))
+    assert played.removed == []
+
+
+def test_removal_that_is_not_known_fails_the_row() -> None:
+    played = turn(machines("a", new=1), draining("a"))
+    assert played.row is not None
+    assert played.row.state is FAILED
+
+
+def test_mode_shadow_lets_a_running_removal_end_and_begins_no_other() -> None:
+    shadow = with_policy(mode=ConsolidationMode.SHADOW)
+    row = draining("a", "b")
+    build = machines("a", "b", new=1)
+    played = turn(build, row, consolidation=shadow, operations=[removal_operation("a")])
+    assert (played.removed, played.row) == ([], row)
+    ended = replace(row, ends={**row.ends, "remove-a": ""})
+    played = turn(machines("b", new=1), ended, consolidation=shadow)
+    assert played.row is not None
+    assert (played.row.state, played.removed) == (FAILED, [])
+
+
+@pytest.mark.parametrize("build", [machines("a", "b"), machines("a", "b", new=1, ready=False)])
+def test_no_further_node_is_drained_while_a_new_node_does_not_work(build: Any) -> None:
+    played = turn(build, draining("a", "b"), operations=[removal_operation("a")])
+    assert played.removed == []
+    assert played.row is not None
+    assert played.row.state is DRAINING
+
+
+def test_what_was_bought_is_paid_back_by_the_nodes_that_have_gone() -> None:
+    row = draining(
+        "a", "b", ends={GROW: "", "remove-a": ""}, purchases=(PurchasedNodes("s", 1, 250_000, GROW, ("s-0",)),)
+    )
+    played = turn(machines("b", new=1), row, policy={"prices": NodePrices(cpu=0.05)})
+    assert played.judge.asked == [(("b",), 50_000)]
+
+
+# --- failed
+
+
+@pytest.mark.parametrize(("times", "hours"), [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 16.0), (5, 24.0), (60, 24.0)])
+def test_back_off_doubles_from_one_hour_to_a_day(times: int, hours: float) -> None:
+    row = failed(replacement(times=times), NO_PLACE, NOW)
+    assert (row.until, row.times, row.why) == (NOW + hours * 3600.0, times + 1, NO_PLACE)
+    assert FIRST_BACKOFF <= row.until - NOW <= LONGEST_BACKOFF
+
+
+def test_same_nodes_are_not_proposed_before_the_back_off_is_over_and_then_fail_for_longer() -> None:
+    row = failed(replacement("a", "b", id="r0"), NO_PLACE, NOW)
+    build = machines("a", "b")
+    early = turn(build, row, propose=["a"], now=NOW + 3599.0)
+    assert early.result.rows == {"r0": row}
+    later = turn(build, row, propose=["b", "a"], now=NOW + 3600.0)
+    (new,) = (made for made in later.result.rows.values() if made.id != "r0")
+    assert (new.state, new.times) == (PROPOSED, 1)
+    again = turn(
+        build, row, replace(new, state=BUYING, bought_at=NOW + 3700.0), consolidation=with_policy(), now=NOW + 3700.0
+    )
+    (only,) = again.result.rows.values()
+    assert (only.state, only.until, only.times) == (FAILED, NOW + 3700.0 + 7200.0, 2)
+
+
+def test_failure_is_forgotten_a_day_after_its_back_off_or_when_the_nodes_are_replaced() -> None:
+    row = failed(replacement(id="r0"), NO_PLACE, NOW)
+    assert turn(machines("a"), row, now=row.until + REMEMBERED - 1.0).result.rows == {"r0": row}
+    assert turn(machines("a"), row, now=row.until + REMEMBERED).result.rows == {}
+    done = draining("a", ends={GROW: "", "remove-a": ""})
+    assert turn(machines("b", new=1), row, done).result.rows == {}
+
+
+def test_only_the_newest_failures_are_kept() -> None:
+    rows = [failed(replacement(f"n{at}", id=f"r{at}"), NO_PLACE, NOW + at) for at in range(MOST_FAILED + 5)]
+    kept = turn(machines("a"), *rows, now=NOW + 200.0).result.rows
+    assert kept.keys() == {f"r{at}" for at in range(5, MOST_FAILED + 5)}
+
+
+def test_instants_from_the_future_count_from_now() -> None:
+    row = replacement(proposed_at=NOW + 1e6, since=NOW + 1e6, bought_at=NOW + 1e6)
+    played = turn(machines("a"), row)
+    assert played.row is not None
+    assert (played.row.proposed_at, played.row.since, played.row.bought_at) == (NOW, NOW, NOW)
+    late = replace(failed(replacement(), NO_PLACE, NOW), until=NOW + 1e7)
+    played = turn(machines("a"), late)
+    assert played.row is not None
+    assert played.row.until == NOW + LONGEST_BACKOFF
