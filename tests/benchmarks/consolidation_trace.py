@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in args.rules.split(","):
         started = time.time()
         outcomes[name] = replay(task_trace, STRATEGIES[name]())
-        print(f"{name}: {time.time() - started:.0f} s", flush=True)
+        print(f"{name}: {time.time() - started:.0f} s, {outcomes[name]}", flush=True)
     print(f"{len(task_trace.pods)} tasks in {args.hours:g} hours\n{trace_table(outcomes)}")
 
 

@@ -186,8 +186,8 @@ def test_protected_queued_and_nominated_nodes_are_no_candidates() -> None:
     assert command(snapshot) is not None
     assert command(snapshot, KarpenterMemory(queue=frozenset({"a"}))) is None
     assert command(snapshot, KarpenterMemory(nominated=frozenset({"a"}))) is None
-    kept = beside_full(2, safe_to_evict="false")
-    assert command(kept.snapshot()) is None
+    protected = beside_full(2, safe_to_evict="false")
+    assert command(protected.snapshot()) is None
 
 
 def test_any_pod_event_restarts_the_time_of_consolidate_after() -> None:
