@@ -26,7 +26,7 @@ from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import NodeTable, ResourceColumns
-from tests.differential.karpenter import disruption_cost, eviction_cost
+from tests.differential.karpenter import class_eviction_cost, disruption_cost
 
 UNBOUNDED = 1e7
 
@@ -74,7 +74,7 @@ class _Relaxation:
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
         self._movable = {node.name: self._movable_pods(node.name) for node in snapshot.nodes}
         self._disruption = {
-            name: disruption_cost(eviction_cost(snapshot.classes[cls].priority or 0) for cls in classes)
+            name: disruption_cost(class_eviction_cost(snapshot.classes[cls]) for cls in classes)
             for name, classes in self._movable.items()
         }
         self._price = {node.name: self._node_price(node) for node in snapshot.nodes}

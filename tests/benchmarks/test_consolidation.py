@@ -7,7 +7,6 @@ compare.
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 
 import msgspec
@@ -34,10 +33,6 @@ from tests.reference_data import needs_shared
 POLICY = Policy("bench", options=WITHOUT_TIMERS)
 OURS = msgspec.structs.replace(POLICY, consolidation=consolidating())
 EAGER = msgspec.structs.replace(POLICY, consolidation=consolidating(10.0))
-METHOD = "chalicelib.plan.disruption.methods.consolidation"
-needs_consolidation = pytest.mark.skipif(
-    importlib.util.find_spec(METHOD) is None, reason="the planner does not consolidate yet"
-)
 OF_BOUND = 1.03
 """Price after consolidation as a multiple of the bound."""
 BELOW_KARPENTER = 0.90
@@ -98,7 +93,6 @@ def test_no_rules_go_below_the_bound(nodes: int) -> None:
         assert history.price_within(disrupted) / MICRO >= bound(nodes, disrupted).price * (1 - 1e-6)
 
 
-@needs_consolidation
 @pytest.mark.parametrize("nodes", INPUTS)
 def test_consolidation_reaches_the_bound_and_stays_ten_percent_below_karpenter(nodes: int) -> None:
     snapshot = cluster(nodes)
@@ -131,7 +125,6 @@ def test_hours_of_a_trace_under_the_rules_of_others(hours: float) -> None:
 
 
 @needs_shared
-@needs_consolidation
 @pytest.mark.parametrize("hours", [6.0, 72.0])
 def test_consolidation_of_a_trace_neither_churns_nor_moves_pods_too_often(hours: float) -> None:
     task_trace = trace(hours)
