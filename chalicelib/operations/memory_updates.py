@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
+from chalicelib.model.memory import NOT_BEGUN, FailedRemoval, GroupMemory, Memory, Replacement, ScaleUpRequest
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.policy import Options
@@ -73,7 +73,10 @@ def replacement_update(
     with the operation's end, so that a pass always knows what became of an operation that is not open any more."""
     if not operation.spec.replacement:
         return None
-    why = "" if isinstance(outcome, Succeeded) else (outcome.message[:_WHY] or "it failed")
+    if isinstance(outcome, Succeeded):
+        why = ""
+    else:
+        why = NOT_BEGUN if outcome.error_class == NOT_STARTED else outcome.message[:_WHY] or "it failed"
 
     def patch(replacement: Replacement) -> Replacement:
         return msgspec.structs.replace(replacement, ends={**replacement.ends, operation.spec.id: why})

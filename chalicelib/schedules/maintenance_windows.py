@@ -47,21 +47,22 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
     return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
 
 
-def allowed_until(windows: Sequence[Window], now: float) -> float:
-    """Return the first instant from now on at which removals are not allowed, inf if none is found within a year: the
-    end of all windows that allow them, one after the other without a gap, or the next one that forbids them."""
+def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
+    """Return whether removals are allowed from now on for so many seconds without a break."""
     if outside(windows, now) is not None:
-        return now
-    forbidding, allowing = ([window for window in windows if window.removals is kind] for kind in (False, True))
-    ends = [next(_openings(window, now), math.inf) for window in forbidding]
-    at = now
+        return False
+    end = now + seconds
+    if any(next(_openings(window, now), end) < end for window in windows if not window.removals):
+        return False
+    allowing, at = [window for window in windows if window.removals], now
     for _ in range(_STEPS // max(1, len(windows)) if allowing else 0):
-        closings = [end for window in allowing if (end := closes(window, at)) is not None]
-        if not closings or at > now + _YEAR:
-            ends.append(at)
-            break
+        closings = [closing for window in allowing if (closing := closes(window, at)) is not None]
+        if not closings:
+            return False
         at = max(closings)
-    return min((end for end in ends if end <= now + _YEAR), default=math.inf)
+        if at >= end:
+            break
+    return True
 
 
 def is_open(window: Window, now: float) -> bool:

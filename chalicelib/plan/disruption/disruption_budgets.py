@@ -22,9 +22,9 @@ from functools import cached_property
 
 import msgspec
 
-from chalicelib.model.memory import ReplacementState
 from chalicelib.model.policy import DisruptionBudget, NodeLimit, Window
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.disruption.replacement_rows import on_their_way_out
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolNames, pools
 from chalicelib.plan.state.readiness import Bucket
@@ -32,7 +32,6 @@ from chalicelib.schedules.maintenance_windows import closes
 
 DEFAULT = DisruptionBudget("default", NodeLimit(share=0.1))
 """The budget of a policy that names none."""
-_PROMISED = frozenset({ReplacementState.BUYING, ReplacementState.WAITING, ReplacementState.DRAINING})
 _NOT_READY = frozenset({Bucket.UNREADY, Bucket.SUSPENDED})
 _OUT = _NOT_READY | {Bucket.DELETED}
 
@@ -72,6 +71,10 @@ class DisruptionBudgets:
         budgets = {id(budget): budget for group in groups for budget in self._holding(group, reason)}
         return [(max(0, self._left(budget)), _reason(budget)) for budget in budgets.values()]
 
+    def counted(self, nodes: Iterable[str]) -> list[bool]:
+        """Return which of these nodes count as out or on their way already, so that they take no more room."""
+        return [name in self._out for name in nodes]
+
     @cached_property
     def _not_ready(self) -> frozenset[str]:
         return frozenset(name for name, bucket in self._state.buckets.items() if bucket in _NOT_READY)
@@ -79,11 +82,8 @@ class DisruptionBudgets:
     @cached_property
     def _out(self) -> set[str]:
         """Names of all nodes that are out or on their way, those that this pass takes included."""
-        out = {name for name, bucket in self._state.buckets.items() if bucket in _OUT} | self._state.leaving
-        for replacement in self._state.memory.replacements.values():
-            if replacement.state in _PROMISED:
-                out.update(replacement.nodes)
-        return out
+        out = {name for name, bucket in self._state.buckets.items() if bucket in _OUT}
+        return out | self._state.leaving | on_their_way_out(self._state.memory.replacements.values())
 
     def _left(self, budget: _OpenBudget) -> int:
         return budget.limit - len(self._out & budget.nodes)

@@ -14,14 +14,13 @@ pods may still come to it. See docs/reference/consolidation.md "Replacements".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
@@ -50,7 +49,7 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
-from chalicelib.schedules.maintenance_windows import allowed_until, called
+from chalicelib.schedules.maintenance_windows import allowed_for, called
 
 MOST_LEFT_OUT = 10
 """Most nodes of a row for which a move without one of them is tried."""
@@ -353,8 +352,7 @@ class _Pass:
     def _window_ends_within(self, seconds: float) -> Reason | None:
         """Return why there is too little time until removals are not allowed any more (maintenanceWindows)."""
         windows = self.state.policy.maintenance_windows
-        until = allowed_until(windows, self.now) if windows else math.inf
-        if until >= self.now + seconds:
+        if not windows or allowed_for(windows, self.now, seconds):
             return None
         return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=", ".join(called(window) for window in windows))
 
@@ -374,6 +372,8 @@ class _Pass:
             return None
         if (why := self._called_off(row)) is not None:
             return self._fail(row, why)
+        if all(row.ends.get(purchase.operation) == NOT_BEGUN for purchase in row.purchases):
+            return None  # nothing was bought: it may be proposed again at once
         for purchase in row.purchases:
             if (why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", row)) is not None:
                 return self._fail(row, why)
@@ -426,6 +426,8 @@ class _Pass:
         """Continue a drain. A removal that has failed ends it; otherwise those under way go on whatever happens."""
         if not row.nodes:
             return None
+        begun = {node: name for node, name in row.removals.items() if row.ends.get(name) != NOT_BEGUN}
+        row = row if begun == row.removals else msgspec.structs.replace(row, removals=begun)
         removals = [operation for node in row.nodes if (operation := row.removals.get(node))]
         failure = next((why for name in removals if (why := self._problem_of(name, row)) is not None), None)
         if failure is not None:
@@ -448,7 +450,7 @@ class _Pass:
             return self._held(row, verdict)
         if (closing := self._window_ends_within(self._drain_time())) is not None:
             return self._held(row, closing)
-        chosen, refused = self._draw(verdict)
+        chosen, refused = self._draw(row, verdict)
         if not chosen:
             return self._held(row, refused)
         self.commands.append(DisruptionCommand(row.reason, tuple(_removal(gone, row) for gone in chosen)))
@@ -496,13 +498,13 @@ class _Pass:
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
+    def _draw(self, row: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
         """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
         the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, row.reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn

@@ -2,11 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import (
+    NOT_BEGUN,
+    Backoff,
+    GroupMemory,
+    Memory,
+    Replacement,
+    ReplacementState,
+    ScaleUpRequest,
+)
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.memory_updates import memory_updates
+from chalicelib.operations.memory_updates import memory_updates, replacement_update
+from chalicelib.operations.step_context import NOT_STARTED
 from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
@@ -42,6 +51,35 @@ def test_scale_up_is_added_to_the_request_and_restarts_its_timer() -> None:
     after = group_after(OperationKind.SCALE_UP, Succeeded())
     assert after == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900), last_add=NOW)
     assert memory_after(OperationKind.SCALE_UP, Succeeded()).last_scale_up == NOW
+
+
+def test_cons_36_scale_up_of_a_replacement_starts_no_cooldown() -> None:
+    purchase = operation(OperationKind.SCALE_UP).with_spec(replacement="r1")
+    group, cluster = memory_updates(purchase, Succeeded(), Options(), NOW)
+    assert group is not None
+    assert group(KNOWN) == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900))
+    assert cluster is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "end"),
+    [
+        (Succeeded({"removed": 1}), ""),
+        (Failed("OutOfStock", "none is left"), "none is left"),
+        (Failed("Unknown", ""), "it failed"),
+        (Failed(NOT_STARTED, "too late"), NOT_BEGUN),
+        (Failed("Unknown", "x" * 5000), "x" * 300),
+    ],
+)
+def test_end_of_an_operation_is_noted_in_the_replacement_that_it_is_part_of(
+    outcome: Succeeded | Failed, end: str
+) -> None:
+    part = operation(OperationKind.DELETE_NODES).with_spec(replacement="r1")
+    patch = replacement_update(part, outcome)
+    assert patch is not None
+    row = Replacement("r1", ReplacementState.DRAINING, ("n1",), (), 1, 1.0, 1.0, NOW, NOW, ends={"grow": ""})
+    assert patch(row).ends == patch(patch(row)).ends == {"grow": "", "o": end}
+    assert replacement_update(operation(OperationKind.DELETE_NODES), outcome) is None
 
 
 def test_successful_scale_up_does_not_shorten_a_backoff() -> None:

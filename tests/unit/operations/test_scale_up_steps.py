@@ -327,6 +327,13 @@ def test_scale_up_for_no_pods_is_left_to_the_next_pass_after_a_break_only() -> N
     assert isinstance(judged(fixture, grow(2, 5)), Succeeded)
 
 
+def test_scale_up_of_a_replacement_is_requested_after_a_break_too() -> None:
+    fixture = OperationFixture(now=START + 10 * LATE)
+    fixture.group(2)
+    assert isinstance(judged(fixture, grow(2, 3, replacement="r1", **AFTER_A_BREAK)), Succeeded)
+    assert fixture.provider.purchases == [Purchase("grow-1", "g", 1)]
+
+
 def test_scale_up_whose_pods_may_not_be_read_is_requested() -> None:
     fixture = OperationFixture()
     fixture.group(2)

@@ -145,3 +145,82 @@ def optimum(given: ConsolidationProblem, cuts: Sequence[Proposal] = ()) -> Propo
         if not cut and placeable(given, plan.gone, plan.bought):
             return plan
     return None
+
+
+_SHAPES = whole([[110, 4000, 16384], [110, 8000, 32768], [110, 8000, 65536], [110, 16000, 65536]], 4, 3)
+_PRICES = whole([200_000, 380_000, 460_000, 740_000], 4)
+_ZONES = 3
+
+
+def half_empty(
+    seed: int, nodes: int, classes: int = 60, *, filled: float = 0.5, stays: float = 0.0, old: float = 1.0
+) -> ConsolidationProblem:
+    """Nodes of four shapes in three zones, each filled with random pods to about a share of its cpu; some classes are
+    bound to a zone or a shape. stays: share of nodes that stay. old: times the price of today's nodes of two shapes."""
+    chance = np.random.default_rng(seed)
+    cpu = chance.choice(
+        [100, 200, 250, 500, 750, 1000, 1500, 2000], classes, p=[0.2, 0.15, 0.15, 0.2, 0.1, 0.1, 0.05, 0.05]
+    )
+    memory = cpu * chance.choice([1, 2, 4, 8], classes, p=[0.2, 0.3, 0.35, 0.15])
+    need: Ints = np.stack([np.ones_like(cpu), cpu, memory], axis=1).astype(np.int64)
+    zone = np.where(chance.random(classes) < 0.2, chance.integers(0, _ZONES, classes), -1)
+    shape = np.where(chance.random(classes) < 0.1, chance.integers(0, len(_SHAPES), classes), -1)
+    shapes, zones = chance.integers(0, len(_SHAPES), nodes), chance.integers(0, _ZONES, nodes)
+    group_shapes, group_zones = np.repeat(np.arange(len(_SHAPES)), _ZONES), np.tile(np.arange(_ZONES), len(_SHAPES))
+
+    def suits(some_shapes: Ints, some_zones: Ints) -> Bools:
+        suited: Bools = (zone < 0) | (zone == some_zones[:, None])
+        suited &= (shape < 0) | (shape == some_shapes[:, None])
+        return suited
+
+    fits, free = suits(shapes, zones), _SHAPES[shapes].copy()
+    pods: Ints = np.zeros((nodes, classes), dtype=np.int64)
+    for node in range(nodes):
+        aim = (1 - filled - chance.uniform(-0.2, 0.2)) * _SHAPES[shapes[node], 1]
+        for cls in chance.integers(0, classes, 60).tolist():
+            if free[node, 1] > aim and fits[node, cls] and (free[node] >= need[cls]).all():
+                pods[node, cls] += 1
+                free[node] -= need[cls]
+    price = np.where(shapes < 2, _PRICES[shapes] * old, _PRICES[shapes])
+    disruption = 1 + pods.sum(axis=1)
+    going = nodes - int(nodes * stays)
+    saves = (price - price.sum() / (2 * disruption.sum()) * disruption).astype(np.int64)[:going]
+    return problem(
+        need.tolist(),
+        saves.tolist(),
+        pods[:going].tolist(),
+        free.tolist(),
+        groups=[(int(_PRICES[at]), _SHAPES[at].tolist(), 50) for at in group_shapes.tolist()],
+        limits=[([1] * going, [0] * len(group_shapes), going)],
+        fits=fits,
+        group_fits=suits(group_shapes, group_zones),
+        same_shape=(group_shapes[:, None] == shapes[None, :going]) & ((old == 1) | (shapes[:going] >= 2)),
+    )
+
+
+def first_fit_removals(given: ConsolidationProblem) -> int:
+    """The gain of removing nodes one by one, those that bring most per pod first, into the first nodes with room.
+    Limits are not looked at, and nothing is bought."""
+    nodes, free = len(given.saves), np.maximum(given.free, 0)
+    takers: Bools = np.zeros(len(free), dtype=np.bool_)
+    open_: Bools = np.ones(len(free), dtype=np.bool_)
+    gain, largest = 0, np.argsort(-given.need[:, 1], kind="stable")
+    for node in np.argsort(-given.saves / (1 + given.pods.sum(axis=1)), kind="stable").tolist():
+        if given.saves[node] <= 0 or takers[node]:
+            continue
+        after, used = free.copy(), takers.copy()
+        open_[node] = False
+        for cls in largest[given.pods[node, largest] > 0].tolist():
+            rows = np.flatnonzero(given.fits[:, cls] & open_)
+            asks = given.need[cls] > 0
+            room = (after[np.ix_(rows, asks)] // given.need[cls, asks]).min(axis=1)
+            put = np.clip(given.pods[node, cls] - (np.cumsum(room) - room), 0, room)
+            after[rows] -= put[:, None] * given.need[cls]
+            used[rows] |= (put > 0) & (rows < nodes)
+            if put.sum() < given.pods[node, cls]:
+                open_[node] = True
+                break
+        else:
+            free, takers = after, used
+            gain += int(given.saves[node])
+    return gain

@@ -3,6 +3,7 @@ that a search asks the budgets for before it draws."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -261,7 +262,7 @@ def test_dead_nodes_do_not_wait_for_room_that_they_fill_themselves() -> None:
 
 # --- schedules
 
-OFFICE = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
+OFFICE: dict[str, Any] = {"cron": "0 8 * * 1-5", "duration": 36000.0, "time_zone": "Europe/Zurich"}
 
 
 @each_row(
@@ -422,3 +423,39 @@ def test_breaker_without_limits_or_released_says_nothing() -> None:
     released = Memory(released_until=NOW + 60)
     allowed = MaxDisruption(nodes_per_hour=1, pods_per_hour=1, share=0.1)
     assert Budgets(pool.world(released, max_disruption=allowed)).breaker.rooms() == []
+
+
+# --- at random
+
+
+def random_budget(draw: random.Random, number: int) -> DisruptionBudget:
+    limit = NodeLimit(nodes=draw.randint(0, 4)) if draw.random() < 0.5 else NodeLimit(share=draw.randint(0, 100) / 100)
+    groups = tuple(draw.sample(("a", "b", "c", "shared"), draw.randint(0, 2)))
+    reasons = tuple(draw.sample((CONSOLIDATION, DRIFTED, UNNEEDED), draw.randint(0, 2)))
+    return DisruptionBudget(f"b{number}", limit, groups=groups, reasons=reasons)
+
+
+def test_no_order_of_draws_exceeds_a_budget_that_holds() -> None:
+    taken = 0
+    for seed in range(150):
+        draw = random.Random(seed)
+        pool, shared = SelectionBuilderPool(), Pool("p", "shared")
+        sizes = {name: draw.randint(1, 9) for name in ("a", "b", "c")}
+        for name, size in sizes.items():
+            pool.group(name, size, pool=None if name == "c" else shared)
+        held = tuple(random_budget(draw, number) for number in range(draw.randint(1, 4)))
+        budgets = budgets_of(pool, *held)
+        gone: dict[str, int] = dict.fromkeys(sizes, 0)
+        for removal in draw.sample(pool.candidates, len(pool.candidates)):
+            reason = draw.choice((CONSOLIDATION, DRIFTED, UNNEEDED))
+            goes, _ = drawn(budgets, pool, reason, [removal.node.name])
+            gone[removal.group] += len(goes)
+            taken += len(goes)
+            for budget in held if goes else ():
+                named = set(budget.groups) or {"shared", "c"}
+                scopes = [("a", "b")] * ("shared" in named) + [(name,) for name in ("a", "b", "c") if name in named]
+                for scope in (scope for scope in scopes if removal.group in scope):
+                    if reason in budget.reasons if budget.reasons else reason is not UNNEEDED:
+                        limit = budget.nodes.of(sum(sizes[name] for name in scope))
+                        assert sum(gone[name] for name in scope) <= limit, (seed, budget)
+    assert taken > 500

@@ -11,9 +11,16 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.disruption.candidates import Candidate, find_candidates, utilization_reason
+from chalicelib.plan.disruption.simulate import Search, TrialResult
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.simulation.cluster_builder import build as build_simulated
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import ResourceColumns
 from chalicelib.reasons.text import sentence
-from tests.builders import NOW, ClusterBuilder, cluster, having, stays
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, stays
 
 _POLICY = Policy("test", options=Options())
 
@@ -190,3 +197,44 @@ def test_node_with_expected_pods_stays_and_its_timer_is_paused() -> None:
     plan, after = build.pending(1, "100m", owner="new").decide(_known(n=500.0))
     assert stays(plan)["n"] == "PromisedToPendingPods"
     assert after.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW)
+
+
+def _trial_of(build: ClusterBuilder) -> tuple[TrialResult, list[Candidate], SimulatedCluster]:
+    state = build_cluster_state(build.snapshot(), _POLICY, Memory(), NOW)
+    simulated = build_simulated(state, (), ResourceColumns(state.snapshot.classes))
+    pdbs = Budgets(state).pdbs
+    candidates, _ = find_candidates(state, simulated, pdbs, utilization_reason)
+    return Search(state, simulated, pdbs, candidates, lambda: False).best(), candidates, simulated
+
+
+def _open(simulated: SimulatedCluster) -> set[str]:
+    return {name for name, row in simulated.table.index.items() if simulated.open[row]}
+
+
+def _free(simulated: SimulatedCluster, name: str) -> int:
+    return int(simulated.table.free[simulated.table.index[name], simulated.table.columns.at("cpu")])
+
+
+def test_trial_repeated_for_some_of_its_removals_leaves_the_cluster_as_after_them() -> None:
+    build = cluster().node("home", "8", "64Gi").node("a", group="g").node("b", group="g")
+    for name in ("a", "b"):
+        build.running(name, 1, "300m", owner=f"of-{name}")
+    result, candidates, simulated = _trial_of(build.group("g"))
+    assert (_open(simulated), _free(simulated, "home")) == ({"home"}, 7400)
+    chosen = [removal for removal in result.removals if removal.node.name == "b"]
+    assert result.keep(chosen, candidates) == chosen
+    assert (_open(simulated), _free(simulated, "home")) == ({"home", "a"}, 7700)
+
+
+def test_trial_stays_as_it_was_if_a_chosen_removal_is_only_possible_with_the_others() -> None:
+    """The pod of b may go to the first zone only when the third one, which has none, is gone."""
+    level = even(ZONE, having(app="web"), node_taints_policy="Honor")
+    build = cluster().node("home", "8", "64Gi", zone="z1").running("home", 1, "300m", owner="web", spread=(level,))
+    build.node("b", group="g", zone="z2").running("b", 1, "300m", owner="web", spread=(level,))
+    build.node("a", "100m", group="g", zone="z3").group("g")
+    result, candidates, simulated = _trial_of(build)
+    assert [removal.node.name for removal in result.removals] == ["a", "b"]
+    assert _open(simulated) == {"home"}
+    chosen = [removal for removal in result.removals if removal.node.name == "b"]
+    assert result.keep(chosen, candidates) == chosen
+    assert (_open(simulated), _free(simulated, "home")) == ({"home"}, 7400)

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.model.group import Pool
 from chalicelib.model.memory import (
+    NOT_BEGUN,
     Backoff,
     BreakerState,
     FailedRemoval,
@@ -297,6 +298,25 @@ def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, 
     assert played.result.reserved == frozenset()
 
 
+def test_row_of_which_nothing_was_asked_of_the_provider_in_time_may_be_proposed_again_at_once() -> None:
+    row = replacement(state=BUYING, ends={GROW: NOT_BEGUN})
+    assert turn(machines("a"), row).result.rows == {}
+    again = turn(machines("a"), row, propose=["a"])
+    assert [made.state for made in again.result.rows.values()] == [PROPOSED]
+    two = (PurchasedNodes("s", 1, COST, GROW), PurchasedNodes("m", 1, PRICE, "grow-2"))
+    played = turn(machines("a"), replace(row, purchases=two, ends={GROW: NOT_BEGUN, "grow-2": ""}))
+    assert played.row is not None
+    assert played.row.state is FAILED, "something was bought"
+
+
+def test_removal_that_was_not_begun_in_time_is_planned_again() -> None:
+    row = draining("a", ends={GROW: "", "remove-a": NOT_BEGUN})
+    played = turn(machines("a", new=1), row)
+    assert played.removed == ["a"]
+    assert played.row is not None
+    assert (played.row.state, played.row.removals) == (DRAINING, {})
+
+
 def test_row_without_an_operation_is_given_up() -> None:
     row = replacement(state=BUYING, purchases=(PurchasedNodes("s", 1, COST),))
     played = turn(machines("a"), row)
@@ -500,6 +520,13 @@ def test_old_node_that_has_vanished_is_dropped_from_the_set_and_counts_as_paid_b
     assert played.judge.asked == [(("b",), 0)], "0.20 of 0.40 have gone, which is more than 0.10"
 
 
+def test_nodes_that_have_gone_count_with_their_providers_price() -> None:
+    build = machines("b", new=1)
+    build.groups[0] = replace(build.groups[0], price=0.35)
+    played = turn(build, replacement("a", "b"))
+    assert played.judge.asked == [(("b",), 50_000)], "0.05 of 0.40 have gone, and 0.10 were bought"
+
+
 def test_node_that_could_not_be_read_has_not_vanished() -> None:
     build = machines("b", new=1)
     build.more["gaps"] = (MissingData("Node", "malformed", name="a", node="a"),)
@@ -636,6 +663,13 @@ def test_same_nodes_are_not_proposed_before_the_back_off_is_over_and_then_fail_f
     )
     (only,) = again.result.rows.values()
     assert (only.state, only.until, only.times) == (FAILED, NOW + 3700.0 + 7200.0, 2)
+
+
+def test_failure_of_other_nodes_lengthens_no_back_off() -> None:
+    rows = [failed(replacement("b", id="r0"), NO_PLACE, NOW - 7200.0), failed(replacement("a", "b"), NO_PLACE, NOW)]
+    played = turn(machines("a", "b"), *rows, propose=["a"], now=NOW + 3600.0)
+    (new,) = (row for row in played.result.rows.values() if row.state is PROPOSED)
+    assert new.times == 0
 
 
 def test_failure_is_forgotten_a_day_after_its_back_off_or_when_the_nodes_are_replaced() -> None:

@@ -14,6 +14,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Window
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.schedules.maintenance_windows import (
+    allowed_for,
     check_cron,
     check_zone,
     never_allowed,
@@ -52,6 +53,34 @@ NIGHTS = Window("0 22 * * 1-5", 6 * HOUR, time_zone=ZURICH, name="nights")
 )
 def test_window_is_open_from_its_beginning_until_before_its_end(now: str, expected: bool) -> None:
     assert is_open(NIGHTS, at(now)) is expected
+
+
+@pytest.mark.parametrize(
+    ("now", "seconds", "expected"),
+    [
+        ("2026-06-01T21:59", 1.0, False),
+        ("2026-06-01T22:00", 6 * HOUR, True),
+        ("2026-06-01T22:00", 6 * HOUR + 1.0, False),
+        ("2026-06-02T03:50", 600.0, True),
+        ("2026-06-02T03:50", 601.0, False),
+    ],
+)
+def test_window_allows_removals_for_as_long_as_it_stays_open(now: str, seconds: float, expected: bool) -> None:
+    assert allowed_for((NIGHTS,), at(now), seconds) is expected
+
+
+def test_windows_that_follow_each_other_allow_removals_for_as_long_as_all_of_them() -> None:
+    mornings = Window("0 4 * * 1-5", HOUR, time_zone=ZURICH)
+    assert allowed_for((NIGHTS, mornings), at("2026-06-02T03:30"), 1.5 * HOUR)
+    assert not allowed_for((NIGHTS, mornings), at("2026-06-02T03:30"), 1.5 * HOUR + 1.0)
+    assert allowed_for((), at("2026-06-02T03:30"), 1e9)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1800.0, True), (1801.0, False)])
+def test_removals_are_allowed_until_a_window_that_forbids_them(seconds: float, expected: bool) -> None:
+    office = Window("0 8 * * 1-5", 9 * HOUR, removals=False, time_zone=ZURICH)
+    assert allowed_for((office,), at("2026-06-01T07:30"), seconds) is expected
+    assert not allowed_for((office,), at("2026-06-01T08:00"), 1.0)
 
 
 @pytest.mark.parametrize("now", [at("2026-06-01T10:59:59.5"), at("2026-06-01T11:00"), at("2026-06-01T11:00:00.5")])

@@ -127,10 +127,12 @@ class _Builder:
             yield Limit(going, -buying, max(0, room), _always(reason))
 
     def disruption_budgets(self) -> Iterator[Limit]:
-        """disruptionBudgets, for each pool."""
+        """disruptionBudgets, for each pool. The old nodes of a replacement have counted since its purchase."""
+        counted = self.budgets.counted_out(candidate.node.name for candidate in self.candidates)
+        more: Ints = 1 - np.array(counted, dtype=np.int64)
         for pool in sorted(set(self.pools_of)):
             for left, reason in self.budgets.disruption_room(pool, DisruptionReason.CONSOLIDATION):
-                yield Limit(self._in(self.pools_of, pool), self.none, max(0, left), _always(reason))
+                yield Limit(self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason))
 
     def pod_budgets(self) -> Iterator[Limit]:
         """PodDisruptionBudgets that not all candidates together can keep."""

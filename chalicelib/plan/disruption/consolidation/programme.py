@@ -26,7 +26,7 @@ from chalicelib.plan.disruption.consolidation.relaxation import (
     Solution,
     relax_problem,
 )
-from chalicelib.plan.scale_up.least_cost.problem import Trouble
+from chalicelib.plan.linear_solver import Trouble
 from chalicelib.plan.tables import Bools, Floats, Ints
 
 __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
@@ -55,8 +55,8 @@ class Programme:
 
     bound: no plan has a larger gain, cuts or not; infinite without a solver. proven: the last proposal is the best
     under the cuts. Of plans of equal gain, an exact programme takes the one with the fewest nodes that go, then the
-    fewest purchases, then the lowest sum of indexes; the search of a large problem prefers the same among the plans that
-    it meets. The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
+    fewest purchases, then the lowest sum of indexes; the search of a large problem prefers the same among its plans.
+    The same problem and cuts give the same proposals, on any machine, unless `stop` ends the search.
     """
 
     def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
@@ -167,7 +167,7 @@ class _Packer:
         free = np.concatenate([np.maximum(problem.free[stays], 0), problem.room[new]])
         fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
         empty = np.einsum("nr,r->n", free, self._weights)
-        left = problem.extra + problem.pods[gone].sum(axis=0)
+        left: Ints = problem.extra + problem.pods[gone].sum(axis=0)
         self.work += len(free) * int((left > 0).sum())
         classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
         for cls in classes[left[classes] > 0].tolist():
@@ -180,7 +180,7 @@ class _Packer:
                 put = np.clip(left[cls] - (np.cumsum(cap) - cap), 0, cap)
             free[rows] -= put[:, None] * problem.need[cls]
             empty[rows] -= put * self._sizes[cls]
-            left[cls] -= put.sum()
+            left[cls] -= int(put.sum())
         return left
 
     def _room(self, free: Ints, fits: Bools, cls: int, count: int) -> tuple[Ints, Ints]:
@@ -354,8 +354,8 @@ def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
 
 
 def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
-    """Return the candidates that may go and the most new nodes in plans of at least this gain: the bound of a leaf loses
-    what a candidate or a new node lacks of being worth it."""
+    """Return the candidates that may go and the most new nodes in plans of at least this gain: the bound of a leaf
+    loses what a candidate or a new node lacks of being worth it."""
     may_go: Bools = np.zeros_like(numbers.may_go)
     most = np.zeros_like(numbers.most)
     for leaf in leaves:
@@ -408,9 +408,7 @@ class _ExactProgramme:
         problem = self._numbers.problem
         rules = []
         for group, places in enumerate(self._copies):
-            rules += [
-                LinearRule(0.0, {}, {after: 1.0, at: -1.0}) for at, after in pairwise(places)
-            ]
+            rules += [LinearRule(0.0, {}, {after: 1.0, at: -1.0}) for at, after in pairwise(places)]
             if places:
                 shape = np.flatnonzero(problem.same_shape[group] & self._numbers.may_go).tolist()
                 rules += [LinearRule(1.0, {node: 1.0}, {places[0]: 1.0}) for node in shape]

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
-from chalicelib.plan.scale_up.least_cost.problem import Trouble, dot
+from chalicelib.plan.linear_solver import Entries, Solver, Trouble
 from chalicelib.plan.tables import MOST_PODS, Bools, Floats, Ints
 
 EPSILON = 1e-6
@@ -315,15 +314,15 @@ def _leaf(numbers: Numbers, may_go: Bools, may_buy: Bools, solution: Solution) -
     scarce = np.unique(solution.scarce, axis=0)
     stays = _most_worth(pod, problem.need, problem.free, numbers.cap, scarce)
     new = _most_worth(pod, problem.need, problem.room, numbers.group_cap, scarce)
-    goes = problem.saves - dot(problem.pods, pod) - dot(problem.going.T, limit)
+    goes = problem.saves - np.einsum("nk,k->n", problem.pods, pod) - np.einsum("ln,l->n", problem.going, limit)
     candidates = stays[: len(goes)]
-    profit = np.where(may_buy, new - problem.price - dot(problem.buying.T, limit), 0.0)
+    profit = np.where(may_buy, new - problem.price - np.einsum("lg,l->g", problem.buying, limit), 0.0)
     bound = (
         np.where(may_go, np.maximum(goes, candidates), candidates).sum()
         + stays[len(goes) :].sum()
         + (numbers.most * np.maximum(profit, 0.0)).sum()
-        + float(dot(problem.limit, limit))
-        - float(dot(problem.extra, pod))
+        + (problem.limit * limit).sum()
+        - (problem.extra * pod).sum()
     )
     return Leaf(may_go, may_buy, float(bound), goes - candidates, profit, solution)
 
@@ -344,7 +343,7 @@ def _room_prices(pod: Floats, need: Ints, scarce: Floats) -> Floats:
     mixes = np.concatenate([scarce, np.eye(len(units)) / units, np.ones((1, len(units))) / units])
     rates = [np.zeros(len(units)), *scarce]
     for mix in mixes:
-        size = dot(need, mix)
+        size = np.einsum("kr,r->k", need, mix)
         levels = np.unique(pod[size > 0] / size[size > 0])
         chosen = np.unique(np.linspace(0, len(levels) - 1, _LEVELS).astype(np.int64)) if len(levels) else NOWHERE
         rates += [mix * level for level in levels[chosen]]

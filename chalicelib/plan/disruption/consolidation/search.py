@@ -149,20 +149,16 @@ class ConsolidationSearch:
         base = self.verified(removed, none)
         if base is not None:
             yield base
-        start = list(base.gone) if base is not None else []
+        gone, bought = list(base.gone) if base is not None else [], none.copy()
         for most in (len(self.candidates), 1):
-            gone, bought = start.copy(), none.copy()
-            for members, offer in self._bundles(set(start), bought, most):
-                gone += members
-                bought[offer] += 1
-            if not bought.any():
-                return
-            replaced = self.verified(gone, bought)
-            if replaced is not None:
-                yield replaced
-                if len(replaced.gone) == len(gone):
-                    return
-            # Pods of several nodes could not share a new one: rules keep them apart.
+            for members, offer in self._bundles(set(gone), bought, most):
+                # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.
+                alone = self.verified(members, self.one(offer))
+                if alone is not None and self.saves_enough(alone.gone, self.one(offer)):
+                    gone += alone.gone
+                    bought[offer] += 1
+        if bought.any() and (replaced := self.verified(gone, bought)) is not None:
+            yield replaced
 
     def _removals(self, order: Sequence[int]) -> list[int]:
         """Return the candidates that go one after the other into room that exists, within all limits."""

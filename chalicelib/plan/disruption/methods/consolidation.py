@@ -111,7 +111,8 @@ class _Pass:
             name = candidate.node.name
             if name in gone:
                 continue
-            removal = SimulatedRemoval(candidate.node, candidate.group, (), {}, candidate.waits_for)
+            evict = tuple(pod.key for pod in candidate.pods)
+            removal = SimulatedRemoval(candidate.node, candidate.group, evict, {}, candidate.waits_for)
             reason = (
                 self.budgets.standing_refusal(removal)
                 or held.get(pool_id(self.state.groups[candidate.group].group))
