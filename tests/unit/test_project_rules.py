@@ -107,10 +107,14 @@ _READS_THE_MODE = "chalicelib/dispatch/mode_guard.py"
 
 
 def reads_of_mode(tree: ast.Module) -> list[str]:
-    """Finds `x.mode` on any x, and getattr(x, "mode")."""
+    """Finds `x.mode` on any x but a policy's consolidation, and getattr(x, "mode")."""
     found = []
     for node in nodes_of(tree):
-        by_attribute = isinstance(node, ast.Attribute) and node.attr == "mode"
+        by_attribute = (
+            isinstance(node, ast.Attribute)
+            and node.attr == "mode"
+            and not ast.unparse(node).endswith(".consolidation.mode")
+        )
         by_name = (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -140,6 +144,10 @@ def test_only_the_mode_guard_reads_the_mode() -> None:
 @pytest.mark.parametrize("source", ["policy.mode", "before.policy.mode == 1", "getattr(policy, 'mode')"])
 def test_mode_check_detects_a_read_of_the_mode(source: str) -> None:
     assert reads_of_mode(ast.parse(source))
+
+
+def test_mode_check_allows_the_mode_of_consolidation() -> None:
+    assert reads_of_mode(ast.parse("policy.consolidation.mode")) == []
 
 
 # -- app.py
