@@ -247,6 +247,7 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.DISRUPTION_LIMIT: (
             "nothing but time; spec.maxDisruption says how many; outscaler release {cluster} --yes lifts it for a while"
         ),
+        ReasonCode.DISRUPTION_BUDGET: "nothing but time; spec.disruptionBudgets says how many at once, and when",
         ReasonCode.DISRUPTION_BRAKE: "see whether so many nodes may really go, then: outscaler release {cluster}",
         ReasonCode.OUTSIDE_WINDOW: "nothing but time; spec.maintenanceWindows says when",
         ReasonCode.PAUSED: "end the pause: outscaler resume {cluster}; it ends by itself, too",

@@ -185,9 +185,10 @@ class MovePurchase(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
     """A consolidation: nodes that go, what is bought for their pods first, and why it is worth it. price: of the nodes
-    that go; saves: price without the purchases; gain: saves without the price of the disruption; all per hour. score:
-    the gain's share by the rule of docs/reference/consolidation.md "Score". state: "shadow", "begins" (operations of
-    this plan), or the state of its replacement. replacement: its id, "" if it buys nothing. currency: "" if unknown."""
+    that go; saves: price without the purchases; gain: saves without the price of the disruption and what is paid once;
+    all per hour. score: the gain's share by the rule of docs/reference/consolidation.md "Score". state: "shadow",
+    "begins" (operations of this plan), or the state of its replacement. replacement: its id, "" if it buys nothing.
+    currency: "" if unknown."""
 
     nodes: tuple[str, ...]
     purchases: tuple[MovePurchase, ...]

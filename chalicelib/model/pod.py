@@ -136,6 +136,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     daemonset_annotation: str = ""
     enable_ds_eviction: str = ""
     scale_up_delay: str = ""
+    do_not_disrupt: str = ""  # karpenter.sh/do-not-disrupt as written
+    deletion_cost: str = ""  # controller.kubernetes.io/pod-deletion-cost as written
     excess: str = ""  # the exceeded limit of snapshot/input_limits.py; fields that exceed it are left out above
     excess_bars: bool = False  # fields that are left out may keep other pods off the node of such a pod
 
@@ -163,6 +165,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     scheduled_reason: str = ""  # its reason: Unschedulable, SchedulingGated …
     scheduled_message: str = ""
     unready: bool = False  # running, with condition Ready False
+    started: float = 0.0  # read only of pods with karpenter.sh/do-not-disrupt
 
     @property
     def key(self) -> str:

@@ -117,7 +117,8 @@ class ReasonCode(StrEnum):
     NOT_EVALUATED = "NotUnneededOtherReason"  # seconds
     NODE_COOLDOWN = "NodeGroupCooldown"  # until
     GROUP_FROZEN = "NodeGroupUnhealthy"  # detail
-    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until
+    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until; without until: once running removals have ended
+    DISRUPTION_BUDGET = "DisruptionBudget"  # budget, limit, until
     DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
     OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until
     PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too
@@ -143,7 +144,6 @@ class ReasonCode(StrEnum):
     SAME_SHAPE = "SameShape"  # group
     SPOT_FLEXIBILITY = "SpotFlexibility"  # cheaper, needs
     SURGE_LIMIT = "SurgeLimit"  # limit
-    DISRUPTION_BUDGET = "DisruptionBudget"  # budget, limit, until
     NOT_ROBUST = "NotRobust"  # pod, order
     NOT_CONFIRMED = "NotConfirmedYet"  # since, needs
     PRICE_UNSETTLED = "PriceUnsettled"  # group, until

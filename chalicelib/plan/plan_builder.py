@@ -79,6 +79,7 @@ def build_plan(
         headroom=scale_up.headroom.verdicts,
         health=state.health,
         gaps=state.snapshot.gaps,
+        consolidation=disruption.report,
     )
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 import chalicelib
 from chalicelib.model.notification import QuietHours
-from chalicelib.model.policy import Policy, Window
+from chalicelib.model.policy import DisruptionBudget, Policy, Window
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.scaling_rules import Rule, Schedule
 from chalicelib.model.struct_form import DIGITS, form_of
@@ -127,8 +127,9 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
 
 def _no_clock(policy: Policy) -> str:
     """Whether a cron or a time zone is not known on this machine; empty if all are."""
-    timed: tuple[Window | Rule | Schedule | QuietHours, ...] = (
+    timed: tuple[Window | Rule | Schedule | QuietHours | DisruptionBudget, ...] = (
         *policy.maintenance_windows,
+        *(budget for budget in policy.disruption_budgets if budget.cron),
         *(rule for rule in policy.rules if rule.cron),
         *policy.schedules,
         *(policy.notifications.quiet_hours if policy.notifications is not None else ()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import ClusterReading, Metrics, Mode
+from chalicelib.policy.disruption_sections import CONSOLIDATION_TYPE, DISRUPTION_BUDGETS
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.schema import Field, listed_sections, nested, section, section_form
@@ -146,8 +147,20 @@ SPEC = section(
     ),
     Field("nodeGroups", NODE_GROUPS, "Bounds and priorities for groups, where the provider's own are not wanted."),
     Field("options", ValueType("options", read_options, form=options_form), "Upstream's flags, in lowerCamelCase."),
-    Field("prices", nested(PRICES), "What machines cost per hour, for the expanders price and least-cost."),
+    Field(
+        "prices",
+        nested(PRICES),
+        "What machines cost per hour, for consolidation and for the expanders price and least-cost.",
+    ),
     Field("maxDisruption", nested(MAX_DISRUPTION), "The circuit breaker: limits of removals; none if not given."),
+    Field(
+        "consolidation", CONSOLIDATION_TYPE, "Whether needed nodes go, too, where their pods fit a cheaper place; off."
+    ),
+    Field(
+        "disruptionBudgets",
+        DISRUPTION_BUDGETS,
+        "Most nodes of a pool that are on their way out at once, by reason and time; one of 10% if not given.",
+    ),
     Field("maintenanceWindows", WINDOWS, "When nodes may be removed; always if not given."),
     Field("scaleUp", nested(SCALE_UP), "What may make groups grow."),
     Field("rules", RULES, "Cron and metric rules that add nodes."),

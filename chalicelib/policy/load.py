@@ -14,6 +14,8 @@ import msgspec
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.notification import NoticeWebhook, Notifications, QuietHours
 from chalicelib.model.policy import (
+    Consolidation,
+    DisruptionBudget,
     GroupPolicy,
     KubernetesAccess,
     MaxDisruption,
@@ -39,10 +41,12 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     "max_disruption": MaxDisruption,
     "scale_up": ScaleUp,
     "prices": NodePrices,
+    "consolidation": Consolidation,
 }
 _STORED_EMPTY = ("webhook", "max_disruption", "scale_up")
 _LISTS: dict[str, type[msgspec.Struct]] = {
     "node_groups": GroupPolicy,
+    "disruption_budgets": DisruptionBudget,
     "maintenance_windows": Window,
     "rules": Rule,
     "schedules": Schedule,

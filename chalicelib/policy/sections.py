@@ -8,6 +8,7 @@ look up a policy without them must not pay for.
 from __future__ import annotations
 
 import re
+from datetime import date
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ from chalicelib.policy.value_types import (
 # -- names, groups, times ------------------------------------------------------------------------------------------
 
 # A slash is reserved for the rules of objects in a cluster, which memory stores as namespace/object/rule.
-_NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening")
+NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening")
 _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
 
 
@@ -56,7 +57,7 @@ def _read_groups(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return ids
 
 
-_GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show, _GROUP_IDS.form)
+GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show, _GROUP_IDS.form)
 
 
 @lru_cache(maxsize=256)
@@ -83,7 +84,7 @@ def _parse_zone(value: str) -> str:
 
 ZONE = scalar("time zone", _parse_zone, "it like Europe/Zurich")
 CRON = scalar("five fields of cron", _parse_cron, 'it like "0 22 * * 1-5"')
-_ZONE_OF_CRON = Field("timeZone", ZONE, "Time zone of cron.", default="UTC")
+ZONE_OF_CRON = Field("timeZone", ZONE, "Time zone of cron.", default="UTC")
 
 
 def _opening(cron: str, lasts: str) -> tuple[Field, ...]:
@@ -92,7 +93,7 @@ def _opening(cron: str, lasts: str) -> tuple[Field, ...]:
     duration_meaning = "How long it stays open, from 1m to 744h, in real time, also across clock changes."
     return (
         Field("cron", CRON, cron_meaning, required=True, example=f'cron: "{cron}"'),
-        _ZONE_OF_CRON,
+        ZONE_OF_CRON,
         Field("duration", duration(60.0, 31 * 86400.0), duration_meaning, required=True, example=f"duration: {lasts}"),
     )
 
@@ -104,7 +105,8 @@ def _shortest_gap(cron: str) -> float:
     return shortest_gap(cron)
 
 
-def _ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+def ends_before_it_opens_again(window: dict[str, Any], path: Path, diagnostics: Diagnostics) -> None:
+    """Report a window that opens again before it has closed."""
     if "cron" not in window or "duration" not in window:
         return
     gap, lasts = _shortest_gap(window["cron"]), window["duration"]
@@ -136,7 +138,7 @@ WINDOW = section(
     ),
 )
 WINDOWS = listed_sections(
-    WINDOW, "window", 50, '{name: nights, cron: "0 22 * * *", duration: 6h}', _ends_before_it_opens_again
+    WINDOW, "window", 50, '{name: nights, cron: "0 22 * * *", duration: 6h}', ends_before_it_opens_again
 )
 
 # -- spec.scaleUp and spec.rules -----------------------------------------------------------------------------------
@@ -189,20 +191,20 @@ def _read_above(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
 RULE = section(
     Field(
         "name",
-        _NAME,
+        NAME,
         "The rule's name in answers and in memory: with another name it is another rule.",
         required=True,
         example="name: NAME",
     ),
     Field(
         "groups",
-        _GROUPS,
+        GROUPS,
         "Ids or names of the groups, or of the pools they belong to; the rule acts on each pool by itself.",
         required=True,
         example="groups: [ID]",
     ),
     Field("cron", CRON, "Adds nodes at these times: minute, hour, day of the month, month, day of the week."),
-    _ZONE_OF_CRON,
+    ZONE_OF_CRON,
     Field(
         "metric",
         choice(tuple(Metric), Metric),
@@ -249,8 +251,8 @@ RULES = listed_sections(RULE, "rule", 500, '{name: evening, groups: [ID], cron: 
 
 _MOST_PERCENT = 1000
 SCHEDULE = section(
-    Field("name", _NAME, "The schedule's name in answers.", required=True, example="name: NAME"),
-    Field("groups", _GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
+    Field("name", NAME, "The schedule's name in answers.", required=True, example="name: NAME"),
+    Field("groups", GROUPS, "Ids or names of the groups, or of their pools; all groups if not given."),
     *_opening("0 20 * * 1-5", "11h"),
     Field("min", whole(), "Fewest nodes of each group meanwhile; a group below it grows."),
     Field("max", whole(), "Most nodes of each group meanwhile; a group above it does not grow."),
@@ -292,7 +294,7 @@ SCHEDULES = listed_sections(
     "schedule",
     50,
     '{name: night, groups: [ID], cron: "0 20 * * 1-5", duration: 11h, max: 2}',
-    _ends_before_it_opens_again,
+    ends_before_it_opens_again,
     _sets_something,
 )
 
@@ -327,10 +329,10 @@ def _show_amount(resource: str, amount: int) -> str:
 
 
 HEADROOM = section(
-    Field("name", _NAME, "The headroom's name in answers.", required=True, example="name: NAME"),
+    Field("name", NAME, "The headroom's name in answers.", required=True, example="name: NAME"),
     Field(
         "groups",
-        _GROUPS,
+        GROUPS,
         "Ids or names of the groups, or of their pools, that hold it together; anywhere in the cluster if not given.",
     ),
     Field("pods", whole(1, 5000), "Number of virtual pods of this cpu and memory."),
@@ -419,6 +421,16 @@ def _read_types(node: Node, path: Path, diagnostics: Diagnostics) -> Any:
     return prices if len(prices) == len(entries) else UNSET
 
 
+def _parse_date(value: str) -> str:
+    try:
+        valid = date.fromisoformat(value).isoformat() == value  # 20260701 is a date, too
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BadInput("", f"{quote(value)} is not a date", "write it like 2026-07-01")
+    return value
+
+
 PRICES = section(
     Field(
         "instanceTypes",
@@ -434,6 +446,16 @@ PRICES = section(
     Field("memory", _PRICE, "What a GiB of memory costs."),
     Field("gpu", _PRICE, "What a GPU costs."),
     Field("node", _PRICE, "What is added for every node, whatever its type.", default="0"),
+    Field(
+        "currency",
+        text("a currency's code of three capital letters", r"[A-Z]{3}", "it like EUR"),
+        "Currency of the list, by its ISO 4217 code. Prices of another currency are not compared with it.",
+    ),
+    Field(
+        "asOf",
+        scalar("date", _parse_date, "a date, such as 2026-07-01"),
+        "Date of the list, for reports.",
+    ),
 )
 
 # -- spec.notifications (docs/notifications.md) --------------------------------------------------------------------
@@ -485,7 +507,7 @@ NOTIFICATIONS = section(
     ),
     Field(
         "quietHours",
-        listed_sections(QUIET_HOURS, "window", 20, '{cron: "0 20 * * *", duration: 10h}', _ends_before_it_opens_again),
+        listed_sections(QUIET_HOURS, "window", 20, '{cron: "0 20 * * *", duration: 10h}', ends_before_it_opens_again),
         "When messages of severity info wait.",
     ),
 )

@@ -286,7 +286,9 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ),
     ReasonCode.DISRUPTION_LIMIT: (
         lambda r: f"maxDisruption: {_p(r, 'what')} reached",
-        lambda r: f"limit {_p(r, 'limit')}, more at {format_time(_n(r, 'until'))}",
+        lambda r: (
+            f"limit {_p(r, 'limit')}" + (f", more at {format_time(_n(r, 'until'))}" if "until" in r.params else "")
+        ),
     ),
     ReasonCode.DISRUPTION_BRAKE: (
         _fixed("maxDisruption: the circuit breaker is tripped until somebody releases it (outscaler release)"),

@@ -38,9 +38,9 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
     window: the one that forbids, otherwise all that would allow; until: when removals are allowed next, absent if that
     is unknown or over a year away.
     """
-    forbidding = next((window for window in windows if not window.removals and _closes(window, now) is not None), None)
+    forbidding = next((window for window in windows if not window.removals and closes(window, now) is not None), None)
     allowing = [window for window in windows if window.removals]
-    if forbidding is None and (not allowing or any(_closes(window, now) is not None for window in allowing)):
+    if forbidding is None and (not allowing or any(closes(window, now) is not None for window in allowing)):
         return None
     name = called(forbidding) if forbidding is not None else ", ".join(called(window) for window in allowing)
     until = next_allowed(windows, now)
@@ -56,7 +56,7 @@ def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
         return False
     allowing, at = [window for window in windows if window.removals], now
     for _ in range(_STEPS // max(1, len(windows)) if allowing else 0):
-        closings = [closing for window in allowing if (closing := _closes(window, at)) is not None]
+        closings = [closing for window in allowing if (closing := closes(window, at)) is not None]
         if not closings:
             return False
         at = max(closings)
@@ -68,7 +68,7 @@ def allowed_for(windows: Sequence[Window], now: float, seconds: float) -> bool:
 def is_open(window: Window, now: float) -> bool:
     """Return whether a window is open, whatever its purpose: open at the instant it opens, closed at the instant it
     closes. Schedules (schedules/apply.py) use it too."""
-    return _closes(window, now) is not None
+    return closes(window, now) is not None
 
 
 def called(window: Window) -> str:
@@ -96,10 +96,10 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
     for _ in range(steps // max(1, len(windows))):
         if at > now + _YEAR:
             return math.inf
-        ends = [end for window in windows if not window.removals and (end := _closes(window, at)) is not None]
+        ends = [end for window in windows if not window.removals and (end := closes(window, at)) is not None]
         if ends:
             at = max(ends)
-        elif not allowing or any(_closes(window, at) is not None for window in allowing):
+        elif not allowing or any(closes(window, at) is not None for window in allowing):
             return at
         else:
             starts = [start for window in allowing if (start := next(_openings(window, at), None)) is not None]
@@ -143,8 +143,8 @@ def shortest_gap(cron: str) -> float:
     return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
 
-def _closes(window: Window, now: float) -> float | None:
-    """Return when the currently open window will close, None if it is not open.
+def closes(window: Window, now: float) -> float | None:
+    """Return when the currently open window will close, None if it is not open. Disruption budgets use it too.
 
     A backward search from now may miss an opening of the last hours if the clock was set back meanwhile: cronsim
     compares local times, and an earlier time is shown again. The last hours are therefore searched forwards.

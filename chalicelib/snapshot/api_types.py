@@ -40,6 +40,8 @@ class Annotations(
         "enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
         "scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
         "mirror": "kubernetes.io/config.mirror",
+        "do_not_disrupt": "karpenter.sh/do-not-disrupt",
+        "deletion_cost": "controller.kubernetes.io/pod-deletion-cost",
     },
 ):
     """The annotations of a pod that the planner uses."""
@@ -50,6 +52,8 @@ class Annotations(
     enable_ds_eviction: str = ""
     scale_up_delay: str = ""
     mirror: str | None = None
+    do_not_disrupt: str = ""
+    deletion_cost: str = ""
 
 
 class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -67,12 +71,14 @@ class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """status of a pod; conditions are decoded only for pods without a node, containers only for pods being resized."""
+    """status of a pod; conditions are decoded only for pods without a node, containers only for pods being resized, the
+    start only for pods that must not be disrupted."""
 
     phase: str = ""
     conditions: msgspec.Raw = msgspec.Raw(b"")
     container_statuses: msgspec.Raw = msgspec.Raw(b"")
     nominated_node_name: str = ""
+    start_time: msgspec.Raw = msgspec.Raw(b"")
 
 
 class ApiPod(ApiObject, kw_only=True, gc=False, frozen=True):

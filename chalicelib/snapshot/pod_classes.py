@@ -77,6 +77,8 @@ def make_class(
         daemonset_annotation=notes.daemonset_pod,
         enable_ds_eviction=notes.enable_ds_eviction,
         scale_up_delay=notes.scale_up_delay,
+        do_not_disrupt=notes.do_not_disrupt,
+        deletion_cost=notes.deletion_cost,
     )
 
 

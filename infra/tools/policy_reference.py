@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from chalicelib.policy.disruption_sections import CONSOLIDATION, DISRUPTION_BUDGET
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
 from chalicelib.policy.option_tables import AVAILABLE_EXPANDERS, GROUPS, OptionDefinition
 from chalicelib.policy.options import default_text
@@ -72,9 +73,26 @@ In any one currency, such as `prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.
 A node costs what its instance type costs (label `node.kubernetes.io/instance-type`); if that is not listed, its
 capacity by the rates. Of cpu and memory one may be left out and then costs nothing; a node with GPUs has no price
 without gpu. Where the list says nothing about a node, what its provider asks for it counts, if the provider says so;
-nothing is converted, so the list is then written in that provider's currency. A group without a price is not chosen by
+nothing is converted, so the list is then written in that provider's currency; with currency given, prices of another
+currency are not compared with the list. A group without a price is not chosen by
 price or least-cost. Pods are weighed by the rates too; where there are none, by rates made of the listed types and of
 the providers' prices: a GiB counts as an eighth of a core, a GPU as ten cores.\
+"""
+
+_CONSOLIDATION_NOTE = """\
+Such as `consolidation: {mode: shadow}`, which shows what would be saved and changes nothing, or
+`consolidation: {mode: full, groups: [workers], minSavings: 15%}`. What is a move, what it must bring, and how it is
+carried out: [consolidation](reference/consolidation.md). Groups need prices: of spec.prices, or of their provider.\
+"""
+
+_BUDGETS_NOTE = """\
+Such as `- {name: always, nodes: 10%}` and
+`- {name: office, nodes: 0, reasons: [consolidation], cron: "0 8 * * 1-5", duration: 10h, timeZone: Europe/Zurich}`.
+
+The smallest budget that holds now counts, for each pool by itself. It limits how many nodes are out at once; how many
+go in an hour is for maxDisruption. A budget without cron always holds. As soon as the policy has any budget, the
+default of 10% is gone. How nodes are counted:
+[disruption budgets](reference/consolidation.md#disruption-budgets). Names are unique.\
 """
 
 _BRAKE_NOTE = """\
@@ -191,6 +209,8 @@ def reference() -> str:
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
+        _fields("spec.consolidation", CONSOLIDATION, _CONSOLIDATION_NOTE),
+        _fields("spec.disruptionBudgets[]", DISRUPTION_BUDGET, _BUDGETS_NOTE),
         _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
         _fields("spec.scaleUp", SCALE_UP, _SCALE_UP_NOTE),
         _fields("spec.rules[]", RULE, _RULES_NOTE),

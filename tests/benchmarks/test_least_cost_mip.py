@@ -18,12 +18,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from chalicelib.plan.linear_solver import LEFT, Solver
 from chalicelib.plan.scale_up.least_cost import Ask, Offer, _generated_mixes, _initial_mix, _single_ask_loads
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
 from chalicelib.plan.scale_up.least_cost.linear_programs import (
-    LEFT,
     Relaxed,
-    Solver,
     _node_columns,
     _pod_columns,
     _whole_shares,

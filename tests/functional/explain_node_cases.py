@@ -238,6 +238,18 @@ ROWS = (
         memory={"brake": {"taken": [[AT - 1800, 1, 0]]}},
     ),
     CliExplainNodeEntry(
+        ReasonCode.DISRUPTION_BUDGET,
+        ("disruption budget freeze is used up (limit 0, until", "spec.disruptionBudgets says how many at once"),
+        args=LONG,
+        policy={
+            "disruptionBudgets": [
+                {"name": "freeze", "nodes": 0, "reasons": ["unneeded"], "cron": "0 0 * * *", "duration": "24h"}
+            ]
+        },
+        until="2026-11-22T00:00:00Z",
+        verdict="unneeded",
+    ),
+    CliExplainNodeEntry(
         ReasonCode.DISRUPTION_BRAKE,
         ("the circuit breaker is tripped until somebody releases it", "then: outscaler release edge"),
         args=LONG,

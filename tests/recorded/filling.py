@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -12,10 +12,12 @@ from msgspec import inspect
 
 
 class Filler:
-    """Makes JSON values of a type, no two alike. said: (enumeration, word) and fields: (struct, encoded name) made."""
+    """Makes JSON values of a type, no two alike. said: (enumeration, word) and fields: (struct, encoded name) made.
+    first: the first number in a value. known: words that come after all others of their enumerations."""
 
-    def __init__(self) -> None:
-        self._numbers = itertools.count(1)
+    def __init__(self, first: int = 1, known: Collection[tuple[str, str]] = ()) -> None:
+        self._numbers = itertools.count(first)
+        self._known = known
         self._words: dict[type, Iterator[Any]] = {}
         self.said: set[tuple[str, str]] = set()
         self.fields: set[tuple[str, str]] = set()
@@ -23,6 +25,26 @@ class Filler:
     def value(self, kind: Any) -> Any:
         """A value as JSON has it; msgspec.convert makes the object of it."""
         return self._made(inspect.type_info(kind))
+
+    def completed(self, value: Any, kind: Any) -> Any:
+        """A value as it is, with the fields that structs in it have got since."""
+        return self._completed(value, inspect.type_info(kind))
+
+    def _completed(self, value: Any, info: inspect.Type) -> Any:
+        if isinstance(info, inspect.UnionType) and value is not None:
+            info = next(each for each in info.types if not isinstance(each, inspect.NoneType))
+        if isinstance(info, inspect.StructType):
+            return {
+                field.encode_name: self._completed(value[field.encode_name], field.type)
+                if field.encode_name in value
+                else self._made(field.type)
+                for field in info.fields
+            }
+        if isinstance(info, inspect.DictType):
+            return {key: self._completed(each, info.value_type) for key, each in value.items()}
+        if isinstance(info, (inspect.VarTupleType, inspect.ListType)):
+            return [self._completed(each, info.item_type) for each in value]
+        return value
 
     def _made(self, info: inspect.Type) -> Any:
         for shape, make in _MAKERS:
@@ -41,7 +63,10 @@ class Filler:
 
     def enum(self, info: inspect.EnumType) -> Any:
         """One word after the other, and the first again after the last."""
-        word = next(self._words.setdefault(info.cls, itertools.cycle(info.cls)))
+        if info.cls not in self._words:
+            words = sorted(info.cls, key=lambda word: (info.cls.__name__, str(word.value)) in self._known)
+            self._words[info.cls] = itertools.cycle(words)
+        word = next(self._words[info.cls])
         self.said.add((info.cls.__name__, str(word.value)))
         return word.value
 

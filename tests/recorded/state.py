@@ -3,7 +3,8 @@
     python -m tests.recorded.state       write tests/recorded/state.json.gz with the code of this tree
 
 Items are kept as DynamoDB has them. Run it in a worktree of the commit before a change that must leave them alone, with
-this directory copied into it, and copy what was written back.
+this directory copied into it, and copy what was written back. Where types have got new fields, the recorded values stay
+as they are and get these fields.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import base64
 import gzip
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.memory import Memory, NodeMemory, Replacement
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.pass_footprint import PassMemory
@@ -28,9 +30,11 @@ from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
-from tests.recorded.filling import Filler, converted, words_of
+from tests.recorded.filling import Filler, converted, words_in, words_of
 
 FILE = Path(__file__).parent / "state.json.gz"
+FIRST_OF_NEW = 100_001
+"""The first number in values that are added to the recording."""
 TABLE, CLUSTER, POLICIES = "recorded", "prod-geneva", "recorded-policies"
 NOW = 1_795_245_654.25
 STORED: tuple[Any, ...] = (Memory, OperationDocument, JournalEntry, carry_over.CarryOver)
@@ -52,13 +56,18 @@ def bed() -> tuple[Any, Store, ManualClock]:
 
 
 def values() -> dict[str, Any]:
-    """JSON of what is stored, made of the types as they are now: written when a recording is made, read by tests."""
-    filler = Filler()
-    memory = filler.value(Memory)
-    memory |= {"operations": [], "released_until": NOW + 600.0}
-    count = max(len([word for word in words_of(NodeMemory)[0] if word[0] == enum]) for enum in _enums(NodeMemory))
-    memory["nodes"] = {f"node-{at}": filler.value(NodeMemory) for at in range(count)}
-    operations = []
+    """JSON of what is stored: the recorded values, with what the types have now and the recording has not. Enumerations
+    that have got a word get as many nodes, replacements or operations as have all words."""
+    old = recorded()["given"]
+    filler = Filler(FIRST_OF_NEW, known=words_in(old["memory"], Memory)[0])
+    memory = filler.completed({"replacements": {}, **old["memory"]}, Memory)
+    for at in range(len(memory["nodes"]), _most_words(NodeMemory)):
+        memory["nodes"][f"node-{at}"] = filler.value(NodeMemory)
+    if len(memory["replacements"]) < (count := _most_words(Replacement, besides=NodeMemory)):
+        rows = [filler.value(Replacement) for _ in range(count)]
+        memory["replacements"] = {row["id"]: row for row in rows}  # stored by its id
+    operations = [filler.completed(operation, OperationDocument) for operation in old["operations"]]
+    known = {operation["id"] for operation in operations}
     for kind in OperationKind:
         for state in OperationState:
             made = filler.value(OperationDocument) | {
@@ -67,17 +76,19 @@ def values() -> dict[str, Any]:
                 "kind": kind.value,
                 "state": state.value,
             }
-            operations.append(made)
+            operations += [] if made["id"] in known else [made]
     return {
         "memory": memory,
         "operations": operations,
-        "journal": [filler.value(JournalEntry) for _ in range(3)],
-        "left": filler.value(carry_over.CarryOver),
+        "journal": [filler.completed(entry, JournalEntry) for entry in old["journal"]],
+        "left": filler.completed(old["left"], carry_over.CarryOver),
     }
 
 
-def _enums(kind: Any) -> set[str]:
-    return {name for name, _ in words_of(kind)[0]}
+def _most_words(kind: Any, besides: Any = None) -> int:
+    """How many values of a type it takes to say every word of its enumerations. besides: a type that says others."""
+    said = words_of(besides)[0] if besides is not None else set()
+    return max(Counter(enum for enum, _ in words_of(kind)[0] - said).values(), default=1)
 
 
 def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from typing import Any
 
 from chalicelib.dispatch import messages
+from chalicelib.model.struct_form import DIGITS
 from tests.recorded import answers
 
 RECORDED = answers.recorded()
 ROWS = "rows of apply"
+
+
+def row_of(text: str) -> dict[str, Any]:
+    """A stored row. The version in front of a compiled policy is left out, because it stands for all types and defaults
+    of a policy; what a policy without new sections is encoded to must stay."""
+    row: dict[str, Any] = json.loads(text)
+    if "compiled" in row:
+        row["compiled"] = {"B": base64.b64decode(row["compiled"]["B"])[DIGITS:]}
+    return row
 
 
 def test_commands_give_the_recorded_answers() -> None:
@@ -20,8 +32,10 @@ def test_commands_give_the_recorded_answers() -> None:
 
 def test_apply_stores_what_was_recorded_and_perhaps_more() -> None:
     assert RECORDED[ROWS]
-    for one, other in zip(RECORDED[ROWS], answers.answers()[ROWS], strict=True):
-        assert json.loads(other) | json.loads(one) == json.loads(other)
+    rows = [(row_of(before), row_of(now)) for before, now in zip(RECORDED[ROWS], answers.answers()[ROWS], strict=True)]
+    assert sum("compiled" in before for before, _ in rows) == 2
+    for before, now in rows:
+        assert now | before == now
 
 
 def test_recorded_answers_are_answers_and_no_refusals() -> None:

@@ -44,6 +44,7 @@ def test_docs_eligibility_lists_every_node_reason_code() -> None:
         ReasonCode.IN_COOLDOWN,
         ReasonCode.ATOMIC_FAILED,
         ReasonCode.DISRUPTION_BRAKE,
+        ReasonCode.DISRUPTION_BUDGET,
         ReasonCode.DISRUPTION_LIMIT,
         ReasonCode.PARALLELISM,
     ]

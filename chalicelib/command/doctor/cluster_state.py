@@ -23,7 +23,12 @@ _SCHEMES = {
 }
 """Beginnings of providerIDs; an empty one: any, since the infrastructure decides."""
 _OWN_TAINTS = ("node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "node.cloudprovider.kubernetes.io/")
-_LIMITED = (ReasonCode.PARALLELISM, ReasonCode.DISRUPTION_LIMIT, ReasonCode.DISRUPTION_BRAKE)
+_LIMITED = (
+    ReasonCode.PARALLELISM,
+    ReasonCode.DISRUPTION_BUDGET,
+    ReasonCode.DISRUPTION_LIMIT,
+    ReasonCode.DISRUPTION_BRAKE,
+)
 
 
 def check_simulation(context: DoctorContext) -> Iterator[Finding]:

@@ -2,9 +2,10 @@
 
 A draw has two filters, in the order in which budgets are used. The first checks conditions of the node itself (the
 method's own, then minimums, windows, cooldowns); the nodes that pass are what the plan wants to remove, and each of
-them reduces the room of the next. The second limits the rate: the circuit breaker, then parallelism. The first failing
-check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or nothing. What one draw takes
-is missing from the next one of the pass. See docs/reference/scale-down.md "Removal selection".
+them reduces the room of the next. The second limits how many go: disruption budgets, the circuit breaker, then
+parallelism. The first failing check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or
+nothing. What one draw takes is missing from the next one of the pass. See docs/reference/scale-down.md "Removal
+selection".
 
 A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon as the last cooldown ends.
 """
@@ -20,13 +21,14 @@ from chalicelib.model.memory import HOUR, BreakerState
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.policy import MaxDisruption, Options
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.disruption.disruption_budgets import DisruptionBudgets
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState, removals_pause
-from chalicelib.plan.state.pools import at_minimum, spares
+from chalicelib.plan.state.pools import at_minimum, pools, spares
 from chalicelib.schedules.maintenance_windows import outside
 
 Condition = Callable[[SimulatedRemoval], Reason | None]
@@ -50,7 +52,8 @@ class Budgets:
         self.taken: frozenset[str] = frozenset()
         self.pdbs = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
         self.breaker, self._parallelism = CircuitBreaker(state), _Parallelism(state)
-        self._minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
+        self._disruption = DisruptionBudgets(state)
+        self.minimums, self._pause = _ClusterMinimums(state), _pause(state, hold)
         self._needed_by_rule: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.
@@ -63,35 +66,74 @@ class Budgets:
             group.id: min(group.group.target, lowered.get(group.id, group.target)) - group.leaving
             for group in state.groups.values()
         }
-        self._spares = spares(state.groups, lambda group: self._sizes[group.id])
+        self.pool_spares = spares(state.groups, lambda group: self._sizes[group.id])
 
     @property
     def paused(self) -> Reason | None:
         """What blocks all removals, if anything does."""
         return self._pause or self.breaker.trip
 
+    def size_of(self, group: str) -> int:
+        """Return how many nodes of a group count above its minimum."""
+        return self._sizes[group]
+
+    def standing_refusal(self, removal: SimulatedRemoval) -> Reason | None:
+        """Return why a node does not go in this pass whatever else goes: its own cooldowns and failures, or a pause of
+        all removals."""
+        return next((why for check in _STANDING if (why := check(self, removal)) is not None), None)
+
     def draw(
-        self, removals: Sequence[SimulatedRemoval], condition: Condition
+        self,
+        removals: Sequence[SimulatedRemoval],
+        condition: Condition,
+        reason: DisruptionReason = DisruptionReason.UNNEEDED,
     ) -> tuple[list[SimulatedRemoval], dict[str, Reason]]:
-        """Return the removals that are done now, empty nodes first, and the reason of each node that stays. removals:
-        in the order in which they were found, which decides among equals. condition: the method's own; it is checked
-        before all others."""
+        """Return the removals that are done now, empty nodes first, and why each other node stays. removals: in the
+        order in which they were found, which decides among equals. condition: the method's own; it is checked before
+        all others. reason: why the nodes go.
+
+        Unneeded nodes that wait keep their room above the minimums, because they go later, and all of them together may
+        trip the circuit breaker. A node that goes for another reason is a choice of this pass: one that is refused
+        leaves its room to the next, and the share is a limit."""
         refused: dict[str, Reason] = {}
-        units = [fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused))]
-        stop = self.breaker.check_share(sum(len(unit) for unit in units))
         chosen: list[SimulatedRemoval] = []
+        unneeded, stop = reason is DisruptionReason.UNNEEDED, self.breaker.trip
+        passing = (fit for unit in self._units(removals) if (fit := self._passing(unit, condition, refused)))
+        units: Iterable[list[SimulatedRemoval]] = passing
+        if unneeded:
+            units = list(passing)
+            stop = self.breaker.check_share(sum(len(unit) for unit in units))
         for unit in units:
-            atomic, nodes = self._is_atomic(unit[0]), len(unit)
-            drains, pods = sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
-            reason = stop or self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
-            if reason is not None:
-                refused.update((removal.node.name, reason) for removal in unit)
+            why = stop or self._refuse(unit, reason)
+            if why is not None:
+                refused.update((removal.node.name, why) for removal in unit)
+                if not unneeded:
+                    self._count_as_removed(unit, -1)
                 continue
+            nodes, drains, pods = _amounts(unit)
             self.breaker.take(nodes, pods)
-            self._parallelism.take(nodes, drains, atomic=atomic)
+            self._parallelism.take(nodes, drains, atomic=self._is_atomic(unit[0]))
+            self._disruption.take(removal.node.name for removal in unit)
             chosen += unit
         self.taken |= {removal.node.name for removal in chosen}
         return sorted(chosen, key=_harm), refused
+
+    def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:
+        """Return how many nodes of a pool may still go by each disruption budget that holds now, and the reason of the
+        next one."""
+        pool = pools(self.state).get(pool_id)
+        return self._disruption.rooms(pool.groups, reason) if pool is not None else []
+
+    def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
+        """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
+        waits for the circuit breaker holds back those behind it."""
+        nodes, drains, pods = _amounts(unit)
+        if (why := self._disruption.refuse(unit[0].group, [removal.node.name for removal in unit], reason)) is not None:
+            return why
+        if reason is not DisruptionReason.UNNEEDED and (why := self.breaker.refuse_share(nodes)) is not None:
+            return why
+        atomic = self._is_atomic(unit[0])
+        return self.breaker.refuse(nodes, pods) or self._parallelism.refuse(nodes, drains, atomic=atomic)
 
     def _is_atomic(self, removal: SimulatedRemoval) -> bool:
         return self.state.groups[removal.group].group.options.zero_or_max
@@ -116,7 +158,6 @@ class Budgets:
     ) -> list[SimulatedRemoval]:
         """Return which nodes of a unit pass the first filter; the others get their reasons in `refused`."""
         group = self.state.groups[unit[0].group]
-        room, size, spare = dict(self._minimums.room), self._sizes[group.id], dict(self._spares)
         self._needed_by_rule = self.guard.refuse([removal.node for removal in unit]) if self.guard is not None else None
         fit: list[SimulatedRemoval] = []
         for removal in unit:
@@ -126,11 +167,7 @@ class Budgets:
                 refused[removal.node.name] = reason
                 continue
             fit.append(removal)
-            self._sizes[group.id] -= 1
-            pool = group.group.pool
-            if pool is not None and pool.id in self._spares:
-                self._spares[pool.id] -= 1
-            self._minimums.take(removal.node)
+            self._count_as_removed([removal], 1)
         if group.group.options.zero_or_max:
             # All of it: the target size or all registered nodes. While some are being removed, only the complete
             # remainder suffices, because it is unknown whether the provider's target still includes the others.
@@ -138,12 +175,21 @@ class Budgets:
             if len(fit) != registered and (len(fit) != group.target or group.leaving):
                 whole = max(registered, group.target - group.leaving)
                 incomplete = Reason.of(ReasonCode.ATOMIC_FAILED, nodes=len(fit), of=whole)
-                self._minimums.room, self._sizes[group.id], self._spares = room, size, spare
+                self._count_as_removed(fit, -1)
                 refused.update((removal.node.name, incomplete) for removal in fit)
                 return []
-        if self.guard is not None:
-            self.guard.take([removal.node for removal in fit])
         return fit
+
+    def _count_as_removed(self, unit: Sequence[SimulatedRemoval], times: int) -> None:
+        """Take the room of these nodes above the minimums and for metric rules; times -1 gives it back."""
+        for removal in unit:
+            pool = self.state.groups[removal.group].group.pool
+            self._sizes[removal.group] -= times
+            if pool is not None and pool.id in self.pool_spares:
+                self.pool_spares[pool.id] -= times
+            self.minimums.take(removal.node, times)
+            if self.guard is not None:
+                self.guard.take([removal.node], times)
 
     def failed_removal(self, removal: SimulatedRemoval) -> Reason | None:
         """A node whose removal failed recently waits, so that other nodes go first. An instant too far away comes from
@@ -181,11 +227,11 @@ class Budgets:
 
     def pool_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The shared minimum of all groups of a pool."""
-        return at_minimum(self.state.groups[removal.group].group, self._spares)
+        return at_minimum(self.state.groups[removal.group].group, self.pool_spares)
 
     def cluster_minimum(self, removal: SimulatedRemoval) -> Reason | None:
         """The cluster's minimums of cores, memory and GPUs."""
-        return self._minimums.refuse(removal.node)
+        return self.minimums.refuse(removal.node)
 
     def metric_rules(self, removal: SimulatedRemoval) -> Reason | None:  # noqa: ARG002 - answered for the whole unit
         """Metric rules would not buy the node again; a zero-or-max group is never removed in part."""
@@ -203,6 +249,14 @@ class Budgets:
         return _last_cooldown((memory.last_add, memory.last_delete, memory.last_failure), options, self.state.now)
 
 
+_STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
+    Budgets.failed_removal,
+    Budgets.pod_to_complete,
+    Budgets.node_cooldown,
+    Budgets.group_growth,
+    Budgets.pause,
+    Budgets.group_cooldown,
+)
 _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
     Budgets.pod_to_complete,
@@ -215,6 +269,11 @@ _CHECKS: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.pause,
     Budgets.group_cooldown,
 )
+
+
+def _amounts(unit: Sequence[SimulatedRemoval]) -> tuple[int, int, int]:
+    """Return how many nodes, drained nodes and pods go with a unit."""
+    return len(unit), sum(bool(removal.evict) for removal in unit), sum(len(removal.evict) for removal in unit)
 
 
 def _harm(removal: SimulatedRemoval) -> tuple[bool, bool]:
@@ -305,10 +364,51 @@ class CircuitBreaker:
         share = self._allowed.share
         if share <= 0 or self._released:
             return None
-        most, missing = max(1, int(share * self._registered + 1e-9)), nodes + self._nodes + self._in_removal
+        most, missing = self._most_at_once(), nodes + self._nodes + self._in_removal
         if missing > most and not self._tripped_at and nodes > 1:
             self._tripped_at, self._wanted = self._now, missing
         return self.trip or (Reason.of(ReasonCode.PARALLELISM, limit=most) if missing > most and nodes else None)
+
+    def rooms(self) -> list[tuple[str, int, Reason]]:
+        """Return what is left for a method that stays within all limits: "nodes" or "pods", how many of them, and the
+        reason of what has no room. Nothing is left where a unit waits for room already. The share counts nodes in
+        removal and never trips."""
+        rooms = []
+        for column, limit, what in (
+            (_NODES, self._allowed.nodes_per_hour, "nodes"),
+            (_PODS, self._allowed.pods_per_hour, "pods"),
+        ):
+            if limit <= 0 or self._released:
+                continue
+            if column in self._full:
+                rooms.append((what, 0, self._full[column]))
+                continue
+            removals = (*self._removals, (self._now, self._nodes, self._pods))
+            left = max(0, limit - sum(int(removal[column]) for removal in removals))
+            until = self._wait(column, limit, left + 1) or self._now + HOUR
+            reason = Reason.of(ReasonCode.DISRUPTION_LIMIT, what=f"{what} per hour", limit=limit, until=until)
+            rooms.append((what, left, reason))
+        if (left_of_share := self._share_left()) is not None:
+            rooms.append(("nodes", left_of_share, self._beyond_share()))
+        return rooms
+
+    def refuse_share(self, nodes: int) -> Reason | None:
+        """Return why a unit exceeds the share, for a method that limits itself to it. What such a method wants beyond
+        the share is no mistake and does not trip the breaker."""
+        left = self._share_left()
+        return None if left is None or nodes <= left else self._beyond_share()
+
+    def _beyond_share(self) -> Reason:
+        return Reason.of(ReasonCode.DISRUPTION_LIMIT, what="share", limit=self._most_at_once())
+
+    def _share_left(self) -> int | None:
+        """Return how many more nodes the share allows at once, None if it does not apply."""
+        if self._allowed.share <= 0 or self._released:
+            return None
+        return 0 if self._tripped_at else max(0, self._most_at_once() - self._nodes - self._in_removal)
+
+    def _most_at_once(self) -> int:
+        return max(1, int(self._allowed.share * self._registered + 1e-9))
 
     def refuse(self, nodes: int, pods: int) -> Reason | None:
         """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
@@ -403,21 +503,21 @@ class _ClusterMinimums:
         self.room = {name: -amount for name, amount in least.items() if amount > 0}
         for node in state.snapshot.nodes if self.room else ():
             if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
-                for name, amount in self._amounts(node).items():
+                for name, amount in self.amounts(node).items():
                     self.room[name] += amount
 
     def refuse(self, node: Node) -> Reason | None:
         """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
         minimum."""
-        short = [name for name, amount in self._amounts(node).items() if amount > max(0, self.room[name])]
+        short = [name for name, amount in self.amounts(node).items() if amount > max(0, self.room[name])]
         return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
-    def take(self, node: Node) -> None:
-        """Count a node that is removed."""
-        for name, amount in self._amounts(node).items():
-            self.room[name] -= amount
+    def take(self, node: Node, times: int) -> None:
+        """Count a node that is removed; times -1: one that stays after all."""
+        for name, amount in self.amounts(node).items():
+            self.room[name] -= times * amount
 
-    def _amounts(self, node: Node) -> dict[str, int]:
+    def amounts(self, node: Node) -> dict[str, int]:
         """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
         if not self.room:
             return {}

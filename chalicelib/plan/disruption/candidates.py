@@ -125,9 +125,10 @@ Filter = Callable[[Node, NodeGroupState, ClusterState, Usage], Reason | None]
 
 
 def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
-    node: Node, state: ClusterState, usage: Usage, method_filter: Filter
+    node: Node, state: ClusterState, usage: Usage, method_filter: Filter, *, may_buy: bool = False
 ) -> Reason | None:
-    """Return why a node is not a candidate of a method, None if it is one."""
+    """Return why a node is not a candidate of a method, None if it is one. may_buy: the method may buy nodes first, so
+    neither the minimum of a pool nor a failed simulation without purchases excludes a node."""
     options, bucket = state.options, state.buckets[node.name]
     node_memory = state.memory.nodes.get(node.name, NodeMemory())
     group = state.groups.get(state.group_of.get(node.name, ""))
@@ -137,7 +138,10 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return group.frozen
     if node.name in state.leaving or bucket is Bucket.DELETED:
         return Reason.of(ReasonCode.BEING_DELETED)
-    if state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout:
+    if (
+        not may_buy
+        and state.now < node_memory.unremovable_until <= state.now + options.unremovable_node_recheck_timeout
+    ):
         why = node_memory.why  # the verdict still names the cause that an earlier pass recorded
         was = {"was": why.code.value, **why.params} if why is not None else {}
         return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": node_memory.unremovable_until, **was})
@@ -149,17 +153,17 @@ def ineligibility_reason(  # noqa: PLR0911 - one rule after the other
         return Reason.of(ReasonCode.NOT_STARTED)
     if bucket is not Bucket.READY and not options.scale_down_unready_enabled:
         return Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED)
-    return _minimum_reason(node, group, state) or method_filter(node, group, state, usage)
+    return _minimum_reason(node, group, state, pools=not may_buy) or method_filter(node, group, state, usage)
 
 
-def _minimum_reason(node: Node, group_state: NodeGroupState, state: ClusterState) -> Reason | None:
-    """Return why a node's group may lose no node."""
+def _minimum_reason(node: Node, group_state: NodeGroupState, state: ClusterState, *, pools: bool) -> Reason | None:
+    """Return why a node's group may lose no node. pools: whether the minimum of its pool counts."""
     group, size = group_state.group, group_state.target - group_state.leaving
     if problem := group.error or group.scale_down_held or group_state.held_back(node):
         return Reason.of(ReasonCode.UNEXPECTED, detail=problem)
     if size <= group.min:
         return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=size)
-    if group.pool is None or group.pool.min <= 0:
+    if not pools or group.pool is None or group.pool.min <= 0:
         return None
     groups_of_pool = {
         other.id: other
@@ -268,15 +272,16 @@ def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
 
 
 def find_candidates(
-    state: ClusterState, simulated: SimulatedCluster, pdbs: PdbTracker, method_filter: Filter
+    state: ClusterState, simulated: SimulatedCluster, pdbs: PdbTracker, method_filter: Filter, *, may_buy: bool = False
 ) -> tuple[list[Candidate], dict[str, NodeVerdict]]:
-    """Return the nodes that a method may try to remove, and the verdicts on all other nodes."""
+    """Return the nodes that a method may try to remove, and the verdicts on all other nodes. may_buy: as for
+    ineligibility_reason."""
     usage, checker = Usage(state), DrainabilityChecker(state, pdbs)
     candidates: list[Candidate] = []
     verdicts: dict[str, NodeVerdict] = {}
     for node in state.snapshot.nodes:
         simulated.check()
-        reason = ineligibility_reason(node, state, usage, method_filter)
+        reason = ineligibility_reason(node, state, usage, method_filter, may_buy=may_buy)
         if reason is None and node.name in simulated.promised:
             reason = Reason.of(ReasonCode.PROMISED, pod=simulated.promised[node.name])
         if reason is None and node.name in simulated.held:

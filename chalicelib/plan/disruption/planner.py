@@ -9,12 +9,14 @@ import msgspec
 
 from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import BreakerState, ConsolidationMemory, NodeMemory, Replacement
-from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp, TaintUpdate
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Removal, ScaleUp, TaintUpdate
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
+from chalicelib.plan.disruption.methods.consolidation import consolidate
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import Reservation, advance
@@ -31,7 +33,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     """The disruption part of a plan. unneeded: names of the nodes that go now or later. unremovable: a verdict on each
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
-    next rows, by id. consolidation: its next memory; None: as it was."""
+    next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is off."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]
@@ -42,6 +44,7 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     taints: tuple[TaintUpdate, ...] = ()
     replacements: dict[str, Replacement] = {}
     consolidation: ConsolidationMemory | None = None
+    report: ConsolidationReport | None = None
 
     @property
     def purchases(self) -> tuple[ScaleUp, ...]:
@@ -82,8 +85,6 @@ def plan_disruption(
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
     reserved = reservation.verdicts(state) if reservation is not None else {}
     commands: list[DisruptionCommand] = []
-    replacements: dict[str, Replacement] | None = None
-    consolidation: ConsolidationMemory | None = None
     unneeded: dict[str, NodeMemory] = {}
     verdicts: dict[str, NodeVerdict] = {}
     if not judged:
@@ -93,28 +94,33 @@ def plan_disruption(
         free = [node for node in candidates if node.node.name not in budgets.taken and node.node.name not in reserved]
         result = method.propose(free, context)
         commands += result.commands
-        replacements = replacements if result.replacements is None else result.replacements
-        consolidation = consolidation or result.consolidation
         budgets.grown |= {up.group for command in result.commands for up in command.replacements}
         unneeded |= result.memory
         verdicts |= ineligible | result.verdicts | reserved
-    if reservation is not None and replacements is None:  # no method has judged them
+    memory = memory_of_others(state, verdicts) | unneeded
+    soft: Collection[str] = unneeded.keys()
+    replacements: dict[str, Replacement] = {}
+    consolidation = None
+    if judged and state.policy.consolidation.mode is not ConsolidationMode.OFF:
+        consolidation = consolidate(context, commands, memory)
+        commands += consolidation.commands
+        replacements, memory = consolidation.replacements, consolidation.nodes
+        soft = unneeded.keys() | consolidation.tainted
+    elif reservation is not None:
         advanced = advance(state, simulated, budgets, reservation=reservation)
-        commands, replacements = [*commands, *advanced.commands], advanced.rows
-    replacements = replacements or {}
+        commands += advanced.commands
+        replacements = advanced.rows
+        soft = unneeded.keys() | softly_tainted(replacements.values())
     removed = {removal.node for command in commands for removal in command.candidates}
     return DisruptionPlan(
         commands=tuple(commands),
         unneeded=tuple(sorted(unneeded)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts.keys() - removed)),
-        memory=memory_of_others(state, verdicts) | unneeded,
+        memory=memory,
         paused=budgets.paused,
         breaker=budgets.breaker.after(),
-        taints=tuple(
-            taint
-            for taint in taint_updates(state, unneeded.keys() | softly_tainted(replacements.values()))
-            if taint.node not in removed
-        ),
+        taints=tuple(taint for taint in taint_updates(state, soft) if taint.node not in removed),
         replacements=replacements,
-        consolidation=consolidation,
+        consolidation=consolidation.memory if consolidation is not None else None,
+        report=consolidation.report if consolidation is not None else None,
     )

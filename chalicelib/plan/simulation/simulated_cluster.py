@@ -296,12 +296,14 @@ class SimulatedCluster:
     def reset(self, mark: int = 0) -> None:
         """Restore the initial state without planned nodes, except for placements made before the checkpoint."""
         self.rollback(mark)
-        self.table.truncate(self.base)
-        self.open, self._leaving, self._removed = (
-            mask[: self.base] for mask in (self.open, self._leaving, self._removed)
-        )
-        self.counting.reset(self.base)
-        self.attached.truncate(self.base)
+        self.drop(self.base)
+
+    def drop(self, length: int) -> None:
+        """Drop all rows but the first ones; no pods of this pass are on the dropped rows."""
+        self.table.truncate(length)
+        self.open, self._leaving, self._removed = (mask[:length] for mask in (self.open, self._leaving, self._removed))
+        self.counting.reset(length)
+        self.attached.truncate(length)
         self._static.clear()
         self._masks.clear()
         self._counted.clear()

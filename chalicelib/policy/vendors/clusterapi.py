@@ -90,6 +90,7 @@ class CapiSection(VendorSettings, frozen=True):
     """spec.providers.clusterapi."""
 
     vendor: ClassVar = "clusterapi"
+    may_state_prices: ClassVar = False
     group_id: ClassVar = r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+"
     group_example: ClassVar = "MachineDeployment/default/workers"
 

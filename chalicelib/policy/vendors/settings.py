@@ -41,12 +41,14 @@ UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """spec.providers.<vendor>. group_id: the pattern of its groups' ids, where they have one. states_prices: it states
-    what a node of its groups costs, so that the document need not."""
+    what a node of its groups costs, so that the document need not. may_state_prices: it does, or it does where its key
+    and its pools allow that."""
 
     vendor: ClassVar[str]
     group_example: ClassVar[str]
     group_id: ClassVar[str] = ""
     states_prices: ClassVar[bool] = False
+    may_state_prices: ClassVar[bool] = True
 
     @property
     def reserve(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
+from chalicelib.model.policy import DisruptionBudget, MaxDisruption, Mode, Options, Policy, Window
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.methods.unneeded import timer_reason
@@ -95,6 +95,7 @@ class SelectionBuilderPool:
         now: float = NOW,
         max_disruption: MaxDisruption | None = None,
         windows: Sequence[Window] = (),
+        budgets: Sequence[DisruptionBudget] = (),
         **options: Any,
     ) -> ClusterState:
         """Returns the cluster state of the pass. options: override upstream's defaults, with five parallel drains."""
@@ -106,6 +107,7 @@ class SelectionBuilderPool:
             options=msgspec.structs.replace(Options(), **options),
             max_disruption=max_disruption or MaxDisruption(),
             maintenance_windows=tuple(windows),
+            disruption_budgets=tuple(budgets),
         )
         return build_cluster_state(
             self.build.snapshot(),

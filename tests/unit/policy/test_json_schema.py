@@ -70,6 +70,10 @@ def test_schema_accepts_all_documents_that_validate_accepts() -> None:
         {"prices": {"instanceTypes": {"m5.large": 0.096}, "cpu": "0.03"}},
         {"rules": [{"name": "e", "groups": ["a"], "cron": "0 5 * * *", "add": 1}]},
         {"headroom": [{"name": "h", "pods": 3, "cpu": "500m"}]},
+        {"consolidation": {"mode": "full", "maxSurge": "10%", "minSavings": "15%", "aggressiveness": "2.5"}},
+        {"consolidation": None, "prices": {"cpu": 1, "currency": "EUR", "asOf": "2026-07-01"}},
+        {"disruptionBudgets": [{"name": "a", "nodes": 3, "reasons": "unneeded"}]},
+        {"disruptionBudgets": [{"name": "a", "nodes": "10 %", "reasons": ["consolidation", "drifted"]}]},
         {"maintenanceWindows": [], "webhook": {"secret": "outscaler/prod-geneva/webhook", "debounce": "2s"}},
     ],
 )
@@ -88,6 +92,11 @@ def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
         ({"providers": {"aws": {}}}, "spec.providers"),
         ({"providers": {}}, "spec.providers"),
         ({"rules": {"name": "e"}}, "spec.rules"),
+        ({"consolidation": {"mode": "all"}}, "spec.consolidation.mode"),
+        ({"consolidation": {"maxSurge": "half"}}, "spec.consolidation.maxSurge"),
+        ({"disruptionBudgets": [{"name": "a"}]}, "spec.disruptionBudgets.0"),
+        ({"disruptionBudgets": [{"name": "a", "nodes": -1}]}, "spec.disruptionBudgets.0.nodes"),
+        ({"prices": {"cpu": 1, "currency": "eur"}}, "spec.prices.currency"),
     ],
 )
 def test_schema_refuses_unknown_keys_and_wrong_values(spec: dict[str, Any], place: str) -> None:

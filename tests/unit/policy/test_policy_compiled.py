@@ -15,7 +15,15 @@ import pytest
 
 import chalicelib
 from chalicelib.model.errors import InputErrors
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy, Webhook, Window
+from chalicelib.model.policy import (
+    DisruptionBudget,
+    GroupPolicy,
+    KubernetesAccess,
+    NodeLimit,
+    Policy,
+    Webhook,
+    Window,
+)
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.struct_form import parts_of
 from chalicelib.policy import compiled as module
@@ -141,6 +149,10 @@ def test_the_version_covers_every_type_below_the_policy() -> None:
         "Webhook",
         "NodePrices",
         "MaxDisruption",
+        "Consolidation",
+        "DisruptionBudget",
+        "NodeLimit",
+        "DisruptionReason",
         "Window",
         "Rule",
         "Schedule",
@@ -215,14 +227,22 @@ def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
         {"node_groups": (GroupPolicy("exoscale", "a"),)},
         {"maintenance_windows": (Window("not cron", 60.0),)},
         {"maintenance_windows": (Window("0 1 * * *", 60.0, time_zone="Mars/Base"),)},
+        {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=-1)),)},
+        {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=1), cron="not cron", duration=60.0),)},
+        {"disruption_budgets": (DisruptionBudget("a", NodeLimit(nodes=1), cron="0 1 * * *", time_zone="Mars/Base"),)},
+        {"consolidation": {"minSavings": -0.1}},
+        {"consolidation": {"mode": "all"}},
     ],
     ids=str,
 )
 def test_values_that_no_document_can_say_are_not_used(changes: dict[str, Any]) -> None:
     plain = msgspec.to_builtins(_good()) | {
-        {"scan_interval": "scanInterval", "node_groups": "nodeGroups", "maintenance_windows": "maintenanceWindows"}.get(
-            name, name
-        ): msgspec.to_builtins(value)
+        {
+            "scan_interval": "scanInterval",
+            "node_groups": "nodeGroups",
+            "maintenance_windows": "maintenanceWindows",
+            "disruption_budgets": "disruptionBudgets",
+        }.get(name, name): msgspec.to_builtins(value)
         for name, value in changes.items()
     }
     with pytest.raises(NotUsable) as refused:

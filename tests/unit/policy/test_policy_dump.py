@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 
 from chalicelib.command.serialize_policy import dump
 from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    DisruptionBudget,
+    Effort,
     GroupPolicy,
     KubernetesAccess,
     MaxDisruption,
     Mode,
+    NodeLimit,
     NodePrices,
     Options,
     Policy,
     Webhook,
     Window,
 )
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
 from chalicelib.policy.load import load
 from infra.tools.policy_reference import EXAMPLE, reference
@@ -118,8 +124,57 @@ _TYPES = st.dictionaries(
     st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE, max_size=3
 )
 prices = st.none() | st.builds(
-    NodePrices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE, gpu=st.none() | _PRICE, node=_PRICE
+    NodePrices,
+    instance_types=_TYPES,
+    cpu=_PRICE,
+    memory=st.none() | _PRICE,
+    gpu=st.none() | _PRICE,
+    node=_PRICE,
+    currency=st.sampled_from(["", "EUR", "CNY"]),
+    as_of=st.sampled_from(["", "2026-07-01"]),
 )
+limits = st.one_of(
+    st.integers(1, 10**9 - 1).map(lambda number: NodeLimit(nodes=number)),
+    st.integers(1, 100).map(lambda percentage: NodeLimit(share=percentage / 100)),
+)
+spot = st.tuples(st.booleans(), st.integers(1, 1000)).map(
+    lambda pair: {"spot_to_spot": pair[0], "min_cheaper_groups": pair[1] if pair[0] else 3}
+)
+consolidations = st.tuples(
+    st.builds(
+        Consolidation,
+        mode=st.sampled_from(ConsolidationMode),
+        groups=st.lists(words, max_size=2, unique=True).map(tuple),
+        aggressiveness=st.integers(100, 1000).map(lambda number: number / 100),
+        min_savings=st.integers(0, 99).map(lambda percentage: percentage / 100),
+        quiet_time=seconds,
+        min_node_age=seconds,
+        confirm_after=seconds,
+        price_settle_time=seconds,
+        max_surge=limits,
+        max_replacements=st.integers(1, 1000),
+        moves_per_pod_per_day=st.integers(0, 10_000),
+        split_nodes=st.booleans(),
+        replace_timeout=st.none() | st.integers(60, 86400).map(float),
+        effort=st.sampled_from(Effort),
+    ),
+    spot,
+).map(lambda pair: msgspec.structs.replace(pair[0], **pair[1]))
+disruption_budgets = st.lists(
+    st.builds(
+        DisruptionBudget,
+        name=words,
+        nodes=limits | st.just(NodeLimit(nodes=0)) | st.just(NodeLimit(share=0.0)),
+        groups=st.lists(words, max_size=2, unique=True).map(tuple),
+        reasons=st.lists(st.sampled_from(DisruptionReason), max_size=5, unique=True).map(tuple),
+    ).flatmap(
+        lambda budget: st.sampled_from(
+            [budget, msgspec.structs.replace(budget, cron="0 8 * * 1-5", duration=36000.0, time_zone="Europe/Zurich")]
+        )
+    ),
+    max_size=3,
+    unique_by=lambda budget: budget.name,
+).map(tuple)
 disruption = st.builds(
     MaxDisruption,
     nodes_per_hour=st.integers(0, 99),
@@ -217,6 +272,8 @@ policies = st.builds(
     headroom=headrooms,
     scale_up=scale_ups,
     max_disruption=disruption,
+    consolidation=consolidations,
+    disruption_budgets=disruption_budgets,
     maintenance_windows=windows,
     name=words,
     mode=st.sampled_from(Mode),

@@ -6,7 +6,7 @@ Both amounts are counted over the same nodes: ready, and not in removal. The rat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -130,22 +130,42 @@ class RuleRemovalGuard:
                 )
         return None
 
-    def take(self, nodes: Iterable[Node]) -> None:
-        """Count removed nodes."""
+    def rooms(self, nodes: Sequence[Node]) -> Iterator[tuple[list[int], int, Reason]]:
+        """Return per rule what each of these nodes uses of its room, the room, and the reason of a node without room.
+        Nodes may go while what they use together is within the room."""
+        seen: set[tuple[str, _Key]] = set()
+        for bound, key in (pair for pairs in self._rules.values() for pair in pairs):
+            rate, resource, above = self._rates[key], RESOURCE[key[1]], threshold(bound.rule, self._state)
+            if (bound.rule.key, key) in seen or rate.nodes <= 0:
+                continue
+            seen.add((bound.rule.key, key))
+            used = [
+                above * node.allocatable.get(resource, 0) - 100 * self._requests(node.name, staying=False)[resource]
+                if self._state.group_of.get(node.name) in bound.pool.groups and _is_counted(node, self._state)
+                else 0
+                for node in nodes
+            ]
+            reason = Reason.of(
+                ReasonCode.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=rate.percent, above=above
+            )
+            yield used, above * rate.allocatable - 100 * rate.requests, reason
+
+    def take(self, nodes: Iterable[Node], times: int = 1) -> None:
+        """Count removed nodes; times -1: nodes that stay after all."""
         for node in nodes:
             keys = {key for _, key in self._rules.get(self._state.group_of.get(node.name, ""), ())}
             if keys and _is_counted(node, self._state):
-                self._rates.update({key: self._without(key, [node]) for key in keys})
+                self._rates.update({key: self._without(key, [node], times) for key in keys})
 
-    def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
+    def _without(self, key: _Key, nodes: Iterable[Node], times: int = 1) -> Rate:
         """Return a pool's rate without these nodes: pods that come with a node go with it, and all other pods find room
-        in the pool."""
+        in the pool. times -1: with them."""
         rate, resource = self._rates[key], RESOURCE[key[1]]
         for node in nodes:
             rate = Rate(
-                rate.requests - self._requests(node.name, staying=False)[resource],
-                rate.allocatable - node.allocatable.get(resource, 0),
-                rate.nodes - 1,
+                rate.requests - times * self._requests(node.name, staying=False)[resource],
+                rate.allocatable - times * node.allocatable.get(resource, 0),
+                rate.nodes - times,
             )
         return rate
 

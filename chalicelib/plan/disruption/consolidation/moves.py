@@ -23,7 +23,8 @@ class JudgedMove(msgspec.Struct, frozen=True):
     removals: the nodes that go, in the order of removal, with the places of their pods. purchases: group id -> nodes
     that are bought first. price: of the nodes that go; cost: of the purchases. disruption: sum of D over the nodes that
     go; disruption_price: what it costs by the rates of their pools. score: see docs/reference/consolidation.md "Score".
-    pool: of the nodes that go; "" if they are of several. prices: group id -> price of one node that is bought.
+    pool: of the nodes that go; "" if they are of several. prices: group id -> price of one node that is bought. once:
+    costs that are paid once, per hour of the horizon: the overlap, and paid time of the old nodes that is not used.
     """
 
     removals: tuple[SimulatedRemoval, ...]
@@ -35,6 +36,7 @@ class JudgedMove(msgspec.Struct, frozen=True):
     score: float
     pool: str = ""
     prices: Mapping[str, int] = {}
+    once: int = 0
 
     @property
     def saves(self) -> int:
@@ -43,8 +45,8 @@ class JudgedMove(msgspec.Struct, frozen=True):
 
     @property
     def gain(self) -> int:
-        """Return what the move saves less the price of its disruption."""
-        return self.saves - self.disruption_price
+        """Return what the move saves less the price of its disruption and what is paid once."""
+        return self.saves - self.disruption_price - self.once
 
     @property
     def nodes(self) -> tuple[str, ...]:

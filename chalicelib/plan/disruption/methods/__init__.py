@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.command import DisruptionCommand
-from chalicelib.model.memory import ConsolidationMemory, NodeMemory, Replacement
+from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.reason import DisruptionReason, Reason
@@ -39,14 +39,11 @@ class DisruptionContext(msgspec.Struct, frozen=True):
 
 class MethodResult(msgspec.Struct, frozen=True):
     """commands: what is done now. verdicts: why each other candidate stays, by node. memory: the next memory of the
-    nodes that the method would remove now or later; they get the soft taint. replacements: the next rows, from a method
-    that advances them; consolidation: the next memory of it."""
+    nodes that the method would remove now or later; they get the soft taint."""
 
     commands: tuple[DisruptionCommand, ...]
     verdicts: dict[str, NodeVerdict]
     memory: dict[str, NodeMemory]
-    replacements: dict[str, Replacement] | None = None
-    consolidation: ConsolidationMemory | None = None
 
 
 class Method(Protocol):

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.policy import NodePrices
+from chalicelib.plan.linear_solver import LEFT, Trouble
 from chalicelib.plan.prices import node_price
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.least_cost.improvement import dive, polish
-from chalicelib.plan.scale_up.least_cost.linear_programs import LEFT, Relaxed, relax
+from chalicelib.plan.scale_up.least_cost.linear_programs import Relaxed, relax
 from chalicelib.plan.scale_up.least_cost.master_problem import FEW, Effort, Master, best_integer_mix, generate
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer, cover, first_fit, spread
 from chalicelib.plan.scale_up.least_cost.problem import (
@@ -29,7 +30,6 @@ from chalicelib.plan.scale_up.least_cost.problem import (
     Rooms,
     Shared,
     Stop,
-    Trouble,
     answer,
     check,
     left_over,

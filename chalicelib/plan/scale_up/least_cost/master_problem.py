@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
+from chalicelib.plan.linear_solver import Entries, Solver
 from chalicelib.plan.scale_up.least_cost.node_filling import Pricer
 from chalicelib.plan.scale_up.least_cost.problem import Load, Problem, Rooms, Stop, dot
 from chalicelib.plan.tables import Floats, Ints

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.errors import OutscalerError
+from chalicelib.plan.linear_solver import Trouble
 from chalicelib.plan.tables import LARGEST, Floats, Ints
 
 _PER_NODE = 1e-6  # of the most expensive node: decides by number of nodes among mixes of equal price
@@ -213,10 +213,6 @@ def dot(rows: Ints, weights: Floats) -> Floats:
     for floats, sums as the processor likes, and the last digit decides between loads of equal value."""
     total: Floats = np.einsum("...k,k->...", rows, weights)
     return total
-
-
-class Trouble(OutscalerError):
-    """The solver is missing or gave up. The chain of expanders continues without least-cost."""
 
 
 class Offer(msgspec.Struct, frozen=True):

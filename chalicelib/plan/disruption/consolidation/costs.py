@@ -1,0 +1,212 @@
+"""What nodes cost and what their disruption costs.
+
+The disruption D of a node is 1 plus the eviction cost of each of its pods: 1 + deletion cost / 2^27 + priority / 2^25,
+between 0 and 10. A pool's rate is what one unit of disruption must bring per hour: the price of all its priced nodes,
+divided by the aggressiveness and by the disruption of all these nodes. See docs/reference/consolidation.md "Score".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.pod import PodClass
+from chalicelib.plan.demand.pending_pods import is_expendable
+from chalicelib.plan.disruption.consolidation.moves import MICRO
+from chalicelib.plan.prices import node_price, unpriced
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.tables import Ints
+
+HORIZON = 24.0
+"""Hours over which a cost that is paid once is spread."""
+CONTINUE = Fraction(4, 5)
+"""Part of the score that a move needs which has been wanted before."""
+_LOWEST, _HIGHEST = 0, 10 * MICRO
+PriceHistory = tuple[tuple[float, int], ...]
+
+
+class PoolTotals(msgspec.Struct, frozen=True):
+    """One pool: the price and the disruption (in millionths) of its priced nodes, the number of the others."""
+
+    price: int
+    disruption: int
+    unpriced: int
+    currency: str
+
+
+class NodeCost(msgspec.Struct, frozen=True):
+    """A priced node. price: at which its saving counts, the lowest within priceSettleTime; now: the present one.
+    disruption: D in millionths. idle: unused paid time, per hour of the horizon."""
+
+    price: int
+    now: int
+    disruption: int
+    idle: int
+    pool: str
+    currency: str
+
+
+class PurchasePrice(msgspec.Struct, frozen=True):
+    """What a new node of a group costs. price: the highest within priceSettleTime; now: the present one; settled_at:
+    when they agree, if the price stays. overlap: of the time until it is ready, per hour of the horizon."""
+
+    price: int
+    now: int
+    settled_at: float
+    overlap: int
+    currency: str
+
+
+def eviction_cost(cls: PodClass) -> int:
+    """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
+    none."""
+    text = cls.deletion_cost
+    deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0
+    deletion = deletion if -(2**31) <= deletion < 2**31 else 0
+    cost = MICRO + deletion * MICRO // 2**27 + (cls.priority or 0) * MICRO // 2**25
+    return max(_LOWEST, min(cost, _HIGHEST))
+
+
+def pool_id(group: NodeGroup) -> str:
+    """Return the id of a group's pool; a group without one is its own pool."""
+    return group.pool.id if group.pool is not None else group.id
+
+
+class Costs:
+    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups: what
+    purchases cost; history: the next memory of prices."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state, self._settle = state, state.policy.consolidation.price_settle_time
+        self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
+        self.history: dict[str, PriceHistory] = {}
+        self.groups: dict[str, PurchasePrice] = {}
+        self.unpriced: dict[str, str] = {}
+        for name, group in sorted(state.groups.items()):
+            self._price_group(name, group)
+        disruption = self._disruption()
+        self.nodes = {
+            node.name: cost
+            for row, node in enumerate(state.snapshot.nodes)
+            if (cost := self._price_node(node, int(disruption[row]))) is not None
+        }
+        self.pools = self._totals()
+
+    def disruption_price(self, name: str, *, wanted: bool = False) -> int:
+        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier pass
+        wanted already."""
+        node = self.nodes[name]
+        pool = self.pools[node.pool]
+        exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
+        exact *= CONTINUE if wanted else 1
+        return -(-exact.numerator // exact.denominator)
+
+    def score(self, saves: int, names: Mapping[str, int] | list[str] | tuple[str, ...]) -> float:
+        """Return the score of a move: its share of the pools' price per share of their disruption."""
+        share = sum(
+            (Fraction(self.pools[node.pool].price * node.disruption, self.pools[node.pool].disruption))
+            for node in map(self.nodes.__getitem__, names)
+        )
+        return float(saves / share) if share else 0.0
+
+    def rate(self, pool: str) -> float:
+        """Return what one unit of disruption in a pool must bring per hour."""
+        total = self.pools[pool]
+        return float(Fraction(total.price, total.disruption) / self._aggressiveness) if total.disruption else 0.0
+
+    @property
+    def needed_score(self) -> float:
+        """Return what the score of a new move must exceed."""
+        return float(1 / self._aggressiveness)
+
+    def _price_group(self, name: str, group: NodeGroupState) -> None:
+        if group.template is None:
+            return
+        price = node_price(group.template.node, self._state.policy.prices, group.group.price)
+        if price is None:
+            return
+        now, own = round(price * MICRO), self._state.policy.consolidation.replace_timeout
+        history = self._settled(self._state.memory.consolidation.prices.get(name, ()), now)
+        self.history[name] = history
+        provision = self._state.options.max_node_provision_time if own is None else own
+        if own is None and group.group.options.max_node_provision_time is not None:
+            provision = group.group.options.max_node_provision_time
+        highest = max(value for _, value in history)
+        settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
+        overlap = round(highest * provision / 3600 / HORIZON)
+        self.groups[name] = PurchasePrice(
+            highest, now, settled_at, overlap, self._currency(group.group, group.template.node)
+        )
+
+    def _price_node(self, node: Node, disruption: int) -> NodeCost | None:
+        name = self._state.group_of.get(node.name)
+        if name is None:
+            return None
+        group = self._state.groups[name].group
+        prices = self._state.policy.prices
+        price = node_price(node, prices, group.price)
+        if price is None:
+            self.unpriced[node.name] = unpriced(node, prices)
+            return None
+        now = round(price * MICRO)
+        lowest = min([now, *(value for _, value in self.history.get(name, ()))])
+        idle = 0
+        if group.billed_per > 1 and node.created:
+            unused = group.billed_per - (self._state.now - node.created) % group.billed_per
+            idle = round(unused / 3600 * now / HORIZON)
+        return NodeCost(lowest, now, disruption, idle, pool_id(group), self._currency(group, node))
+
+    def _currency(self, group: NodeGroup, node: Node) -> str:
+        """Return the currency of a price: of the policy's list if that names the price."""
+        prices = self._state.policy.prices
+        listed = prices is not None and node_price(node, prices) is not None
+        return prices.currency if listed and prices is not None else group.currency
+
+    def _settled(self, history: PriceHistory, price: int) -> PriceHistory:
+        """Return the prices in force within priceSettleTime, oldest first, with the present one at the end."""
+        now, window = self._state.now, self._state.now - self._settle
+        known = [entry for entry in history if entry[0] <= now]
+        if not known or known[-1][1] != price:
+            known.append((now, price))
+        first = max((at for at, (instant, _) in enumerate(known) if instant <= window), default=0)
+        return tuple(known[first:])
+
+    def _disruption(self) -> Ints:
+        """Return D of every node, in millionths, by its place in the snapshot."""
+        state, occupancy = self._state, self._state.occupancy
+        classes = state.snapshot.classes
+        costs = [
+            0 if cls.is_daemonset or cls.mirror or is_expendable(cls, state.options) else eviction_cost(cls)
+            for cls in classes
+        ]
+        counted = (occupancy.where >= 0) & ~occupancy.dying
+        weights = np.array([*costs, 0], dtype=np.float64)[occupancy.cls[counted]]
+        sums = np.bincount(occupancy.where[counted], weights=weights, minlength=len(state.snapshot.nodes))
+        whole: Ints = MICRO + np.round(sums).astype(np.int64)
+        return whole
+
+    def _totals(self) -> dict[str, PoolTotals]:
+        price: dict[str, int] = {}
+        disruption: dict[str, int] = {}
+        currency: dict[str, str] = {}
+        missing: dict[str, int] = {}
+        for name in self.unpriced:
+            pool = pool_id(self._state.groups[self._state.group_of[name]].group)
+            missing[pool] = missing.get(pool, 0) + 1
+        for node in self.nodes.values():
+            price[node.pool] = price.get(node.pool, 0) + node.price
+            disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
+            currency[node.pool] = node.currency
+        return {
+            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0), currency.get(pool, ""))
+            for pool in sorted(price.keys() | missing.keys())
+        }
+
+
+def _pairs(history: PriceHistory) -> list[tuple[tuple[float, int], tuple[float, int]]]:
+    return list(zip(history, history[1:], strict=False))

@@ -1,0 +1,518 @@
+"""A cluster on virtual time to which the answers of planners are applied until nothing more happens.
+
+Purchases and removals happen at once, or new nodes are ready after a start-up time. The pods of a removed node become
+pending, and a referee with the project's predicates binds them, one by one, into the emptiest node (LeastAllocated, the
+scheduler's default) or into the first. A budget of pods allows as many disruptions in every pass, less those of its
+pods that are still pending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Succeeded
+from chalicelib.model.plan import Plan
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import NodePrices, Options, Policy
+from chalicelib.model.snapshot import Budget, Controller, Snapshot
+from chalicelib.operations.memory_updates import memory_updates, replacement_update
+from chalicelib.plan.disruption.drain_rules import PdbTracker
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.prices import node_price
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import Bools, Ints, ResourceColumns
+from tests.differential.karpenter import MICRO, KarpenterCommand, KarpenterMemory, KarpenterRules, next_command
+
+MINUTE = 60.0
+DISRUPTED = Taint("karpenter.sh/disrupted", "NoSchedule")
+Plans = Callable[[Snapshot, Policy, Memory, float, int], tuple[Plan, Memory]]
+
+
+class BoughtNode(msgspec.Struct, frozen=True):
+    """A node that was bought at an instant."""
+
+    name: str
+    group: str
+    at: float
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A pod that was evicted from a node. owner: namespace/kind/name. replicas: pods of the owner at that time. reason:
+    of the removal, "" if it is not consolidation."""
+
+    at: float
+    pod: str
+    owner: str
+    node: str
+    replicas: int
+    reason: str = ""
+
+
+class World:
+    """The cluster. bought, moves, removed, consolidated: what happened; removed: node -> instant; consolidated: those
+    of the removed nodes that were needed. live: the replicas of controllers are the pods that exist."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        prices: NodePrices | None = None,
+        start_up: float = 0.0,
+        least_allocated: bool = True,
+        live: bool = False,
+    ) -> None:
+        self.now = snapshot.taken_at
+        self.bought: list[BoughtNode] = []
+        self.moves: list[Move] = []
+        self.removed: dict[str, float] = {}
+        self.consolidated: dict[str, float] = {}
+        self.pod_events: dict[str, float] = {}
+        self.pending_minutes = 0.0
+        self._start, self._prices, self._start_up = snapshot, prices, start_up
+        self._least_allocated, self._live = least_allocated, live
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._pods = {pod.key: pod for pod in snapshot.pods}
+        self._groups = {group.id: group for group in snapshot.groups}
+        self._instances = {group.id: {i.id: i for i in group.instances} for group in snapshot.groups}
+        self._group_of = {i.node: group.id for group in snapshot.groups for i in group.instances}
+        self._starting: dict[str, tuple[str, float]] = {}  # node -> group, instant at which it is ready
+        self._tainted: set[str] = set()
+        self._price_of = {group.id: self._group_price(group) for group in snapshot.groups}
+        self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
+        self._unbindable = 0  # pending pods that the referee has just refused
+
+    def _group_price(self, group: NodeGroup) -> int:
+        assert group.template is not None
+        return round((node_price(group.template, self._prices, group.price) or 0.0) * MICRO)
+
+    # -- what planners see
+
+    def snapshot(self) -> Snapshot:
+        """The cluster now."""
+        nodes = [
+            msgspec.structs.replace(node, taints=(*node.taints, DISRUPTED)) if name in self._tainted else node
+            for name, node in self._nodes.items()
+        ]
+        groups = [
+            msgspec.structs.replace(
+                group, target=len(self._instances[group.id]), instances=tuple(self._instances[group.id].values())
+            )
+            for group in self._groups.values()
+        ]
+        return msgspec.structs.replace(
+            self._start,
+            taken_at=self.now,
+            nodes=tuple(nodes),
+            groups=tuple(groups),
+            pods=tuple(self._pods.values()),
+            budgets=self._budgets(),
+            controllers=self._controllers() if self._live else self._start.controllers,
+        )
+
+    def _controllers(self) -> tuple[Controller, ...]:
+        classes = self._start.classes
+        owners = Counter(owner.uid for pod in self._pods.values() if (owner := classes[pod.cls].owner) is not None)
+        return tuple(
+            msgspec.structs.replace(controller, replicas=owners[controller.uid])
+            for controller in self._start.controllers
+        )
+
+    def _budgets(self) -> tuple[Budget, ...]:
+        waiting: dict[str, int] = {}
+        for pod in self._pods.values():
+            if not pod.node:
+                for name in self._pdbs.of(pod.cls):
+                    waiting[name] = waiting.get(name, 0) + 1
+        if not waiting:
+            return self._start.budgets
+        return tuple(
+            msgspec.structs.replace(budget, allowed=max(0, budget.allowed - waiting[name]))
+            if (name := f"{budget.namespace}/{budget.name}") in waiting
+            else budget
+            for budget in self._start.budgets
+        )
+
+    @property
+    def price(self) -> int:
+        """Of all instances, those that are starting too, in millionths an hour."""
+        return sum(self._price_of[group] * len(instances) for group, instances in self._instances.items())
+
+    @property
+    def nodes(self) -> int:
+        """How many are ready."""
+        return len(self._nodes)
+
+    @property
+    def pending(self) -> int:
+        """Pods without a node."""
+        return sum(not pod.node for pod in self._pods.values())
+
+    def group_of(self, node: str) -> str:
+        """The group of a node that exists."""
+        return self._group_of[node]
+
+    def is_ready(self, node: str) -> bool:
+        """Whether a node has joined."""
+        return node in self._nodes
+
+    def exists(self, node: str) -> bool:
+        """Whether a node was bought and is not removed."""
+        return node in self._group_of
+
+    # -- what happens
+
+    def add_pod(self, pod: Pod) -> None:
+        """A pending pod arrives."""
+        self._pods[pod.key] = pod
+        self._unbindable = 0
+
+    def end_pod(self, key: str) -> None:
+        """A pod ends."""
+        pod = self._pods.pop(key, None)
+        if pod is not None and pod.node:
+            self._unbindable = 0
+            self.pod_events[pod.node] = self.now
+
+    def taint(self, nodes: Iterable[str]) -> None:
+        """Nodes take no further pods."""
+        self._tainted.update(nodes)
+
+    def grow(self, group: str, count: int) -> list[str]:
+        """Buys nodes; the names of as many as the group may have."""
+        room = self._groups[group].max - len(self._instances[group])
+        names = []
+        for _ in range(min(count, room)):
+            name = f"{group}-new-{len(self.bought):05d}"
+            self.bought.append(BoughtNode(name, group, self.now))
+            names.append(name)
+            instance = f"bench://{group}/{name}"
+            starting = self._start_up > 0
+            state = InstanceState.CREATING if starting else InstanceState.RUNNING
+            self._instances[group][instance] = Instance(instance, state, node="" if starting else name)
+            self._group_of[name] = group
+            self._starting[name] = group, self.now + self._start_up
+        self.join_started()
+        return names
+
+    def join_started(self) -> list[str]:
+        """Nodes whose start-up time is over join, with the pods of the DaemonSets."""
+        ready = [name for name, (_, at) in self._starting.items() if at <= self.now]
+        for name in ready:
+            group, _ = self._starting.pop(name)
+            template = self._groups[group].template
+            assert template is not None
+            instance = f"bench://{group}/{name}"
+            self._nodes[name] = _joined(template, name, instance, self.now)
+            self._instances[group][instance] = Instance(instance, node=name)
+            for daemonset in self._start.daemonsets:
+                pod = Pod(daemonset.namespace, f"{daemonset.name}-{name}", f"uid-{daemonset.name}-{name}",
+                          daemonset.cls, node=name, phase="Running", created=self.now, scheduled="True")  # fmt: skip
+                self._pods[pod.key] = pod
+        if ready:
+            self._unbindable = 0
+        return ready
+
+    def remove(self, names: Sequence[str], reason: str = "") -> None:
+        """Drains and deletes nodes: their pods become pending, but for those of DaemonSets, which go. reason: of the
+        removal, "" if it is not consolidation."""
+        gone = set(names) & self._group_of.keys()
+        classes, replicas = self._start.classes, Counter(pod.cls for pod in self._pods.values())
+        for key, pod in [item for item in self._pods.items() if item[1].node in gone]:
+            pod_class = classes[pod.cls]
+            if pod_class.is_daemonset or pod_class.owner is None:
+                del self._pods[key]
+                continue
+            owner = f"{pod.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}"
+            self.moves.append(Move(self.now, key, owner, pod.node, replicas[pod.cls], reason))
+            self._pods[key] = pending_pod(pod, f"{pod.uid.partition('#')[0]}#{len(self.moves)}", self.now)
+            self._unbindable = 0
+        for name in gone:
+            group = self._group_of.pop(name)
+            self._nodes.pop(name, None)
+            self._starting.pop(name, None)
+            self._tainted.discard(name)
+            self.removed[name] = self.now
+            self.consolidated.update({name: self.now} if reason else {})
+            del self._instances[group][f"bench://{group}/{name}"]
+
+    def bind(self) -> None:
+        """The referee binds what fits, oldest first; the others are reported as unschedulable."""
+        waiting = [pod for pod in self._pods.values() if not pod.node]
+        if not waiting or self._unbindable == len(waiting):
+            return
+        waiting.sort(key=lambda pod: (pod.created, pod.key))
+        places = referee(self.snapshot(), [pod.cls for pod in waiting], least_allocated=self._least_allocated)
+        for pod, node in zip(waiting, places, strict=True):
+            changes = {"node": node, "phase": "Running", "scheduled": "True", "scheduled_reason": ""}
+            if node:
+                self._pods[pod.key] = msgspec.structs.replace(pod, **changes)
+                self.pod_events[node] = self.now
+            else:
+                self._pods[pod.key] = msgspec.structs.replace(
+                    pod, scheduled="False", scheduled_reason="Unschedulable", phase="Pending"
+                )
+        self._unbindable = self.pending
+
+    def advance(self, seconds: float) -> None:
+        """Time passes."""
+        self.pending_minutes += self.pending * seconds / MINUTE
+        self.now += seconds
+
+
+def pending_pod(pod: Pod, uid: str, created: float) -> Pod:
+    """The pod that its controller creates in its place."""
+    return msgspec.structs.replace(
+        pod, uid=uid, node="", phase="Pending", created=created, scheduled="False", scheduled_reason="Unschedulable"
+    )
+
+
+def _joined(template: Node, name: str, instance: str, now: float) -> Node:
+    return msgspec.structs.replace(
+        template,
+        name=name,
+        uid=f"uid-{name}",
+        labels={**template.labels, HOSTNAME_LABEL: name},
+        provider_id=instance,
+        conditions=(Condition("Ready", "True", "KubeletReady", now),),
+        created=now,
+    )
+
+
+def referee(snapshot: Snapshot, classes: Sequence[int], *, least_allocated: bool = True) -> list[str]:
+    """The node of a pod of each of these classes, in this order, "" for none. A pod that depends on another is tried
+    again after it."""
+    state = build_cluster_state(snapshot, Policy(snapshot.cluster), Memory(), snapshot.taken_at)
+    simulated = build(state, (), ResourceColumns(snapshot.classes))
+    table, real = simulated.table, simulated.real
+    places = [""] * len(classes)
+    scored = [table.columns.names.index(name) for name in ("cpu", "memory") if name in table.columns.names]
+    allocatable = np.maximum(table.allocatable[:real][:, scored], 1)
+    waiting = list(range(len(classes)))
+    full: dict[int, int] = {}  # class -> generation at which no node took it
+    while waiting:
+        left = []
+        for at in waiting:
+            cls = classes[at]
+            if full.get(cls) == simulated.generation:
+                left.append(at)
+                continue
+            fits = simulated.quota(cls)[0][:real] > 0
+            if not fits.any():
+                full[cls] = simulated.generation
+                left.append(at)
+                continue
+            row = _emptiest(fits, table.free[:real][:, scored], allocatable) if least_allocated else int(fits.argmax())
+            simulated.put_one(cls, row)
+            places[at] = table.nodes[row].name
+        if len(left) == len(waiting):
+            break
+        waiting = [at for at in left if simulated.needs(classes[at]) is not None]
+    return places
+
+
+def _emptiest(fits: Bools, free: Ints, allocatable: Ints) -> int:
+    score = (free / allocatable).sum(axis=1)
+    return int(np.where(fits, score, -np.inf).argmax())
+
+
+# -- planners
+
+
+class Strategy(Protocol):
+    """Looks at the world once and changes it. Returns the CPU seconds of its planning."""
+
+    def act(self, world: World) -> float: ...
+
+
+class Outscaler:
+    """Our planner under any policy. plan: the last plan."""
+
+    def __init__(self, policy: Policy, plan: Plans = plan_cluster, seed: int = 0) -> None:
+        self._policy, self._plans, self._seed = policy, plan, seed
+        self.memory = Memory()
+        self.plan: Plan | None = None
+
+    def act(self, world: World) -> float:
+        """One pass: its operations succeed at once, the purchases first."""
+        snapshot = world.snapshot()
+        started = time.process_time()
+        plan, memory = self._plans(snapshot, self._policy, self.memory, world.now, self._seed)
+        seconds = time.process_time() - started
+        self.memory, self.plan = memory, plan
+        purchases = [op for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP]
+        removals = [op for op in plan.operations if op.spec.kind is OperationKind.DELETE_NODES]
+        for operation in purchases:
+            world.grow(operation.spec.group, operation.spec.to_size - operation.spec.from_size)
+            self._finish(operation, world.now)
+        for operation in removals:
+            world.remove([target.node for target in operation.spec.targets], operation.spec.reason)
+            self._finish(operation, world.now)
+        return seconds
+
+    def _finish(self, operation: Operation, now: float) -> None:
+        of_group, of_cluster = memory_updates(operation, Succeeded(), self._policy.options, now)
+        memory, group = self.memory, operation.spec.group
+        if of_group is not None:
+            changed = of_group(memory.groups.get(group, GroupMemory()))
+            memory = msgspec.structs.replace(memory, groups={**memory.groups, group: changed})
+        memory = memory if of_cluster is None else of_cluster(memory)
+        of_replacement = replacement_update(operation, Succeeded())
+        row = memory.replacements.get(operation.spec.replacement)
+        if of_replacement is not None and row is not None:
+            rows = {**memory.replacements, row.id: of_replacement(row)}
+            memory = msgspec.structs.replace(memory, replacements=rows)
+        self.memory = memory
+
+
+class Karpenter:
+    """Karpenter's rules for nodes that go, and our planner for pending pods. commands: at most so many in a pass, as
+    each takes 15 seconds of validation."""
+
+    def __init__(self, policy: Policy, rules: KarpenterRules, commands: int = 4) -> None:
+        options = msgspec.structs.replace(policy.options, scale_down_enabled=False)
+        self._policy, self._rules, self._most = policy, rules, commands
+        self._provisioner = Outscaler(msgspec.structs.replace(policy, options=options))
+        self._queue: list[tuple[KarpenterCommand, list[str]]] = []
+
+    def act(self, world: World) -> float:
+        """Commands whose new node is ready are carried out; then new ones are begun."""
+        seconds = 0.0
+        self._finish_ready(world)
+        if world.pending:
+            seconds += self._provisioner.act(world)
+            world.bind()  # before a new node counts as empty: it is nominated for its pods
+        for _ in range(self._most):
+            started = time.process_time()
+            queued = frozenset(node for command, _ in self._queue for node in command.nodes)
+            memory = KarpenterMemory(queue=queued, pod_events=world.pod_events)
+            command = next_command(world.snapshot(), self._policy, world.now, self._rules, memory)
+            seconds += time.process_time() - started
+            if command is None:
+                break
+            self._queue.append((command, world.grow(command.group, 1) if command.group else []))
+            world.taint(command.nodes)
+            self._finish_ready(world)
+        return seconds
+
+    def _finish_ready(self, world: World) -> None:
+        """A replacement that has vanished ends its command: the nodes stay (the taint too, until the next command)."""
+        waiting = []
+        for command, purchases in self._queue:
+            if all(world.is_ready(node) for node in purchases):
+                world.remove(command.nodes, "" if command.method == "Emptiness" else "consolidation")
+                world.bind()
+            else:
+                waiting.append((command, purchases))
+        self._queue = waiting
+
+
+# -- runs
+
+
+class PassRecord(msgspec.Struct, frozen=True):
+    """The world after a pass; all but price, nodes and seconds are sums since the beginning."""
+
+    at: float
+    price: int
+    nodes: int
+    disrupted: int
+    bought: int
+    removed: int
+    pending: int
+    seconds: float
+
+
+class History(msgspec.Struct, frozen=True):
+    """All passes; the first record is the beginning. ended: False if nodes still came and went at a price that fell no
+    more."""
+
+    passes: tuple[PassRecord, ...]
+    ended: bool = True
+
+    @property
+    def last(self) -> PassRecord:
+        return self.passes[-1]
+
+    @property
+    def seconds(self) -> float:
+        """CPU of planning in all passes."""
+        return sum(record.seconds for record in self.passes)
+
+    @property
+    def slowest(self) -> float:
+        """CPU of planning in the slowest pass."""
+        return max(record.seconds for record in self.passes)
+
+    def price_within(self, disrupted: int) -> int:
+        """The lowest price with at most so many disrupted pods."""
+        return min(record.price for record in self.passes if record.disrupted <= disrupted and not record.pending)
+
+
+def run_to_the_end(
+    world: World, strategy: Strategy, *, quiet: int = 1, patience: int = 30, most: int = 2000
+) -> History:
+    """Passes, a minute apart, until `quiet` of them in a row changed nothing, or `patience` of them did not lower the
+    price."""
+    passes = [_record(world, 0.0)]
+    unchanged, lowest, lowered = 0, passes[0].price, 0
+    while unchanged < quiet and len(passes) - lowered <= patience and len(passes) <= most:
+        seconds = strategy.act(world)
+        world.bind()
+        passes.append(_record(world, seconds))
+        before, after = passes[-2:]
+        same = (before.bought, before.removed, before.pending) == (after.bought, after.removed, after.pending)
+        unchanged = unchanged + 1 if same else 0
+        if after.price < lowest and not after.pending:
+            lowest, lowered = after.price, len(passes)
+        world.advance(MINUTE)
+        world.join_started()
+    return History(tuple(passes), ended=unchanged >= quiet)
+
+
+def _record(world: World, seconds: float) -> PassRecord:
+    return PassRecord(
+        world.now,
+        world.price,
+        world.nodes,
+        len(world.moves),
+        len(world.bought),
+        len(world.removed),
+        world.pending,
+        seconds,
+    )
+
+
+WITHOUT_TIMERS = Options(
+    expander=("least-cost", "price"),
+    scale_down_unneeded_time=0.0,
+    scale_down_delay_after_add=0.0,
+    unremovable_node_recheck_timeout=0.0,
+    max_scale_down_parallelism=100_000,
+    max_drain_parallelism=100_000,
+)
+"""Options of a comparison to the end: nothing waits."""
+
+
+def table(rows: Mapping[str, History], start: int) -> str:
+    """A table of the ends of these runs. start: the price before."""
+    columns = ("Rules", "Price an hour", "Of the start", "Nodes", "Disrupted", "Bought", "Passes", "CPU s", "Slowest")
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    for name, history in rows.items():
+        end = history.last
+        passes = f"{len(history.passes) - 1}{'' if history.ended else ', no end'}"
+        lines.append(
+            f"| {name} | {end.price / MICRO:,.2f} | {end.price / start:.3f} | {end.nodes:,} | {end.disrupted:,} | "
+            f"{end.bought:,} | {passes} | {history.seconds:.1f} | {history.slowest:.2f} |"
+        )
+    return "\n".join(lines)
