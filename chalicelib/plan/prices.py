@@ -90,7 +90,8 @@ class PriceBook(msgspec.Struct, frozen=True):
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a template."""
+        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a
+        template."""
         node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
@@ -184,11 +185,6 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
     if price is None and is_price(own):
         price = own
     return None if price is None else price + prices.node
-
-
-def price_in_millionths(node: Node, prices: NodePrices | None, group: NodeGroup | None) -> int:
-    """Return the hourly price of a node in millionths of the currency, 0 if it is unknown. group: that it is in."""
-    return round(1_000_000 * (node_price(node, prices, group.price if group is not None else 0.0) or 0.0))
 
 
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:

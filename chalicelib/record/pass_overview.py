@@ -100,9 +100,7 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
     shares = _percents(amounts)
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
     nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
-    overview = ClusterOverview(
-        snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), book.currency, bill
-    )
+    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), book.currency, bill)
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
     waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)

@@ -44,7 +44,6 @@ class Purchasable(msgspec.Struct, frozen=True):
     cost: int
     now: int
     settled_at: float
-    currency: str
     form: Form
     most: int
     stop: Reason
@@ -106,7 +105,6 @@ class Market:
                 cost=price.price,
                 now=price.now,
                 settled_at=price.settled_at,
-                currency=price.currency,
                 form=form_of(group.template.node, group),
                 most=most,
                 stop=stop,

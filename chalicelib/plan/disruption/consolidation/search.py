@@ -20,12 +20,12 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.disruption.consolidation.limits import Limits
-from chalicelib.plan.disruption.consolidation.moves import MICRO
 from chalicelib.plan.disruption.consolidation.programme import Programme
 from chalicelib.plan.disruption.consolidation.purchases import Market, Purchasable, form_of
 from chalicelib.plan.disruption.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Bools, Ints
@@ -102,10 +102,10 @@ class ConsolidationSearch:
         self.proven = True
 
     def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
-        """Return whether an offer may not be bought if the candidate goes: it has the same form or another currency, or
+        """Return whether an offer may not be bought if the candidate goes: it has the same form, or
         both are spot and too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
-        if offer.form == form or offer.currency != cost.currency:
+        if offer.form == form:
             return True
         if not (offer.form[-1] and form[-1]):
             return False

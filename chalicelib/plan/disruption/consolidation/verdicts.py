@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.consolidation.moves import MICRO
 from chalicelib.plan.disruption.consolidation.purchases import Purchasable
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import text

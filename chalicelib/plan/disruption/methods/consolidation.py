@@ -24,7 +24,7 @@ from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker
 from chalicelib.plan.disruption.consolidation.costs import Costs, pool_id
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
 from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits, owner_of
-from chalicelib.plan.disruption.consolidation.moves import MICRO, JudgedMove
+from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
 from chalicelib.plan.disruption.consolidation.splitting import destinations_of, judged_move, moves_of
@@ -33,6 +33,7 @@ from chalicelib.plan.disruption.methods import DisruptionContext
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import Advance, Reservation, advance
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.reasons.text import sentence
 
@@ -338,7 +339,7 @@ class _Pass:
             state = "begins" if begun.issuperset(move.nodes) else "wanted"
             state = row.state.value if row is not None else state
             moves.append(
-                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self._currency(move))
+                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self.costs.currency)
             )
         proposed = {move.nodes for move in self.moves}
         moves += [
@@ -354,9 +355,6 @@ class _Pass:
         )
         return ConsolidationReport(self.settings.mode.value, tuple(moves), verdicts, self._pools(), self.gap)
 
-    def _currency(self, move: JudgedMove) -> str:
-        return self.costs.nodes[move.nodes[0]].currency
-
     def _pools(self) -> tuple[PoolCost, ...]:
         return tuple(
             PoolCost(
@@ -365,7 +363,7 @@ class _Pass:
                 disruption=total.disruption / MICRO,
                 rate=round(self.costs.rate(name), 9),
                 unpriced=total.unpriced,
-                currency=total.currency,
+                currency=self.costs.currency,
             )
             for name, total in self.costs.pools.items()
         )
