@@ -2,7 +2,7 @@
 
 A removal is planned for one way to place its pods; the scheduler may choose another, by which the room is not
 sufficient, and a group grows for the rest. As nothing else changes, the next pass would plan the same removal again,
-and so on for ever. See docs/reference/scale-down.md "Bought back".
+and so on. See docs/reference/scale-down.md "Bought back".
 
 An owner's pods are followed from their drain on. A growth for them counts as bought back while the owner has no more
 pods than at the drain: if it has more, the load has grown. Only if as many nodes are bought as were drained has nothing
@@ -93,8 +93,8 @@ def _nodes_bought(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> dict[str
     bought: dict[str, int] = {}
     for scale_up in scale_ups:
         counts: dict[str, int] = {}
-        for name in filter(None, map(owner_of.get, scale_up.pods)):
-            counts[name] = counts.get(name, 0) + 1
+        for owner in (owner_of[pod] for pod in scale_up.pods if pod in owner_of):
+            counts[owner] = counts.get(owner, 0) + 1
         for owner, count in counts.items():
             bought[owner] = bought.get(owner, 0) + min(count, scale_up.to_size - scale_up.from_size)
     return bought
