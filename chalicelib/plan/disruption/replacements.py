@@ -24,7 +24,7 @@ from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout, provision_time
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import DrainabilityChecker
@@ -300,6 +300,7 @@ class _Pass:
         if why is not None:
             self.verdicts |= dict.fromkeys(replacement.nodes, why)
             return replacement
+        self.budgets.promise(replacement.nodes)
         self.commands.append(DisruptionCommand(replacement.reason, (), self._purchases(replacement)))
         return msgspec.structs.replace(replacement, state=ReplacementState.BUYING, since=self.now, bought_at=self.now)
 
@@ -458,14 +459,14 @@ class _Pass:
         waits = [node for node in replacement.nodes if not self._is_going(node, replacement)]
         if not self._is_ready(replacement):
             return self._held(replacement, Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"))
+        if (why := self.budgets.paused or self._window_ends_within(self._drain_time())) is not None:
+            return self._held(replacement, why)
         if self.judge is None:
             return replacement
         replacement, verdict = self._judged(replacement, waits)
         if isinstance(verdict, Reason):
             return self._held(replacement, verdict)
-        if (closing := self._window_ends_within(self._drain_time())) is not None:
-            return self._held(replacement, closing)
-        chosen, refused = self._draw(replacement, verdict)
+        chosen, refused = self._draw(verdict, replacement.reason)
         if not chosen:
             return self._held(replacement, refused)
         self.commands.append(
@@ -519,13 +520,13 @@ class _Pass:
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, replacement: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
-        """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
-        the breaker's share and never trips it."""
+    def _draw(self, move: JudgedMove, reason: DisruptionReason) -> tuple[list[SimulatedRemoval], Reason]:
+        """Return the removals for which the budgets have room now, and why the next one has none. Each is drawn by
+        itself, in the order of the move."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None, replacement.reason)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn

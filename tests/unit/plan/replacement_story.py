@@ -9,7 +9,7 @@ import msgspec
 
 from chalicelib.model.memory import GroupMemory, Memory, PurchasedNodes, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
-from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodeLimit, Options, Policy
+from chalicelib.model.policy import Consolidation, ConsolidationMode, DisruptionBudget, Mode, NodeLimit, Options, Policy
 from chalicelib.model.reason import Reason
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
@@ -24,6 +24,7 @@ from tests.operations import new_operation
 
 BOUGHT = NOW - 300.0
 GROW, PRICE, COST = "grow-1", 200_000, 100_000
+ALL = DisruptionBudget("all", NodeLimit(share=1.0))
 FULL = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(share=1.0))
 
 
@@ -183,7 +184,7 @@ def turn(
         mode=Mode.ACTIVE,
         options=msgspec.structs.replace(Options(), **options),
         consolidation=consolidation,
-        **(policy or {}),
+        **{"disruption_budgets": (ALL,), **(policy or {})},
     )
     memory = Memory(replacements={row.id: row for row in rows}, operations=tuple(operations), groups=groups or {})
     state = build_cluster_state(build.snapshot(), document, memory, now)

@@ -20,8 +20,16 @@ from chalicelib.model.memory import (
     ReplacementState,
 )
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import Consolidation, ConsolidationMode, MaxDisruption, NodeLimit, NodePrices, Window
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.policy import (
+    Consolidation,
+    ConsolidationMode,
+    DisruptionBudget,
+    MaxDisruption,
+    NodeLimit,
+    NodePrices,
+    Window,
+)
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.disruption.replacement_rows import (
     FIRST_BACKOFF,
@@ -559,6 +567,33 @@ def test_drain_does_not_begin_within_the_last_drain_deadline_of_a_window(minutes
     assert played.removed == (["a"] if drains else [])
     assert played.row is not None
     assert played.row.state is (DRAINING if drains else WAITING)
+
+
+def test_drain_waits_for_a_disruption_budget_and_its_own_nodes_count_once() -> None:
+    build = machines("a", "b", new=1)
+    row = replacement("a", "b")
+    for nodes, goes in ((2, ["a", "b"]), (1, []), (0, [])):
+        budget = DisruptionBudget("few", NodeLimit(nodes=nodes))
+        played = turn(build, row, policy={"disruption_budgets": (budget,)})
+        assert played.removed == goes
+        assert played.row is not None
+        assert played.row.state is (DRAINING if goes else WAITING)
+
+
+def test_nodes_of_a_row_that_begins_use_the_disruption_budget() -> None:
+    budget = DisruptionBudget("few", NodeLimit(nodes=3))
+    played = turn(
+        machines("a", "b", "c"), replacement("a", "b", state=PROPOSED), policy={"disruption_budgets": (budget,)}
+    )
+    assert played.bought == [("s", 0, 1, "r1")]
+    assert [left for left, _ in played.budgets.disruption_room("m", DisruptionReason.CONSOLIDATION)] == [1]
+
+
+def test_nothing_is_judged_while_removals_are_blocked() -> None:
+    played = turn(machines("a", new=1), replacement(), scale_down_enabled=False)
+    assert (played.removed, played.judge.asked) == ([], [])
+    assert played.row is not None
+    assert played.row.state is FAILED, "it does not pass by itself"
 
 
 # --- draining
