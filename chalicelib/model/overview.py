@@ -58,8 +58,8 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which prices
-    are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which
+    prices are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()

@@ -89,8 +89,14 @@ class PriceBook(msgspec.Struct, frozen=True):
             return NoPrice(detail)
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
+    def in_any_currency(self, node: Node, group: NodeGroup) -> Price | NoPrice:
+        """Return the price of a node for those who compare prices of one currency only, whichever it is: without a
+        list, providers' prices in several currencies are such prices, too."""
+        price = self.of_node(node, group)
+        return self.named(group) or price if isinstance(price, NoPrice) and self.prices is None else price
+
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a template."""
+        """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
         node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
