@@ -90,8 +90,7 @@ class PriceBook(msgspec.Struct, frozen=True):
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a
-        template."""
+        """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
         node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
