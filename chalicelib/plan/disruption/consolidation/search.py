@@ -114,11 +114,12 @@ class ConsolidationSearch:
 
     # --- the search
 
-    def best(self) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain."""
-        best = self._improved(None, self._greedy())
+    def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be done;
+        sets are compared as it returns them."""
+        best = self._improved(None, self.greedy(), settle)
         if not self.over():
-            best = self._improved(best, self._programme())
+            best = self._improved(best, self._programme(), settle)
         self.best_gain = best.gain if best is not None else 0
         return best
 
@@ -130,9 +131,14 @@ class ConsolidationSearch:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
 
-    def _improved(self, best: Solution | None, solutions: Iterable[Solution]) -> Solution | None:
-        for solution in solutions:
-            if solution.gain > 0 and (best is None or solution.better_than(best)):
+    def _improved(
+        self,
+        best: Solution | None,
+        solutions: Iterable[Solution],
+        settle: Callable[[Solution], Solution | None],
+    ) -> Solution | None:
+        for solution in map(settle, solutions):
+            if solution is not None and (best is None or solution.better_than(best)):
                 best = solution
         return best
 
@@ -143,7 +149,8 @@ class ConsolidationSearch:
             key=lambda at: (-self.price[at] / self.disruption[at], at),
         )
 
-    def _greedy(self) -> Iterator[Solution]:
+    def greedy(self) -> Iterator[Solution]:
+        """Yield what greedy choice finds: removals, then replacements beside them."""
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
