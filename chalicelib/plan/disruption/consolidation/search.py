@@ -207,7 +207,7 @@ class ConsolidationSearch:
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
             options = [
-                self._bundle(order, load, suited[:, offer] & is_free, offer, used)[:most]
+                self._bundle(order, load, suited[:, offer] & is_free, offer, used, most)
                 for offer in range(len(self.offers))
             ]
             gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
@@ -224,9 +224,9 @@ class ConsolidationSearch:
             is_free[members] = False
             gone, bought = [*gone, *names], more
 
-    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints) -> list[int]:
-        """Return the positions in `order` of the candidates whose pods fill one new node best: those that save most for
-        the room that their pods take."""
+    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int) -> list[int]:
+        """Return the positions in `order` of at most so many candidates whose pods fill one new node best: those that
+        save most for the room that their pods take; a single one is that which saves most."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
         used = used + self.limits.buying[:, offer]
         if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
@@ -234,7 +234,7 @@ class ConsolidationSearch:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
         rows = np.flatnonzero(usable & (share <= 1))
-        value = self.saves[order[rows]] / np.maximum(share[rows], 1e-9)
+        value = self.saves[order[rows]] / (np.maximum(share[rows], 1e-9) if most > 1 else 1.0)
         members: list[int] = []
         for row in rows[np.argsort(-value, kind="stable")].tolist():
             going = self.limits.going[:, order[row]]
@@ -242,6 +242,8 @@ class ConsolidationSearch:
                 members.append(row)
                 room = room - load[row]
                 used = used + going
+            if len(members) == most:
+                break
         return members
 
     def one(self, offer: int) -> Ints:
