@@ -114,11 +114,12 @@ class ConsolidationSearch:
 
     # --- the search
 
-    def best(self) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain."""
-        best = self._improved(None, self._greedy())
+    def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be done;
+        sets are compared as it returns them."""
+        best = self._improved(None, self.greedy(), settle)
         if not self.over():
-            best = self._improved(best, self._programme())
+            best = self._improved(best, self._programme(), settle)
         self.best_gain = best.gain if best is not None else 0
         return best
 
@@ -130,9 +131,14 @@ class ConsolidationSearch:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
 
-    def _improved(self, best: Solution | None, solutions: Iterable[Solution]) -> Solution | None:
-        for solution in solutions:
-            if solution.gain > 0 and (best is None or solution.better_than(best)):
+    def _improved(
+        self,
+        best: Solution | None,
+        solutions: Iterable[Solution],
+        settle: Callable[[Solution], Solution | None],
+    ) -> Solution | None:
+        for solution in map(settle, solutions):
+            if solution is not None and (best is None or solution.better_than(best)):
                 best = solution
         return best
 
@@ -143,7 +149,8 @@ class ConsolidationSearch:
             key=lambda at: (-self.price[at] / self.disruption[at], at),
         )
 
-    def _greedy(self) -> Iterator[Solution]:
+    def greedy(self) -> Iterator[Solution]:
+        """Yield what greedy choice finds: removals, then replacements beside them."""
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
@@ -200,7 +207,7 @@ class ConsolidationSearch:
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
             options = [
-                self._bundle(order, load, suited[:, offer] & is_free, offer, used)[:most]
+                self._bundle(order, load, suited[:, offer] & is_free, offer, used, most)
                 for offer in range(len(self.offers))
             ]
             gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
@@ -217,9 +224,9 @@ class ConsolidationSearch:
             is_free[members] = False
             gone, bought = [*gone, *names], more
 
-    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints) -> list[int]:
-        """Return the positions in `order` of the candidates whose pods fill one new node best: those that save most for
-        the room that their pods take."""
+    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int) -> list[int]:
+        """Return the positions in `order` of at most so many candidates whose pods fill one new node best: those that
+        save most for the room that their pods take; a single one is that which saves most."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
         used = used + self.limits.buying[:, offer]
         if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
@@ -227,7 +234,7 @@ class ConsolidationSearch:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
         rows = np.flatnonzero(usable & (share <= 1))
-        value = self.saves[order[rows]] / np.maximum(share[rows], 1e-9)
+        value = self.saves[order[rows]] / (np.maximum(share[rows], 1e-9) if most > 1 else 1.0)
         members: list[int] = []
         for row in rows[np.argsort(-value, kind="stable")].tolist():
             going = self.limits.going[:, order[row]]
@@ -235,6 +242,8 @@ class ConsolidationSearch:
                 members.append(row)
                 room = room - load[row]
                 used = used + going
+            if len(members) == most:
+                break
         return members
 
     def one(self, offer: int) -> Ints:
