@@ -61,7 +61,7 @@ class Programme:
     """
 
     def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
-        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of HiGHS's search tree; stop:
+        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of HiGHS's tree; stop:
         called between steps, ends the search when it returns true."""
         self._numbers = Numbers(problem)
         self._rounds, self._branches, self._stop = rounds, branches, stop
