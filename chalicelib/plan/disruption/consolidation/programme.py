@@ -31,12 +31,13 @@ from chalicelib.plan.tables import Bools, Floats, Ints
 
 __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
-_COLUMNS, _FEW = 9, 25  # an exact programme has at most so many columns per square root of branches; with more than a
+_COLUMNS, _FEW = 6, 25  # an exact programme has at most so many columns per square root of branches; with more than a
 # few columns it gets fewer branches, because each takes longer
 _COPIES = 12  # new nodes of a group in an exact programme
 _REPAIRS, _PATIENT = 24, 3  # rounds in which nodes are put back: the first ones count on their room, the second half
 # puts back ever more than seems necessary
-_WORK = 600_000  # pairs of a node and a class that a round may look at
+_WORK = 400_000  # pairs of a node and a class that a round may look at
+_OVERHEAD = 300  # nodes: what it costs to look at a class at all
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
 _NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
 _TENTH = 10  # of a large set that failed is given up at once
@@ -60,8 +61,8 @@ class Programme:
     """
 
     def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
-        """rounds: mixes of purchases that a search tries; branches: nodes of HiGHS's search tree; stop: called between
-        steps, ends the search when it returns true."""
+        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of HiGHS's tree; stop:
+        called between steps, ends the search when it returns true."""
         self._numbers = Numbers(problem)
         self._rounds, self._branches, self._stop = rounds, branches, stop
         self._cuts: list[Proposal] = []
@@ -69,7 +70,7 @@ class Programme:
         self._leaves: list[Leaf] | None = None
         self.bound, self.proven = math.inf, False
         try:
-            self._leaves = relax_problem(self._numbers, 2 * rounds)
+            self._leaves = relax_problem(self._numbers, 2 * rounds, stop)
         except Trouble:
             return
         self.bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
@@ -88,7 +89,8 @@ class Programme:
         if self._leaves is None or self._stop():
             return None
         orders = _SCHEDULERS if robust else _TIGHT
-        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, self._rounds, self._stop)
+        rounds = max(1, self._rounds // (1 + len(self._cuts)))
+        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop)
         best = min(search.plans(), key=_rank, default=None)
         self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
         return best if robust or self._stop() else self._improved(best)
@@ -136,7 +138,7 @@ class _Packer:
     def __init__(self, numbers: Numbers) -> None:
         problem = self._problem = numbers.problem
         rooms = np.concatenate([np.maximum(problem.free, 0), problem.room])
-        wanted = np.einsum("k,kr->r", numbers.demand, problem.need)
+        wanted = np.einsum("k,kr->r", numbers.demand.astype(np.float64), problem.need)
         self._weights: Floats = wanted / np.maximum(rooms.mean(axis=0), 1) ** 2
         self._weights /= max(float(self._weights.max(initial=0.0)), 1e-300)
         self._sizes = np.einsum("kr,r->k", problem.need, self._weights)
@@ -168,7 +170,7 @@ class _Packer:
         fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
         empty = np.einsum("nr,r->n", free, self._weights)
         left: Ints = problem.extra + problem.pods[gone].sum(axis=0)
-        self.work += len(free) * int((left > 0).sum())
+        self.work += (len(free) + _OVERHEAD) * int((left > 0).sum())
         classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
         for cls in classes[left[classes] > 0].tolist():
             rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
@@ -445,8 +447,10 @@ class _ExactProgramme:
         put = np.round(solution.put).astype(np.int64)
         for place, pods in zip(self._places, put, strict=True):
             room = problem.room[place.group] if place.group >= 0 else problem.free[place.nodes[0]]
-            if (np.einsum("k,kr->r", pods, problem.need) > np.maximum(room, 0)).any():
-                return None
+            for cls in np.flatnonzero(pods).tolist():
+                room = room - pods[cls] * problem.need[cls]
+                if (room[problem.need[cls] > 0] < 0).any():
+                    return None
         placed = put.sum(axis=0) >= problem.extra + problem.pods[gone].sum(axis=0)
         if not placed.all() or not numbers.allowed(gone, bought) or any(_violates(gone, bought, c) for c in self._cuts):
             return None

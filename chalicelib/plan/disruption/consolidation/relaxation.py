@@ -6,7 +6,7 @@ programme (programme.py) rounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -144,7 +144,7 @@ class Model:
         problem, infinity = self._numbers.problem, self.solver.infinity
         free: Floats = np.zeros((len(self._places), len(self._resources)))
         for at, place in enumerate(self._places):
-            free[at] = np.maximum(problem.free[place.nodes], 0).sum(axis=0)[self._resources]
+            free[at] = np.maximum(problem.free[place.nodes], 0.0).sum(axis=0)[self._resources]
         free /= self._units[self._resources]
         limits, rules = problem.limit / self._limit_units, [rule.most for rule in self._rules]
         upper = np.concatenate([np.full(len(problem.need), infinity), free.ravel(), limits, rules])
@@ -273,8 +273,11 @@ class Leaf(msgspec.Struct, frozen=True):
     solution: Solution
 
 
-def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
-    """Return the leaves of the relaxation, the largest bound first, which holds for every plan. Raises Trouble."""
+def relax_problem(numbers: Numbers, most: int, stop: Callable[[], bool]) -> list[Leaf]:
+    """Return the leaves of the relaxation, the largest bound first, which holds for every plan. Raises Trouble.
+
+    most: relaxations to solve; then, and when `stop` returns true, a leaf may buy a group whose shape goes.
+    """
     problem = numbers.problem
     if not numbers.may_go.any():
         return []
@@ -290,7 +293,7 @@ def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
         if solution is None:
             continue
         clash = (solution.bought > EPSILON) & (problem.same_shape & (solution.gone > EPSILON)).any(axis=1)
-        if clash.any() and solved < most:
+        if clash.any() and solved < most and not stop():
             group = int(np.flatnonzero(clash)[0])
             choices.append((may_go, may_buy & (np.arange(len(may_buy)) != group)))
             choices.append((may_go & ~problem.same_shape[group], may_buy))
