@@ -255,6 +255,9 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
         ReasonCode.REMOVAL_FAILED: (
             "mend what is named; it is tried again later, and the later the more often it failed"
         ),
+        ReasonCode.BOUGHT_BACK: (
+            "nothing but time; removals wait as the scheduler places these pods so that a node must be bought again"
+        ),
         ReasonCode.NOT_STARTED: "nothing but time; maxNodeStartupTime says how long a node may take to be ready",
         ReasonCode.PROMISED: "nothing: it is needed for that pod",
         ReasonCode.POOL_MIN_SIZE: "lower the minimum of the pool that its group is part of",

@@ -47,6 +47,19 @@ class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
+class DrainedOwner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An owner whose pods were on drained nodes. since: the last drain. nodes: the drained ones; bought: how many nodes
+    were bought for its pods afterwards. pods: how many it had at the last drain. until: its pods are not moved before;
+    times: how often all drained nodes were bought back."""
+
+    since: float = 0.0
+    nodes: tuple[str, ...] = ()
+    bought: int = 0
+    pods: int = 0
+    until: float = 0.0
+    times: int = 0
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Memory per node group."""
 
@@ -62,6 +75,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     repair_failures: int = 0  # consecutive failed repairs (discard, shrink)
     repair_after: float = 0.0  # no repair is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node
+    drained: dict[str, DrainedOwner] = {}  # by owner of pods (namespace/kind/name)
     first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
 
 

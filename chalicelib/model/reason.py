@@ -124,6 +124,7 @@ class ReasonCode(StrEnum):
     PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too
     GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"  # until, detail
+    BOUGHT_BACK = "RemovalBoughtBack"  # owner, until
     NOT_STARTED = "NotStarted"
     POOL_MIN_SIZE = "PoolMinSizeReached"  # pool, min
     RULE_NEEDS_NODE = "RuleNeedsNode"  # rule, metric, rate, above

@@ -11,9 +11,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from chalicelib.model.memory import ConsolidationMemory, GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import (
+    ConsolidationMemory,
+    DrainedOwner,
+    GroupMemory,
+    LearntTemplate,
+    Memory,
+    NodeMemory,
+)
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import ConsolidationMode
+from chalicelib.plan.disruption.bought_back import next_drains
 from chalicelib.plan.disruption.methods.unneeded import paused_timer
 from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.disruption.replacement_rows import with_operations
@@ -48,10 +56,11 @@ def next_memory(
     # What is known of a group that could not be read stays.
     unread_groups = {name: group for name, group in memory.groups.items() if name not in state.groups}
     unread_templates = {name: template for name, template in memory.templates.items() if name not in state.groups}
+    drains = next_drains(state, scale_up.scale_ups, disruption.removals)
     nodes = {**_paused(state, disruption), **disruption.memory}
     return msgspec.structs.replace(
         memory,
-        groups=unread_groups | {group.id: _group(group, now) for group in state.groups.values()},
+        groups=unread_groups | {group.id: _group(group, drains[group.id], now) for group in state.groups.values()},
         nodes=dict(sorted(nodes.items())),
         unregistered=_unregistered(state),
         templates=unread_templates | templates,
@@ -79,7 +88,7 @@ def _consolidation(state: ClusterState, disruption: DisruptionPlan) -> Consolida
     return msgspec.structs.replace(memory, moves={owner: moves[owner] for owner in sorted(newest)})
 
 
-def _group(group: NodeGroupState, now: float) -> GroupMemory:
+def _group(group: NodeGroupState, drained: dict[str, DrainedOwner], now: float) -> GroupMemory:
     if group.group.error:
         return group.memory
     since, pair = wrong_size(group, now)
@@ -95,6 +104,7 @@ def _group(group: NodeGroupState, now: float) -> GroupMemory:
         size_wrong_since=since,
         size_wrong=pair,
         failed_removals=failed,
+        drained=drained,
         first_seen=group.memory.first_seen or now,
     )
 

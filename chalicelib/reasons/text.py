@@ -307,6 +307,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("its removal failed"),
         lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
     ),
+    ReasonCode.BOUGHT_BACK: (
+        _fixed("after the last removals all nodes were bought back"),
+        lambda r: f"for pods of {_p(r, 'owner')}, tried again after {format_time(_n(r, 'until'))}",
+    ),
     ReasonCode.NOT_STARTED: (_fixed("node has not started yet"), None),
     ReasonCode.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
     ReasonCode.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),

@@ -8,6 +8,7 @@
     replaced    a node is drained for a replacement only when all nodes bought for it are ready
     evictions   only through the eviction API, only within the pod's budget, and no protected pod
     cordons     a user's cordon stays
+    replacements  see replacement_audit.py
 
 The state is read before and after each changing request, in the same thread, so each difference is the effect of that
 request.
@@ -28,6 +29,7 @@ from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from tests.faults.io_interceptor import Process
 from tests.faults.objects import is_protected, is_ready, marks_of, must_move, taint_of
+from tests.faults.replacement_audit import ReplacementAudit
 
 Json = dict[str, Any]
 OURS = "outscaler/"
@@ -80,6 +82,8 @@ class Audit:
         self.taken_over: set[str] = set()  # nodes whose taint a user removed: the user has to undo the cordon
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
+        self.replacements: ReplacementAudit | None = None  # where nodes are replaced
+        self._replaced: dict[str, list[tuple[float, int]]] = {}  # group -> nodes bought for replacements
         self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
 
     def fault(self, text: str) -> None:
@@ -204,11 +208,15 @@ class Audit:
         if operation in self.bought:
             self.fault(f"{operation} bought twice: {self.bought[operation]} machines, and {after - before} again")
         self.bought[operation] = after - before
+        if known.get("replacement"):
+            self._replaced.setdefault(group, []).append((self._clock(), after - before))
+            if self.replacements is not None:
+                self.replacements.bought(known["replacement"], group, after - before)
         process = self._process()
         seen = process.waiting if process else frozenset[str]()
         paused = process is not None and process.disturbed  # its request may have begun before the other executor
-        unneeded = known.get("broken") and not known.get("replacement")  # a pass judges a replacement before its drain
-        if unneeded and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
+        needs_pods = known.get("broken") and not known.get("replacement")
+        if needs_pods and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
             self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
         if known.get("replacement"):
             self.count("grown for a replacement")
@@ -216,8 +224,9 @@ class Audit:
             self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
-        """Each upcoming instance needs a pending pod, summed over all plans. Failed instances no longer count, and
-        those requested by a user are not expected: without a request of ours they are not upcoming nodes."""
+        """Each upcoming instance needs a pending pod or a replacement, summed over all plans. Failed instances no
+        longer count, and those requested by a user are not expected: without a request of ours they are not upcoming
+        nodes."""
         machines = [
             each
             for each in self._kube.list("machines", group=fields.GROUP)
@@ -225,6 +234,7 @@ class Audit:
         ]
         settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
+        pods += sum(nodes for at, nodes in self._replaced.get(group, ()) if self._clock() - at < _WAITED)
         coming = after - max(settled, self.by_hand.get(group, 0))
         if coming > pods:
             self.fault(f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait")
@@ -301,6 +311,11 @@ class Audit:
 
     # -- pods and nodes
 
+    def _known(self) -> Json:
+        """The operation of the running process, empty without one."""
+        process = self._process()
+        return (self.planned(process.operation) if process is not None and process.operation else None) or {}
+
     def _evicted(self, pod: KubeObject) -> None:
         self.count("evicted")
         meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
@@ -309,6 +324,10 @@ class Audit:
             self.count("evicted from a node without our taint")
         if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
             self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
+        owner, known = _owner(pod), self._known()
+        if self.replacements is not None and known.get("reason") and owner:
+            pods = [each for each in self._kube.list("pods", meta["namespace"]) if _owner(each) == owner]
+            self.replacements.moved(owner, len(pods))
 
     def _patched(self, before: KubeObject) -> None:
         name = before["metadata"]["name"]
@@ -321,6 +340,9 @@ class Audit:
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]
             self.protected[name] = frozenset(pod["metadata"]["uid"] for pod in pods)
             self._replaced(name, marks_of(after).get(OPERATION_ANNOTATION, ""))
+            known = self._known()
+            if self.replacements is not None and known.get("replacement"):
+                self.replacements.tainted(known["replacement"], name, known["planned_at"])
         if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:
             self.count("untainted")
         lost = before["spec"].get("unschedulable") and not after["spec"].get("unschedulable")
@@ -337,6 +359,11 @@ class Audit:
         nodes = [self._kube.peek("nodes", new) for new in bought or ()]
         if not nodes or not all(node is not None and is_ready(node) for node in nodes):
             self.fault(f"node {name} is drained by {operation}, and what was bought for it ({bought}) is not ready")
+
+
+def _owner(pod: KubeObject) -> str:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return next((f"{each['kind']}/{each['name']}" for each in owners if each.get("controller")), "")
 
 
 _WAITED = 600.0

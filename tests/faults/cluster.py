@@ -59,6 +59,25 @@ PACE = Pace(
     machines=CapiControllerSettings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
     kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0),
 )
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+PRICES: Mapping[str, int] = {"small": 10, "large": 20, "batch": 20}
+"""First prices of nodes, in hundredths an hour; users change them."""
+CONSOLIDATION: Mapping[str, Any] = {
+    "mode": "full",
+    "aggressiveness": 10,
+    "minSavings": "5%",
+    "quietTime": "10s",
+    "minNodeAge": "90s",
+    "confirmAfter": "20s",
+    "priceSettleTime": "0s",
+    "maxSurge": 2,
+    "maxReplacements": 2,
+    "movesPerPodPerDay": 24,
+}
+"""Consolidation with times short enough for several replacements of a node within the run."""
+CONSOLIDATING: Mapping[str, Any] = {"scaleDownUtilizationThreshold": 0.2}
+"""Options with it: nodes that are little used are left to consolidation."""
+CONSOLIDATED_BOUNDS = {"small": (0, 5), "large": (0, 4), "batch": (0, 2)}
 MAINTENANCE = "people/maintenance"
 """The taint that people put on nodes; of a kind that says nothing about the nodes to come."""
 OPTIONS: Mapping[str, Any] = {
@@ -82,11 +101,17 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-def objects() -> list[KubeObject]:
-    """The initial objects."""
+def objects(*, consolidates: bool = False) -> list[KubeObject]:
+    """The initial objects. consolidates: nodes have instance types, named as their groups, that have prices."""
     groups = [
         cluster_objects.machine_deployment(
-            name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels, taints=each.taints
+            name,
+            each.size,
+            each.least,
+            each.most,
+            cpu=each.cpu,
+            labels={**each.labels, **({INSTANCE_TYPE: name} if consolidates else {})},
+            taints=each.taints,
         )
         for name, each in GROUPS.items()
     ]
@@ -102,9 +127,16 @@ TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
 REPORTS = {"recordDecisions": True, "notifications": {"topic": TOPIC, "minSeverity": "info"}}
 
 
-def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any], *, reports: bool) -> str:
-    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. JSON is
-    valid YAML."""
+def policy(
+    mode: str,
+    bounds: Mapping[str, tuple[int, int]],
+    options: Mapping[str, Any],
+    *,
+    reports: bool,
+    prices: Mapping[str, int] | None = None,
+) -> str:
+    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. prices: of
+    nodes; where they are given, nodes are replaced. JSON is valid YAML."""
     groups = [
         {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
         for name, (least, most) in sorted(bounds.items())
@@ -119,9 +151,18 @@ def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[st
                 "scanInterval": "60s",
                 "providers": {"clusterapi": {"clusterName": "local"}},
                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
-                "options": {**OPTIONS, **options},
+                "options": {**OPTIONS, **(CONSOLIDATING if prices else {}), **options},
                 "nodeGroups": groups,
                 **(REPORTS if reports else {}),
+                **(_consolidation(prices) if prices else {}),
             },
         }
     )
+
+
+def _consolidation(prices: Mapping[str, int]) -> Mapping[str, Any]:
+    return {
+        "prices": {"instanceTypes": {name: price / 100 for name, price in prices.items()}, "currency": "EUR"},
+        "consolidation": CONSOLIDATION,
+        "disruptionBudgets": [{"name": "all", "nodes": 2}],
+    }

@@ -17,13 +17,16 @@ from chalicelib.dispatch.messages import decode_act
 from chalicelib.dispatch.senders import NotSent
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.memory import Replacement
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.emulators.aws_faults import Life, lost_answer
 from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.invocation import Invocation
 from infra.emulators.kube.api import Api
@@ -31,10 +34,13 @@ from infra.emulators.kube.request import Response
 from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.virtual_sqs import Message
+from tests.faults import cluster
 from tests.faults.audit import Audit
 from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
 from tests.faults.faulty_topic import FaultyTopic
 from tests.faults.io_interceptor import Doors, IoInterceptor, Process
+from tests.faults.objects import created_at, is_ready
+from tests.faults.replacement_audit import AuditedNode, ReplacementAudit, ReplacementLimits
 from tests.faults.stalls import Stalls
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
@@ -52,6 +58,7 @@ class FaultWorld(LocalWorld):
         self.trace: list[str] = []
         self.process: Process | None = None
         self.topic = FaultyTopic(Random(7))
+        self._rows: tuple[int, Mapping[str, Replacement]] = -1, {}
         super().__init__(quick=True, pace=pace, grain=grain)
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
@@ -59,6 +66,30 @@ class FaultWorld(LocalWorld):
         self.queues.tamper = self._tampered
         self._watched = WatchedApi(self.server.api, self)
         self.server.api = cast(Api, self._watched)
+
+    def audit_replacements(self) -> None:
+        """Lets the audit follow replacements."""
+        limits = ReplacementLimits(
+            surge=int(cluster.CONSOLIDATION["maxSurge"]),
+            min_node_age=parse_duration(cluster.CONSOLIDATION["minNodeAge"]),
+            moves=int(cluster.CONSOLIDATION["movesPerPodPerDay"]),
+        )
+        audit = self.audit
+        audit.replacements = ReplacementAudit(self.clock, audit.fault, audit.count, limits, self._replacements)
+
+    def _replacements(self) -> tuple[Mapping[str, Replacement], Mapping[str, AuditedNode]]:
+        if self._rows[0] != self.changes:
+            self._rows = self.changes, self.store.memory.look(self.name).replacements
+        machines = self.kube.list("machines", group=fields.GROUP)
+        groups = {fields.node_name(each): each["metadata"]["labels"][fields.DEPLOYMENT_NAME] for each in machines}
+        nodes = {
+            node["metadata"]["name"]: AuditedNode(
+                groups[node["metadata"]["name"]], created_at(node), ready=is_ready(node)
+            )
+            for node in self.kube.list("nodes")
+            if node["metadata"]["name"] in groups
+        }
+        return self._rows[1], nodes
 
     @property
     def changes(self) -> int:
@@ -89,6 +120,8 @@ class FaultWorld(LocalWorld):
             # A paused process does not keep others from running.
             lasted = 0.0 if outer is not None or self.process.disturbed else self.clock() - self.process.began
             self.stalls.ended(self.process, lasted, killed=bool(made.killed_at))
+            if self.audit.replacements is not None:
+                self.audit.replacements.look()
         finally:
             self.process, self.invoker.current = outer, current
             if outer is not None:

@@ -37,7 +37,7 @@ def finish(m: FaultRun) -> None:
     m.mode = "active"
     m.apply_policy()
     began, quiet = m.world.clock(), 0
-    begun = {operation.spec.id for operation in m.world.operations()}
+    begun = {operation.spec.id for operation in m.world.operations()} | _replacements(m).keys()
     while quiet < QUIET:
         m.world.step(STRIDE)
         m.check()
@@ -87,6 +87,12 @@ def _unfinished(m: FaultRun, begun: Collection[str]) -> Iterator[str]:
         if operation.spec.id in begun or age > LONGEST:
             step = operation.status.step or "its beginning"
             yield f"operation {operation.spec.id} is {operation.status.state.value} at {step} after {age:.0f} s"
+    yield from (f"replacement {name} is {state}" for name, state in _replacements(m).items() if name in begun)
+
+
+def _replacements(m: FaultRun) -> dict[str, str]:
+    audit = m.world.audit.replacements
+    return audit.unfinished() if audit is not None else {}
 
 
 def _waiting(m: FaultRun) -> Iterator[str]:

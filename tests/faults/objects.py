@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from infra.emulators.kube.objects import KubeObject, dig
 
@@ -42,3 +43,8 @@ def is_ready(node: KubeObject) -> bool:
     """Whether its Ready condition is True."""
     conditions = dig(node, "status", "conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def created_at(obj: KubeObject) -> float:
+    """The instant of its creation."""
+    return datetime.fromisoformat(obj["metadata"]["creationTimestamp"]).timestamp()

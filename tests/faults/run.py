@@ -1,4 +1,4 @@
-"""Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [-v]`.
+"""Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [--consolidation] [-v]`.
 
 For every broken seed the report has the invariant, every step, and the command that repeats it; -v also lists the
 successful runs. The exit code is 1 if any seed broke an invariant. Runs are not shrunk here; hypothesis shrinks those
@@ -11,7 +11,7 @@ import argparse
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from random import Random
@@ -35,10 +35,10 @@ class Played(msgspec.Struct, frozen=True):
     trace: tuple[str, ...]
 
 
-def play(seed: int, steps: int = STEPS) -> Played:
-    """Runs one seed to the end."""
+def play(seed: int, steps: int = STEPS, *, consolidates: bool = False) -> Played:
+    """Runs one seed to the end. consolidates: with replacements of nodes."""
     dice = Random(seed)
-    with FaultRun(seed) as machine:
+    with FaultRun(seed, consolidates=consolidates) as machine:
         broken = ""
         try:
             for _ in range(steps):
@@ -48,7 +48,8 @@ def play(seed: int, steps: int = STEPS) -> Played:
             broken = str(error)
         except Exception as error:  # an error in the emulation itself is reported like any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
-        again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps} -v\n"
+        more = " --consolidation" if consolidates else ""
+        again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps}{more} -v\n"
         return Played(seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace))
 
 
@@ -59,11 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell every run")
+    parser.add_argument("--consolidation", action="store_true", help="replace nodes by cheaper ones")
     given = parser.parse_args(arguments)
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
     broken, counts, began = list[int](), Counter[str](), time.monotonic()
-    for played in _all(seeds, given.steps, given.jobs):
+    playing = partial(play, steps=given.steps, consolidates=given.consolidation)
+    for played in _all(seeds, playing, given.jobs):
         counts.update(played.counts)
         if played.broken:
             broken.append(played.seed)
@@ -78,12 +81,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def _all(seeds: Iterable[int], steps: int, jobs: int) -> Iterator[Played]:
+def _all(seeds: Iterable[int], playing: Callable[[int], Played], jobs: int) -> Iterator[Played]:
     if jobs == 1:
-        yield from map(partial(play, steps=steps), seeds)
+        yield from map(playing, seeds)
         return
     with ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.map(partial(play, steps=steps), seeds, chunksize=5)
+        yield from pool.map(playing, seeds, chunksize=5)
 
 
 if __name__ == "__main__":

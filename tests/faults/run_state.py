@@ -24,19 +24,26 @@ class Broken(AssertionError):
 
 
 class FaultRun:
-    """A run, used as a context manager. seed: of the random faults, not of the steps.
+    """A run, used as a context manager. seed: of the random faults, not of the steps. consolidates: whether nodes are
+    replaced.
 
-    mode, bounds: the policy in force. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
+    mode, bounds, prices: the policy. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
     does not report.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, consolidates: bool = False) -> None:
         self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
         self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
+        if consolidates:
+            self.bounds = dict(cluster.CONSOLIDATED_BOUNDS)
+        self.prices = dict(cluster.PRICES)
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self._left = -1, set[str]()
         self._reports = seed % REPORTS_ITSELF == 0
+        self.consolidates = consolidates
+        if consolidates:
+            self.world.audit_replacements()
         self._options: dict[str, Any] = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
 
     def __enter__(self) -> Self:
@@ -46,7 +53,7 @@ class FaultRun:
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
-        self.world.seed(*cluster.objects())
+        self.world.seed(*cluster.objects(consolidates=self.consolidates))
         self.world.step(90.0)
         return self
 
@@ -57,7 +64,12 @@ class FaultRun:
 
     def apply_policy(self) -> None:
         """Applies the policy."""
-        self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options, reports=self._reports))
+        if self.world.audit.replacements is not None:
+            self.world.audit.replacements.note_prices(self.prices)
+        prices = self.prices if self.consolidates else None
+        self.world.apply_policy(
+            cluster.policy(self.mode, self.bounds, self._options, reports=self._reports, prices=prices)
+        )
 
     def is_marked(self, node: str) -> bool:
         """Whether it has our hard taint."""
@@ -76,6 +88,8 @@ class FaultRun:
     def check(self) -> None:
         """Raises Broken if an invariant has been broken so far."""
         self.world.stalls.check()
+        if self.world.audit.replacements is not None:
+            self.world.audit.replacements.look()
         if self.world.audit.faults:
             raise Broken(self.report(self.world.audit.faults))
 
@@ -96,6 +110,8 @@ class FaultRun:
             "broken": BROKEN in found.status.data,
             "pods": found.spec.pods,
             "replacement": found.spec.replacement,
+            "reason": found.spec.reason,
+            "planned_at": found.spec.created_at,
         }
 
     def _bought(self, replacement: str) -> tuple[str, ...] | None:

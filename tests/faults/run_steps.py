@@ -193,6 +193,11 @@ def silence(m: FaultRun, dice: Random) -> str:
     return f"the kubelet of {name} is silent"
 
 
+def market(m: FaultRun, dice: Random) -> str:
+    """Changes prices, and leaves time for replacements."""
+    return f"{user_actions.reprice(m, dice)}; {long_while(m, dice)}"
+
+
 def a_user(m: FaultRun, dice: Random) -> str:
     """Runs a user action."""
     return user_actions.any_rule(m, dice)
@@ -219,9 +224,12 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (20, a_user),
 )
 """How often each of them comes."""
+CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((12, market),)
+"""Further ones of runs in which nodes are replaced, which needs some quiet."""
 
 
 def any_step(m: FaultRun, dice: Random) -> str:
     """Runs any rule."""
-    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
+    rules = (*RULES, *CONSOLIDATING) if m.consolidates else RULES
+    (rule,) = dice.choices([rule for _, rule in rules], [weight for weight, _ in rules])
     return rule(m, dice)

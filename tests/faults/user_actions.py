@@ -236,6 +236,14 @@ def mode(m: FaultRun, dice: Random) -> str:
     return f"policy: mode {m.mode}"
 
 
+def reprice(m: FaultRun, dice: Random) -> str:
+    """Changes the prices of nodes in the policy."""
+    for name in sorted(m.prices):
+        m.prices[name] = dice.choice((5, 8, 12, 20, 35))
+    m.apply_policy()
+    return "policy: " + ", ".join(f"{name} costs {price}" for name, price in sorted(m.prices.items()))
+
+
 Rule = Callable[[FaultRun, Random], str]
 
 RULES: tuple[tuple[int, Rule], ...] = (

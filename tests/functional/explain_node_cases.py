@@ -277,6 +277,15 @@ ROWS = (
         },
     ),
     CliExplainNodeEntry(
+        ReasonCode.BOUGHT_BACK,
+        ("nodes were bought back (for pods of shop/ReplicaSet/rs, tried again after", "removals wait"),
+        args=LONG,
+        pods=(MOVES,),
+        verdict="unneeded",
+        until="2026-11-21T08:20:54Z",
+        memory={"groups": {"g": {"drained": {"shop/ReplicaSet/rs": {"until": AT + 3600, "times": 1}}}}},
+    ),
+    CliExplainNodeEntry(
         ReasonCode.GROUP_GROWING,
         ("being grown just now", "nothing but a moment"),
         args=LONG,

@@ -109,7 +109,7 @@ class _Maker:
                 break
             pod = Pod("default", f"p-{number:03d}", f"uid-p-{number}", build.cls(f"{cpu}m", f"{memory}Mi", **more),
                       created=NOW - 7200.0, phase="Running", scheduled="True")
-            place = referee.bind(pod, build.classes[pod.cls], chance.choice)
+            place = referee.bind(pod, build.classes[pod.cls], lambda nodes, _: chance.choice(nodes))
             if place is None:
                 continue
             build.pods.append(msgspec.structs.replace(pod, node=place))

@@ -28,6 +28,7 @@ def test_docs_eligibility_lists_every_node_reason_code() -> None:
     assert [ReasonCode(code) for code in codes] == [
         ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
         ReasonCode.NOT_UNREADY_LONG_ENOUGH,
+        ReasonCode.BOUGHT_BACK,
         ReasonCode.REMOVAL_FAILED,
         ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
         ReasonCode.NODE_COOLDOWN,

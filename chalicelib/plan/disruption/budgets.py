@@ -24,6 +24,7 @@ from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuard
+from chalicelib.plan.disruption.bought_back import bought_back
 from chalicelib.plan.disruption.disruption_budgets import DisruptionBudgets
 from chalicelib.plan.disruption.drain_rules import PdbTracker
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
@@ -128,6 +129,10 @@ class Budgets:
         pool = pools(self.state).get(pool_id)
         return self._disruption.rooms(pool.groups, reason) if pool is not None else []
 
+    def counted_out(self, nodes: Iterable[str]) -> list[bool]:
+        """Return which of these nodes the disruption budgets count as on their way out already."""
+        return self._disruption.counted(nodes)
+
     def _refuse(self, unit: Sequence[SimulatedRemoval], reason: DisruptionReason) -> Reason | None:
         """Return why a unit that passed the first filter waits. The disruption budgets come first, because a unit that
         waits for the circuit breaker holds back those behind it."""
@@ -204,6 +209,10 @@ class Budgets:
             return None
         return Reason.of(ReasonCode.REMOVAL_FAILED, until=failed.until, detail=failed.why)
 
+    def bought_back(self, removal: SimulatedRemoval) -> Reason | None:
+        """Removals that moved pods of the same owners were bought back."""
+        return bought_back(removal, self.state)
+
     def pod_to_complete(self, removal: SimulatedRemoval) -> Reason | None:
         """A pod with `safe-to-evict: "on-completion"` must have completed."""
         pod = removal.waits_for
@@ -255,6 +264,7 @@ class Budgets:
 
 _STANDING: tuple[Callable[[Budgets, SimulatedRemoval], Reason | None], ...] = (
     Budgets.failed_removal,
+    Budgets.bought_back,
     Budgets.pod_to_complete,
     Budgets.node_cooldown,
     Budgets.group_growth,

@@ -71,6 +71,10 @@ class DisruptionBudgets:
         budgets = {id(budget): budget for group in groups for budget in self._holding(group, reason)}
         return [(max(0, self._left(budget)), _reason(budget)) for budget in budgets.values()]
 
+    def counted(self, nodes: Iterable[str]) -> list[bool]:
+        """Return which of these nodes count as out or on their way already, so that they take no more room."""
+        return [name in self._out for name in nodes]
+
     @cached_property
     def _not_ready(self) -> frozenset[str]:
         return frozenset(name for name, bucket in self._state.buckets.items() if bucket in _NOT_READY)

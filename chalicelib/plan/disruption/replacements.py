@@ -24,7 +24,7 @@ from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout, provision_time
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import DrainabilityChecker
@@ -43,7 +43,7 @@ from chalicelib.plan.disruption.replacement_rows import (
     without_failures_of,
 )
 from chalicelib.plan.disruption.simulate import SimulatedRemoval, carry_out
-from chalicelib.plan.prices import price_in_millionths
+from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -466,7 +466,7 @@ class _Pass:
         replacement, verdict = self._judged(replacement, waits)
         if isinstance(verdict, Reason):
             return self._held(replacement, verdict)
-        chosen, refused = self._draw(verdict, replacement.reason)
+        chosen, refused = self._draw(replacement, verdict)
         if not chosen:
             return self._held(replacement, refused)
         self.commands.append(
@@ -509,24 +509,24 @@ class _Pass:
 
     def _price(self, names: Collection[str]) -> int:
         """Return the present price of nodes; one without a price counts nothing."""
-        nodes = [node for node in self.state.snapshot.nodes if node.name in names]
-        groups = (self.state.groups.get(self.state.group_of.get(node.name, "")) for node in nodes)
-        prices = self.state.policy.prices
-        return sum(
-            price_in_millionths(node, prices, None if group is None else group.group)
-            for node, group in zip(nodes, groups, strict=True)
-        )
+        book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.now)
+        prices = []
+        for node in self.state.snapshot.nodes:
+            if node.name in names:
+                group = self.state.groups.get(self.state.group_of.get(node.name, ""))
+                prices.append(book.of_node(node, None if group is None else group.group))
+        return sum(price.amount for price in prices if isinstance(price, Price))
 
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, move: JudgedMove, reason: DisruptionReason) -> tuple[list[SimulatedRemoval], Reason]:
-        """Return the removals for which the budgets have room now, and why the next one has none. Each is drawn by
-        itself, in the order of the move."""
+    def _draw(self, replacement: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
+        """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
+        the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None, reason)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, replacement.reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn

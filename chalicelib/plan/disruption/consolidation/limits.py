@@ -36,8 +36,8 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Limits:
-    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is exceeded
-    already, nothing may use more of it, but it does not stop what does not use it."""
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is
+    exceeded already, nothing may use more of it, but it does not stop what does not use it."""
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
@@ -55,8 +55,8 @@ class Limits:
         return bool((self.used(gone, bought) <= self.room).all())
 
     def refusal(self, used: Ints, candidate: int, bought: Ints) -> Reason | None:
-        """Return why a candidate may not go together with these purchases, beside what uses the rows already; None if it
-        may."""
+        """Return why a candidate may not go together with these purchases, beside what uses the rows already; None if
+        it may."""
         more = self.going[:, candidate] + self.buying @ bought
         broken = np.flatnonzero((used + more > self.room) & (more > 0))
         return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
@@ -127,10 +127,12 @@ class _Builder:
             yield Limit(going, -buying, max(0, room), _always(reason))
 
     def disruption_budgets(self) -> Iterator[Limit]:
-        """disruptionBudgets, for each pool."""
+        """disruptionBudgets, for each pool. The old nodes of a replacement have counted since its purchase."""
+        counted = self.budgets.counted_out(candidate.node.name for candidate in self.candidates)
+        more: Ints = 1 - np.array(counted, dtype=np.int64)
         for pool in sorted(set(self.pools_of)):
             for left, reason in self.budgets.disruption_room(pool, DisruptionReason.CONSOLIDATION):
-                yield Limit(self._in(self.pools_of, pool), self.none, max(0, left), _always(reason))
+                yield Limit(self._in(self.pools_of, pool) * more, self.none, max(0, left), _always(reason))
 
     def pod_budgets(self) -> Iterator[Limit]:
         """PodDisruptionBudgets that not all candidates together can keep."""
@@ -154,7 +156,8 @@ class _Builder:
         return reason
 
     def breaker(self) -> Iterator[Limit]:
-        """The circuit breaker's hourly limits and its share. Consolidation stays within the share and never trips it."""
+        """The circuit breaker's hourly limits and its share. Consolidation stays within the share and never trips
+        it."""
         for what, room, reason in self.budgets.breaker.rooms():
             yield Limit(self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason))
 

@@ -20,6 +20,7 @@ from chalicelib.model.node import DELETION_CANDIDATE, Node
 from chalicelib.model.plan import NodeVerdict, Removal
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.disruption.bought_back import bought_back
 from chalicelib.plan.disruption.candidates import Candidate, utilization_reason
 from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
 from chalicelib.plan.disruption.simulate import Search, SimulatedRemoval
@@ -67,7 +68,11 @@ class Unneeded:
             )
             for unneeded in result.removals
         }
-        chosen, refused = budgets.draw(result.removals, lambda unneeded: timer_reason(unneeded, timers, state))
+
+        def why_not_yet(removal: SimulatedRemoval) -> Reason | None:
+            return timer_reason(removal, timers, state) or bought_back(removal, state)
+
+        chosen, refused = budgets.draw(result.removals, why_not_yet)
         if state.policy.consolidation.mode is not ConsolidationMode.OFF:
             # A node that only waits for its timer is one to which consolidation may move pods.
             chosen = result.keep(chosen, candidates)
