@@ -38,6 +38,7 @@ from chalicelib.plan.disruption.replacement_rows import (
     open_surge,
     pool_of,
     propose_row,
+    proposed_again,
     reserved_nodes,
     surge_limit,
     without_failures_of,
@@ -379,7 +380,8 @@ class _Pass:
         if (why := self._called_off(replacement)) is not None:
             return self._fail(replacement, why)
         if all(replacement.ends.get(purchase.operation) == NOT_BEGUN for purchase in replacement.purchases):
-            return None  # nothing was bought: it may be proposed again at once
+            self.rows[replacement.id] = proposed_again(replacement, self.now)  # nothing was bought
+            return self._proposed(self.rows[replacement.id])
         for purchase in replacement.purchases:
             if (
                 why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", replacement)
