@@ -6,15 +6,17 @@ Pods are bound by the referee's scheduler, so that no cluster breaks its own rul
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import combinations, product
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from chalicelib.model.group import Instance, NodeGroup, Pool
+from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.model.pod import Pod, PodClass, Toleration
+from chalicelib.model.pod import Pod, Toleration
 from chalicelib.model.policy import (
     Consolidation,
     ConsolidationMode,
@@ -26,6 +28,18 @@ from chalicelib.model.policy import (
     Policy,
 )
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.disruption.candidates import find_candidates
+from chalicelib.plan.disruption.consolidation.costs import Costs
+from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
+from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits
+from chalicelib.plan.disruption.consolidation.purchases import Market
+from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
+from chalicelib.plan.disruption.consolidation.splitting import moves_of
+from chalicelib.plan.disruption.consolidation.trial import Places
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import Ints, ResourceColumns
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node
 from tests.property.consolidation_referee import RefereeCluster
 
@@ -69,24 +83,12 @@ class _Maker:
         tainted = not self.plain and chance.random() < 0.2
         if tainted:
             build.nodes[0] = msgspec.structs.replace(build.nodes[0], taints=(DEDICATED,))
-        agent = (
-            build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system")
-            if chance.random() < 0.3
-            else -1
-        )
+        agent = build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system") if chance.random() < 0.3 else -1
         if agent >= 0:
             build.daemonset("agent", "100m", "64Mi")
             for member in build.nodes:
-                build.running(
-                    member.name,
-                    1,
-                    "100m",
-                    "64Mi",
-                    owner="agent",
-                    kind="DaemonSet",
-                    namespace="kube-system",
-                    tolerations=(Toleration(operator="Exists"),),
-                )
+                build.running(member.name, 1, "100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system",
+                              tolerations=(Toleration(operator="Exists"),))
         self._pods(tolerant=tainted)
         if not self.plain and chance.random() < 0.3:
             app = chance.choice(APPS)
@@ -119,16 +121,9 @@ class _Maker:
             cpu, memory, more = chance.choice(classes)
             if used + cpu > fill * total:
                 break
-            pod = Pod(
-                "default",
-                f"p-{number:03d}",
-                f"uid-p-{number}",
-                build.cls(f"{cpu}m", f"{memory}Mi", **more),
-                created=NOW - 7200.0,
-                phase="Running",
-                scheduled="True",
-            )
-            place = referee.bind(pod, build.classes[pod.cls], chance.choice)
+            pod = Pod("default", f"p-{number:03d}", f"uid-p-{number}", build.cls(f"{cpu}m", f"{memory}Mi", **more),
+                      created=NOW - 7200.0, phase="Running", scheduled="True")
+            place = referee.bind(pod, build.classes[pod.cls], lambda nodes, _: chance.choice(nodes))
             if place is None:
                 continue
             build.pods.append(msgspec.structs.replace(pod, node=place))
@@ -175,12 +170,49 @@ class _Maker:
         )
 
 
-def classes_of(snapshot: Snapshot, pods: Sequence[Pod]) -> list[PodClass]:
-    """The class of each pod."""
-    return [snapshot.classes[pod.cls] for pod in pods]
+def search_of(case: Case) -> ConsolidationSearch:
+    """The search of the first pass over a cluster."""
+    state = build_cluster_state(case.snapshot, case.policy, case.memory, NOW)
+    simulated = build(state, (), ResourceColumns(state.snapshot.classes))
+    budgets, costs = Budgets(state), Costs(state)
+    eligibility, moves = Eligibility(state, costs, QuietTimes(state), {}), OwnerMoves(state)
+    eligible, _ = find_candidates(state, simulated, budgets.pdbs, eligibility.ineligible, may_buy=True)
+    candidates = [
+        candidate
+        for candidate in sorted(eligible, key=lambda candidate: candidate.node.name)
+        if eligibility.blocked_candidate(candidate, moves) is None
+    ]
+    market = Market(state, simulated, costs, eligibility.named, None)
+    rows = limits(state, budgets, candidates, market.offers)
+    return ConsolidationSearch(
+        state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False
+    )
 
 
-def members(snapshot: Snapshot, group: NodeGroup) -> list[Instance]:
-    """The instances of a group whose nodes are there."""
-    names = {present.name for present in snapshot.nodes}
-    return [instance for instance in group.instances if instance.node in names]
+def enumerated(search: ConsolidationSearch) -> int:
+    """The greatest gain of all sets of nodes and purchases that pass the search's own verification."""
+    options = []
+    for count in range(1, len(search.candidates) + 1):
+        for gone in combinations(range(len(search.candidates)), count):
+            for bought in _purchases(search, int(search.saves[list(gone)].sum())):
+                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought):
+                    options.append((-search.gain(gone, bought), gone, tuple(bought.tolist())))
+    for loss, gone, bought in sorted(options):
+        places = search.trial.run(gone, np.array(bought, dtype=np.int64))
+        if isinstance(places, Places):
+            solution = Solution(gone, bought, -loss, int(search.disruption[list(gone)].sum()), places)
+            settled = moves_of(search, solution)[1]
+            if settled is not None and settled.gain == -loss:
+                return -loss
+    return 0
+
+
+def _purchases(search: ConsolidationSearch, saves: int) -> Iterator[Ints]:
+    """All purchases that cost less than this."""
+    if saves <= 0:
+        return
+    most = [min(offer.most, (saves - 1) // max(1, offer.price)) for offer in search.offers]
+    for counts in product(*(range(number + 1) for number in most)):
+        bought = np.array(counts, dtype=np.int64)
+        if int(bought @ search.cost) < saves:
+            yield bought

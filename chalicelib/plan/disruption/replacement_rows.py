@@ -74,6 +74,14 @@ def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
     )
 
 
+def proposed_again(replacement: Replacement, now: float) -> Replacement:
+    """Return a row of which nothing was bought as proposed, for as long as it has been."""
+    purchases = tuple(msgspec.structs.replace(purchase, operation="") for purchase in replacement.purchases)
+    return msgspec.structs.replace(
+        replacement, state=ReplacementState.PROPOSED, since=now, bought_at=0.0, purchases=purchases, ends={}
+    )
+
+
 def _id(nodes: Sequence[str], purchases: Sequence[PurchasedNodes], proposed_at: float) -> str:
     content = msgspec.json.encode(
         [sorted(nodes), [(purchase.group, purchase.nodes) for purchase in purchases], proposed_at]

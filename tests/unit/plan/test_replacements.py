@@ -306,11 +306,17 @@ def test_cons_49_row_fails_with_its_purchase_and_drains_nothing(ends: dict[str, 
     assert played.result.reserved == frozenset()
 
 
-def test_row_of_which_nothing_was_asked_of_the_provider_in_time_may_be_proposed_again_at_once() -> None:
+def test_row_of_which_nothing_was_asked_of_the_provider_in_time_buys_again_if_it_is_still_wanted() -> None:
     row = replacement(state=BUYING, ends={GROW: NOT_BEGUN})
-    assert turn(machines("a"), row).result.rows == {}
-    again = turn(machines("a"), row, propose=["a"])
-    assert [made.state for made in again.result.rows.values()] == [PROPOSED]
+    again = turn(machines("a"), row, consolidation=with_policy(max_replacements=1, max_surge=NodeLimit(nodes=1)))
+    assert again.bought == [("s", 0, 1, "r1")]
+    assert again.row is not None
+    assert (again.row.state, again.row.bought_at, again.row.ends) == (BUYING, NOW, {})
+    assert again.row.purchases == (PurchasedNodes("s", 1, COST),)
+    assert turn(machines("a"), row, judge=refusing(NO_PLACE)).result.rows == {}
+    later = turn(machines("a"), row, judged=False)
+    assert later.row is not None
+    assert (later.row.state, later.row.bought_at) == (PROPOSED, 0.0)
     two = (PurchasedNodes("s", 1, COST, GROW), PurchasedNodes("m", 1, PRICE, "grow-2"))
     played = turn(machines("a"), replace(row, purchases=two, ends={GROW: NOT_BEGUN, "grow-2": ""}))
     assert played.row is not None
