@@ -1,4 +1,5 @@
-"""What limits a consolidation beside prices and room: budgets, sizes, totals, headroom, rules, pending pods (fixture F)."""
+"""What limits a consolidation beside prices and room: budgets, sizes, totals, headroom, rules, pending pods (fixture
+F)."""
 
 from __future__ import annotations
 

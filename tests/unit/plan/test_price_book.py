@@ -183,21 +183,19 @@ def two_currencies() -> ClusterBuilder:
 
 
 @pytest.mark.parametrize(
-    ("prices", "currencies", "unpriced"),
+    ("prices", "currency", "priced", "unpriced"),
     [
-        pytest.param(None, {"a-1": "EUR", "b-1": "CNY"}, (), id="apart-without-a-list"),
-        pytest.param(NodePrices(node=0.01, currency="EUR"), {"a-1": "EUR"}, ("b-1",), id="in-the-lists"),
-        pytest.param(NodePrices({"type-a": 0.2}), {"a-1": ""}, ("b-1",), id="list-without-a-currency"),
+        pytest.param(None, "", (), ("a-1", "b-1"), id="none-without-a-list"),
+        pytest.param(NodePrices(node=0.01, currency="EUR"), "EUR", ("a-1",), ("b-1",), id="in-the-lists"),
+        pytest.param(NodePrices({"type-a": 0.2}), "", ("a-1",), ("b-1",), id="list-without-a-currency"),
     ],
 )
 def test_consolidation_compares_prices_of_one_currency_only(
-    prices: NodePrices | None, currencies: dict[str, str], unpriced: tuple[str, ...]
+    prices: NodePrices | None, currency: str, priced: tuple[str, ...], unpriced: tuple[str, ...]
 ) -> None:
     policy = Policy(name="test", mode=Mode.ACTIVE, prices=prices)
     costs = Costs(build_cluster_state(two_currencies().snapshot(), policy, Memory(), NOW))
-    assert {name: cost.currency for name, cost in costs.nodes.items()} == currencies
+    assert (costs.currency, tuple(costs.nodes)) == (currency, priced)
     assert tuple(costs.unpriced) == unpriced
     assert all("EUR" in detail and "CNY" in detail for detail in costs.unpriced.values())
-    assert {name: price.currency for name, price in costs.groups.items()} == {
-        name.removesuffix("-1"): currency for name, currency in currencies.items()
-    }
+    assert {f"{name}-1" for name in costs.groups} == set(priced)

@@ -39,7 +39,6 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
-_PREFIXES = (2, 4, 8, 16, 32, 64)
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -102,8 +101,8 @@ class ConsolidationSearch:
         self.proven = True
 
     def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
-        """Return whether an offer may not be bought if the candidate goes: it has the same form, or
-        both are spot and too few spot groups are cheaper."""
+        """Return whether an offer may not be bought if the candidate goes: it has the same form, or both are spot and
+        too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
         if offer.form == form:
             return True
@@ -115,8 +114,8 @@ class ConsolidationSearch:
     # --- the search
 
     def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be done;
-        sets are compared as it returns them."""
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be
+        done; sets are compared as it returns them."""
         best = self._improved(None, self.greedy(), settle)
         if not self.over():
             best = self._improved(best, self._programme(), settle)
