@@ -38,6 +38,7 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
+_MOST_CAREFUL = 32  # candidates that are tried one after the other in every order where greedy choice is not robust
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 
 
@@ -98,6 +99,7 @@ class ConsolidationSearch:
         self._verified: dict[tuple[tuple[int, ...], tuple[int, ...]], Solution | None] = {}
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound, self.best_gain = np.inf, 0
+        self.effort = EFFORTS[self.settings.effort]
         self.proven = True
 
     def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
@@ -153,6 +155,9 @@ class ConsolidationSearch:
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
+        if base is None or len(base.gone) < len(removed):
+            careful = self.verified(self._careful_removals(), none)
+            base = careful if careful is not None and (base is None or careful.better_than(base)) else base
         if base is not None:
             yield base
         gone, bought = list(base.gone) if base is not None else [], none.copy()
@@ -165,6 +170,16 @@ class ConsolidationSearch:
                     bought[offer] += 1
         if bought.any() and (replaced := self.verified(gone, bought)) is not None:
             yield replaced
+
+    def _careful_removals(self) -> list[int]:
+        """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
+        none: Ints = np.zeros(len(self.offers), dtype=np.int64)
+        gone: list[int] = []
+        for at in self.worth_trying()[:_MOST_CAREFUL]:
+            more = [*gone, at]
+            if self.limits.allow(more, none) and isinstance(self.trial.run(sorted(more), none), Places):
+                gone = more
+        return gone
 
     def _removals(self, order: Sequence[int]) -> list[int]:
         """Return the candidates that go one after the other into room that exists, within all limits."""
@@ -281,7 +296,7 @@ class ConsolidationSearch:
         return classes, pods, need
 
     def _programme(self) -> Iterator[Solution]:
-        rounds, branches = EFFORTS[self.settings.effort]
+        rounds, branches = self.effort
         searched = np.flatnonzero(self.saves > 0).tolist()
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return
