@@ -74,7 +74,10 @@ class Programme:
             self._leaves = relax_problem(self._numbers, 2 * rounds, stop)
         except Trouble:
             return
-        self.bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        self.bound = float(
+            math.floor(bound * (1 + 1e-9) + 1e-3)
+        )  # gains are whole; last digits depend on the processor
 
     def cut(self, proposal: Proposal) -> None:
         """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
@@ -283,9 +286,10 @@ class _Search:
         return gone, bought
 
     def _feasible(self, gone: Bools, bought: Ints) -> bool:
-        if not self._numbers.allowed(gone, bought) or any(_violates(gone, bought, cut) for cut in self._cuts):
-            return False
-        return not self._packer.unplaced(gone, bought, self._orders).any()
+        return self._permitted(gone, bought) and not self._packer.unplaced(gone, bought, self._orders).any()
+
+    def _permitted(self, gone: Bools, bought: Ints) -> bool:
+        return self._numbers.allowed(gone, bought) and not any(_violates(gone, bought, cut) for cut in self._cuts)
 
     def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Bools] | None:
         """Put nodes back until limits hold, no cut is violated, and all pods have places. Also returns the nodes that a
@@ -302,7 +306,7 @@ class _Search:
                     given_up[worst] = True
             left = self._packer.unplaced(gone, bought, self._orders)
             if not left.any():
-                return (gone, given_up) if self._numbers.allowed(gone, bought) else None
+                return (gone, given_up) if self._permitted(gone, bought) else None
             if not gone.any() or self._stop():
                 return None
             more = max(0, round_ - _REPAIRS // 2)
