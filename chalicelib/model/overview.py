@@ -18,9 +18,10 @@ MOST_NODES = 2000
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
-    commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes,
-    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use. ready,
-    min, max: its ready nodes and its bounds."""
+    commas. price: of one node per hour, 0.0: unknown; currency, price_source, price_date: of the price
+    (plan/prices.py), "" where unknown. no_price: why there is none, or why it is not compared with the others. cpu,
+    memory: allocatable of its ready nodes, in cores and bytes, of which their pods request cpu_requested and
+    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds."""
 
     group: str
     name: str = ""
@@ -36,6 +37,10 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     ready: int = 0
     min: int = 0
     max: int = 0
+    currency: str = ""
+    price_source: str = ""
+    price_date: str = ""
+    no_price: str = ""
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
@@ -53,8 +58,8 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: of the
-    prices, "" where the policy does not name one. bill: what the machines cost, None where no price is known."""
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which
+    prices are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()

@@ -35,7 +35,8 @@ INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/
 _GIB = 2**30
 _GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
 _NO_LIST = NodePrices()
-_MICRO = 1_000_000
+MICRO = 1_000_000
+"""Millionths in a unit of a currency."""
 
 
 class PriceSource(StrEnum):
@@ -57,7 +58,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def hourly(self) -> float:
         """Return the amount in units of the currency."""
-        return self.amount / _MICRO
+        return self.amount / MICRO
 
 
 class NoPrice(msgspec.Struct, frozen=True):
@@ -88,9 +89,15 @@ class PriceBook(msgspec.Struct, frozen=True):
             return NoPrice(detail)
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
-    def of_group(self, group: NodeGroup, example: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example: one of its nodes, for a group without a template."""
-        node = group.template or example
+    def in_any_currency(self, node: Node, group: NodeGroup) -> Price | NoPrice:
+        """Return the price of a node for those who compare prices of one currency only, whichever it is: without a
+        list, providers' prices in several currencies are such prices, too."""
+        price = self.of_node(node, group)
+        return self.named(group) or price if isinstance(price, NoPrice) and self.prices is None else price
+
+    def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
+        """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
+        node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
         return self._of_provider(group) if is_price(group.price) else NoPrice("it has no node template")
@@ -142,7 +149,7 @@ def date_of(at: float) -> str:
 
 
 def _millionths(price: float) -> int:
-    return round(price * _MICRO)
+    return round(price * MICRO)
 
 
 class Rates(msgspec.Struct, frozen=True):

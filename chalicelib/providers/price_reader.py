@@ -16,7 +16,7 @@ from math import isfinite
 
 import msgspec
 
-from chalicelib.model.group import DEAREST
+from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.providers.errors import InvalidRequest, NotFound, OutOfStock, ProviderError, Unauthorized
 from chalicelib.providers.http import Limits
 from chalicelib.providers.rate_limit import OWN_PACE
@@ -64,22 +64,28 @@ class VendorPrice(msgspec.Struct, frozen=True, array_like=True):
     denied: bool = False
 
 
+def with_price(group: NodeGroup, price: VendorPrice | None, *, spot: bool, error: str = "") -> NodeGroup:
+    """Return the group with its price. price: None if the vendor was not asked, and error is the reason."""
+    if price is None or not price.price:
+        return msgspec.structs.replace(group, spot=spot, price_error=price.error if price is not None else error)
+    return msgspec.structs.replace(
+        group, spot=spot, price=price.price, currency=price.currency, priced_at=price.at, price_error=""
+    )
+
+
 class PriceReader:
-    """Prices of machines of one account in one region, for one pass. lot: machines per call. ask: sends one call for
-    some machines and returns (price, currency) by name, without those that have none; raises ProviderError.
-    permission: what the key needs for it."""
+    """Prices of machines of one account in one region, for one pass. ask: sends one call for a machine and returns
+    price and currency, None if the vendor states none; raises ProviderError. permission: what the key needs for it."""
 
     def __init__(
         self,
         cache: TtlCache[VendorPrice],
-        ask: Callable[[list[str]], dict[str, tuple[float, str]]],
+        ask: Callable[[str], tuple[float, str] | None],
         now: Callable[[], float],
         *,
         permission: str,
-        lot: int = 1,
     ) -> None:
-        self._cache, self._ask, self._now = cache, ask, now
-        self._permission, self._lot = permission, lot
+        self._cache, self._ask, self._now, self._permission = cache, ask, now, permission
         self.denied = ""
         """Why the key may not read prices; "" if it may, or if that is not known."""
 
@@ -99,40 +105,35 @@ class PriceReader:
 
     def _read_due(self, due: list[str], often: frozenset[str], known: dict[str, VendorPrice]) -> VendorPrice:
         """Read prices into `known`, and return what stopped that, without an error if nothing did."""
-        began, stopped, new = self._now(), VendorPrice(), dict[str, VendorPrice]()
-        for number, at in enumerate(range(0, len(due), self._lot)):
-            if number == _MOST_CALLS or not 0 <= self._now() - began < _LONGEST:
+        began, stopped, changed = self._now(), VendorPrice(), dict[str, VendorPrice]()
+        for name in due[:_MOST_CALLS]:
+            if not 0 <= self._now() - began < _LONGEST:
                 break
-            lot = due[at : at + self._lot]
             try:
-                stated = self._ask(lot)
-            except (InvalidRequest, NotFound, OutOfStock) as error:  # about these machines, not about the API
-                new |= {name: self._unpriced(f"the vendor states no price: {error.message}") for name in lot}
+                price = self._price(name, _SPOT_FRESH if name in often else _FRESH)
             except ProviderError as error:
                 stopped = self._stop(error)
                 break
-            else:
-                new |= {
-                    name: self._priced(*stated[name], _SPOT_FRESH if name in often else _FRESH)
-                    if name in stated
-                    else self._unpriced("the vendor states no price for it")
-                    for name in lot
-                }
-        for name, price in new.items():
-            if price.price or not known.get(name, price).price:
-                known[name] = price
-            else:  # it had a price: that is used until it is too old
-                known[name] = msgspec.structs.replace(known[name], due=price.due)
-        changed = {name: known[name] for name in new} | ({_API: stopped} if stopped.due else {})
+            old_price = known.get(name, price)
+            if not price.price and old_price.price and self._now() - old_price.at < _KEPT:
+                price = msgspec.structs.replace(old_price, due=price.due)
+            known[name] = changed[name] = price
+        if stopped.due:
+            changed[_API] = stopped
         self._cache.put(changed, known=_KEPT, unknown=0.0)
         return stopped
 
-    def _priced(self, price: float, currency: str, fresh: float) -> VendorPrice:
+    def _price(self, name: str, fresh: float) -> VendorPrice:
+        """Return the price of a machine. Raises ProviderError for a failure that is not about this machine."""
+        error = "the vendor states no price for it"
+        try:
+            stated = self._ask(name)
+        except (InvalidRequest, NotFound, OutOfStock) as refusal:
+            stated, error = None, f"the vendor states no price: {refusal.message}"
         now = self._now()
-        return VendorPrice(price, currency, now, now + fresh)
-
-    def _unpriced(self, error: str) -> VendorPrice:
-        return VendorPrice(due=self._now() + _UNPRICED, error=error[:_LONGEST_TEXT])
+        if stated is None:
+            return VendorPrice(due=now + _UNPRICED, error=error[:_LONGEST_TEXT])
+        return VendorPrice(*stated, at=now, due=now + fresh)
 
     def _stop(self, error: ProviderError) -> VendorPrice:
         """Return the failure of the API. Our own pace is over soon, so it is not remembered."""

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Options, Policy
+from chalicelib.model.policy import Consolidation, ConsolidationMode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from tests.benchmarks.consolidation_world import MINUTE, Karpenter, Outscaler, Strategy, World, pending_pod
 from tests.benchmarks.openb import INPUTS, NOW, PRICES, convert, load
@@ -155,8 +155,10 @@ def most_moved(world: World) -> float:
 
 OPTIONS = Options(expander=("least-cost", "price"))
 POLICY = Policy("openb", options=OPTIONS, prices=PRICES)
+CONSOLIDATION = Consolidation(ConsolidationMode.FULL)
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "removals": lambda: Outscaler(POLICY),
+    "consolidation": lambda: Outscaler(msgspec.structs.replace(POLICY, consolidation=CONSOLIDATION)),
     "karpenter": lambda: Karpenter(POLICY, KarpenterRules()),
     "karpenter-5m": lambda: Karpenter(POLICY, KarpenterRules(consolidate_after=300.0)),
     "karpenter-balanced": lambda: Karpenter(POLICY, KarpenterRules(balanced=2.0)),
@@ -202,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in args.rules.split(","):
         started = time.time()
         outcomes[name] = replay(task_trace, STRATEGIES[name]())
-        print(f"{name}: {time.time() - started:.0f} s", flush=True)
+        print(f"{name}: {time.time() - started:.0f} s, {outcomes[name]}", flush=True)
     print(f"{len(task_trace.pods)} tasks in {args.hours:g} hours\n{trace_table(outcomes)}")
 
 

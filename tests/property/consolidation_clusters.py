@@ -69,24 +69,12 @@ class _Maker:
         tainted = not self.plain and chance.random() < 0.2
         if tainted:
             build.nodes[0] = msgspec.structs.replace(build.nodes[0], taints=(DEDICATED,))
-        agent = (
-            build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system")
-            if chance.random() < 0.3
-            else -1
-        )
+        agent = build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system") if chance.random() < 0.3 else -1
         if agent >= 0:
             build.daemonset("agent", "100m", "64Mi")
             for member in build.nodes:
-                build.running(
-                    member.name,
-                    1,
-                    "100m",
-                    "64Mi",
-                    owner="agent",
-                    kind="DaemonSet",
-                    namespace="kube-system",
-                    tolerations=(Toleration(operator="Exists"),),
-                )
+                build.running(member.name, 1, "100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system",
+                              tolerations=(Toleration(operator="Exists"),))
         self._pods(tolerant=tainted)
         if not self.plain and chance.random() < 0.3:
             app = chance.choice(APPS)
@@ -119,16 +107,9 @@ class _Maker:
             cpu, memory, more = chance.choice(classes)
             if used + cpu > fill * total:
                 break
-            pod = Pod(
-                "default",
-                f"p-{number:03d}",
-                f"uid-p-{number}",
-                build.cls(f"{cpu}m", f"{memory}Mi", **more),
-                created=NOW - 7200.0,
-                phase="Running",
-                scheduled="True",
-            )
-            place = referee.bind(pod, build.classes[pod.cls], chance.choice)
+            pod = Pod("default", f"p-{number:03d}", f"uid-p-{number}", build.cls(f"{cpu}m", f"{memory}Mi", **more),
+                      created=NOW - 7200.0, phase="Running", scheduled="True")
+            place = referee.bind(pod, build.classes[pod.cls], lambda nodes, _: chance.choice(nodes))
             if place is None:
                 continue
             build.pods.append(msgspec.structs.replace(pod, node=place))

@@ -57,14 +57,13 @@ class RefereeNode:
         """Whether the requests of one more pod fit."""
         return self.room["pods"] >= 1 and all(self.room.get(name, 0) >= amount for name, amount in cls.requests.items())
 
-    @property
-    def emptiness(self) -> float:
-        """The free share of cpu and memory together."""
-        return sum(self.room[name] / self.offers[name] for name in ("cpu", "memory"))
+    def emptiness(self, cls: PodClass) -> float:
+        """The free share of cpu and memory together, with one more pod."""
+        return sum((self.room[name] - cls.requests.get(name, 0)) / self.offers[name] for name in ("cpu", "memory"))
 
 
-Choose = Callable[[Sequence[str]], str]
-"""Chooses among the nodes that take a pod, by name."""
+Choose = Callable[[Sequence[RefereeNode], PodClass], RefereeNode]
+"""Chooses among the nodes that take a pod, which are sorted by name."""
 
 
 class RefereeCluster:
@@ -78,20 +77,12 @@ class RefereeCluster:
 
     def bind(self, pod: Pod, cls: PodClass, choose: Choose) -> str | None:
         """Bind a pod to one of the nodes that take it; None if there is none."""
-        places = [name for name, node in sorted(self.nodes.items()) if self._takes(node, cls)]
+        places = [node for _, node in sorted(self.nodes.items()) if self._takes(node, cls)]
         if not places:
             return None
-        chosen = choose(places)
-        self.nodes[chosen].put(Bound(pod, cls))
-        return chosen
-
-    def emptiest(self, places: Sequence[str]) -> str:
-        """LeastAllocated."""
-        return min(places, key=lambda name: (-self.nodes[name].emptiness, name))
-
-    def fullest(self, places: Sequence[str]) -> str:
-        """MostAllocated."""
-        return min(places, key=lambda name: (self.nodes[name].emptiness, name))
+        chosen = choose(places, cls)
+        chosen.put(Bound(pod, cls))
+        return chosen.name
 
     def _takes(self, node: RefereeNode, cls: PodClass) -> bool:
         return (
@@ -124,6 +115,16 @@ class RefereeCluster:
         least = min(counts.values()) if len(counts) >= constraint.min_domains else 0
         itself = int(_selects(constraint.selector, cls, cls.namespace))
         return counts[node.labels[key]] + itself - least <= constraint.max_skew
+
+
+def emptiest(places: Sequence[RefereeNode], cls: PodClass) -> RefereeNode:
+    """The scheduler's score LeastAllocated."""
+    return max(places, key=lambda node: node.emptiness(cls))
+
+
+def fullest(places: Sequence[RefereeNode], cls: PodClass) -> RefereeNode:
+    """The scheduler's score MostAllocated."""
+    return min(places, key=lambda node: node.emptiness(cls))
 
 
 def _matches(wanted: dict[str, str], labels: dict[str, str]) -> bool:
@@ -225,7 +226,7 @@ def _evicted(referee: RefereeCluster, names: Sequence[str]) -> list[Bound]:
 
 def _scheduled(referee: RefereeCluster, waiting: list[Bound], draw: Draw) -> list[Bound]:
     """Bind what can be bound, as often as something changes; returns the rest."""
-    choose = referee.emptiest if draw.emptiest else referee.fullest
+    choose = emptiest if draw.emptiest else fullest
     before = -1
     while len(waiting) != before:
         before = len(waiting)

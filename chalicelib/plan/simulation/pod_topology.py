@@ -145,26 +145,29 @@ class ExistingNodeTopology:
             reject(~self._unopposed(repulsion), Reason.of(repulsion.code))
         return [(reason, count) for reason, count in counts if count]
 
-    def quota(self, constraints: PodConstraints, counts: Ints) -> tuple[Ints, bool]:
-        """Return how many of these counts per row may be taken at once, and whether to ask again afterwards."""
+    def quota(
+        self, constraints: PodConstraints, counts: Ints, preference: Ints | None = None
+    ) -> tuple[Ints, bool]:
+        """Return how many of these counts per row may be taken at once, and whether to ask again afterwards.
+        preference: all rows, in the order in which they share what a domain may take; by number if not given."""
         counts = np.where(self.open(constraints), counts, 0)
         if not counts.any():
             return counts, False
         attraction, again = constraints.attraction, False
         if attraction is not None and attraction.own and not self.has_started(attraction):
-            first = np.zeros_like(counts)
-            first[int(np.flatnonzero(counts)[0])] = 1
+            first, able = np.zeros_like(counts), np.flatnonzero(counts)
+            first[int(able[0] if preference is None else preference[counts[preference] > 0][0])] = 1
             return first, True
         for spread in constraints.evenness:
             if spread.own:
                 codes, _ = self._table.label(spread.key)
                 level = self.level(spread)
-                counts = _capped_per_domain(counts, codes, level.least + spread.max_skew - level.counts)
+                counts = _capped_per_domain(counts, codes, level.least + spread.max_skew - level.counts, preference)
                 again = True
         for repulsion in constraints.repulsions:
             if repulsion.own:
                 codes, values = self._table.label(repulsion.key)
-                counts = _capped_per_domain(counts, codes, np.ones(len(values), dtype=np.int64))
+                counts = _capped_per_domain(counts, codes, np.ones(len(values), dtype=np.int64), preference)
         return counts, again
 
     def reasons(self, constraints: PodConstraints, row: int) -> tuple[Reason, ...]:
@@ -190,16 +193,17 @@ def _sum_per_code(codes: Ints, amounts: Ints, count: int) -> Ints:
     return np.bincount(codes + 1, weights=amounts, minlength=count + 1)[1:].astype(np.int64)
 
 
-def _capped_per_domain(counts: Ints, codes: Ints, allowance: Ints) -> Ints:
-    """Cut counts so that no domain gets more than its allowance, earlier rows first; rows without a domain are
-    unchanged."""
+def _capped_per_domain(counts: Ints, codes: Ints, allowance: Ints, preference: Ints | None) -> Ints:
+    """Cut counts so that no domain gets more than its allowance, earlier rows first, or those of the preference; rows
+    without a domain are unchanged."""
     if np.bincount(codes + 1)[1:].max(initial=0) <= 1:  # every row is a domain of its own, as with host names
         limited: Ints = np.minimum(counts, np.append(np.maximum(allowance, 0), UNLIMITED)[codes])
         return limited
     capped = counts.copy()
     for domain in np.unique(codes[counts > 0]):
         if domain >= 0:
-            rows = np.flatnonzero((codes == domain) & (counts > 0))
+            inside = (codes == domain) & (counts > 0)
+            rows = np.flatnonzero(inside) if preference is None else preference[inside[preference]]
             before = np.concatenate([[0], np.cumsum(counts[rows])[:-1]])
             capped[rows] = np.clip(allowance[domain] - before, 0, counts[rows])
     return capped

@@ -140,12 +140,13 @@ class SimulatedCluster:
                 counts[row] = 0
         return self.attached.narrowed(cls, counts) if self.volumes.concerns(cls) else counts
 
-    def quota(self, cls: int, *, moving: bool = False) -> tuple[Ints, bool]:
-        """Return how many more pods of a class the rows may take at once, and whether to ask again afterwards."""
+    def quota(self, cls: int, *, moving: bool = False, preference: Ints | None = None) -> tuple[Ints, bool]:
+        """Return how many more pods of a class the rows may take at once, and whether to ask again afterwards.
+        preference: all rows, in the order in which they share what a domain may take; by number if not given."""
         counts = self.capacity(cls, moving=moving)
         needs, again = self.constraints.needs(cls), False
         if needs is not None and counts.any():
-            counts, again = self.rows.quota(needs, counts)
+            counts, again = self.rows.quota(needs, counts, preference)
         most = self.volumes.most(cls) if self.volumes.concerns(cls) else None
         if most is not None:
             counts = np.clip(most - (np.cumsum(counts) - counts), 0, counts)

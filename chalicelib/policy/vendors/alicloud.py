@@ -51,6 +51,7 @@ class AlicloudSection(VendorSettings, frozen=True):
     """spec.providers.alicloud. groups: those that the policy names."""
 
     vendor: ClassVar = "alicloud"
+    states_prices: ClassVar = True
     group_id: ClassVar = _GROUP_ID
     group_example: ClassVar = "asg-bp18p2yfxow2dloq0001"
 

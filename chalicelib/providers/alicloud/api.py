@@ -334,12 +334,10 @@ class AlicloudApi:
         """Return the hourly price of each machine, and why the key may not read prices ("" if it may). Never raises.
         Prices are cached for six hours, those of preemptible instances for one."""
 
-        def ask(names: list[str]) -> dict[str, tuple[float, str]]:
-            price = self._price(by_name[names[0]])
-            return {} if price is None else {names[0]: price}
-
         by_name = {"|".join(machine): machine for machine in machines}
-        reader = PriceReader(self._price_cache, ask, self._now, permission=PRICE_PERMISSION)
+        reader = PriceReader(
+            self._price_cache, lambda name: self._price(by_name[name]), self._now, permission=PRICE_PERMISSION
+        )
         prices = reader.read(by_name, spot=[name for name, machine in by_name.items() if machine.spot])
         return {by_name[name]: price for name, price in prices.items()}, reader.denied
 

@@ -36,7 +36,7 @@ from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames, place
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.price_reader import VendorPrice
+from chalicelib.providers.price_reader import VendorPrice, with_price
 
 T = TypeVar("T")
 
@@ -478,13 +478,9 @@ class _AlicloudGroupBuilder:
         if scaling_group is None or group.id not in self._blueprints:
             return group
         spot = bool(spot_strategy(scaling_group, self._blueprints[group.id]))
-        if group.id not in machines:
-            unknown = _NO_ZONE if spot and group.template is not None else group.template_error
-            return msgspec.structs.replace(group, spot=spot, price_error=unknown)
-        price = prices[machines[group.id]]
-        stated = {"price": price.price, "currency": price.currency, "priced_at": price.at}
-        error = "" if price.price else price.error
-        return msgspec.structs.replace(group, spot=spot, price_error=error, **(stated if price.price else {}))
+        unknown = _NO_ZONE if spot and group.template is not None else group.template_error
+        price = prices[machines[group.id]] if group.id in machines else None
+        return with_price(group, price, spot=spot, error=unknown)
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
         """Build the node group of an entry about which nothing more is known."""

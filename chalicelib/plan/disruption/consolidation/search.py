@@ -124,8 +124,8 @@ class ConsolidationSearch:
 
     @property
     def gap(self) -> float | None:
-        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the bound;
-        None if there is no bound."""
+        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the
+        bound; None if there is no bound."""
         if self.bound == np.inf:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
@@ -186,9 +186,9 @@ class ConsolidationSearch:
         return gone
 
     def _bundles(self, without: set[int], bought: Ints, most: int) -> list[tuple[list[int], int]]:
-        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within all
-        limits beside what goes already, the greatest gain first. without: candidates that go already. most: candidates
-        for each new node."""
+        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within
+        all limits beside what goes already, the greatest gain first. without: candidates that go already. most:
+        candidates for each new node."""
         bundles: list[tuple[list[int], int]] = []
         order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
         if not len(self.offers) or not len(order):
@@ -238,6 +238,7 @@ class ConsolidationSearch:
         return members
 
     def one(self, offer: int) -> Ints:
+        """Return the purchase of one node of an offer."""
         bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
         bought[offer] = 1
         return bought
@@ -332,6 +333,14 @@ class ConsolidationSearch:
 
     # --- the value of a set, and its verification
 
+    def need_of(self, pods: Mapping[int, int]) -> Ints:
+        """Return what these pods request together. pods: class -> number."""
+        columns = self.simulated.table.columns
+        need: Ints = np.zeros(len(columns.names), dtype=np.int64)
+        for cls, count in pods.items():
+            need = need + columns.need(cls) * count
+        return need
+
     def gain(self, gone: Sequence[int], bought: Ints) -> int:
         """Return what a set brings per hour."""
         return int(self.saves[list(gone)].sum()) - int(bought @ self.cost)
@@ -374,13 +383,9 @@ class ConsolidationSearch:
         return None
 
     def _without_shortage(self, gone: list[int], shortage: Shortage) -> list[int]:
-        """Return the nodes that still go: the least valuable ones with pods of the failing classes stay, as many as hold
-        what found no place."""
-        columns = self.simulated.table.columns
-        lacking: Ints = sum(
-            (columns.need(cls) * count for cls, count in shortage.pods.items()),
-            start=np.zeros(len(columns.names), dtype=np.int64),
-        )
+        """Return the nodes that still go: the least valuable ones with pods of the failing classes stay, as many as
+        hold what found no place."""
+        lacking = self.need_of(shortage.pods)
         order = sorted(gone, key=lambda at: (int(self.saves[at]), -at))
         holding = [at for at in order if not shortage.pods or any(c in self.trial.moving[at] for c in shortage.pods)]
         staying: set[int] = set()
@@ -388,7 +393,7 @@ class ConsolidationSearch:
             staying.add(at)
             self.shortages[at] = shortage
             row = self.simulated.table.index[self.candidates[at].node.name]
-            own = sum(columns.need(cls) * count for cls, count in self.trial.moving[at].items())
+            own = self.need_of(self.trial.moving[at])
             lacking = lacking - own - np.maximum(self.simulated.table.free[row], 0)
             if (lacking <= 0).all():
                 break

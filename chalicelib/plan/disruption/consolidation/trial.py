@@ -21,6 +21,7 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renam
 from chalicelib.plan.tables import Bools, Floats, Ints
 
 _MOST_PAIRS = 400_000  # (row, pod) pairs that are ranked one by one when pods are spread
+_ONE_BY_ONE = 64  # pods of a class that must be spread are placed one by one up to this number
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -66,7 +67,9 @@ class Trial:
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         self.moving = [_classes(candidate.pods) for candidate in candidates]
         table = simulated.table
-        self._columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
+        self._columns: Ints = np.array(
+            [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None], dtype=np.int64
+        )
         self._mean: Floats = np.ones(len(table.columns.names))
         if simulated.real:
             self._mean = np.maximum(table.allocatable[: simulated.real].mean(axis=0), 1.0)
@@ -175,11 +178,14 @@ class Trial:
         self, cls: int, count: int, order: Order, usable: Bools, placed: list[tuple[int, int, int]]
     ) -> int:
         """Place the pods of a class; returns how many found no place."""
-        simulated, again = self._simulated, True
+        simulated, again, needs = self._simulated, True, self._simulated.needs(cls)
+        # A pod that must be spread changes where the next one may go.
+        one_by_one = needs is not None and bool(needs.evenness) and count <= _ONE_BY_ONE
         while count > 0 and again:
-            quota, again = simulated.quota(cls, moving=True)
+            preference = self._preference(cls, fullest=order.fullest_first) if needs is not None else None
+            quota, again = simulated.quota(cls, moving=True, preference=preference)
             quota = np.where(usable, quota, 0)
-            most = simulated.attached.at_once(cls, count)
+            most = 1 if one_by_one else simulated.attached.at_once(cls, count)
             rows, pods = self._distribute(cls, quota, most, fullest=order.fullest_first)
             again = again or most < count
             if not len(rows):
@@ -192,14 +198,13 @@ class Trial:
     def _distribute(self, cls: int, quota: Ints, count: int, *, fullest: bool) -> tuple[Ints, Ints]:
         """Return the rows that take up to `count` pods, and how many each takes: node by node from the fullest, or one
         by one to the emptiest, as the scheduler's scores MostAllocated and LeastAllocated do."""
-        table, rows = self._simulated.table, np.flatnonzero(quota)
+        rows = np.flatnonzero(quota)
         if not len(rows):
             return rows, rows
-        offers = self._offers_of(rows)
-        left: Floats = (table.free[np.ix_(rows, self._columns)] / offers).sum(axis=1)
+        left, share = self._left_and_share(cls, rows)
         if fullest:
             # Each of these rows takes at least one pod, so no more rows than pods are needed.
-            order = _lowest(left, count)
+            order = _lowest(left - share, count)
             most = quota[rows][order]
             total = np.cumsum(most)
             last = int(np.searchsorted(total, count))
@@ -207,7 +212,6 @@ class Trial:
             if last < len(total):
                 most[last] -= max(0, int(total[last]) - count)
             return rows[order[: len(most)]], most
-        share: Floats = (table.columns.need(cls)[self._columns] / offers).sum(axis=1)
         emptiest = np.sort(_lowest(share - left, count))
         rows, left, share = rows[emptiest], left[emptiest], share[emptiest]
         most = np.minimum(np.minimum(quota[rows], count), max(1, _MOST_PAIRS // len(rows)))
@@ -218,6 +222,19 @@ class Trial:
         pods: Ints = np.bincount(owner[chosen], minlength=len(rows)).astype(np.int64)
         taken = np.flatnonzero(pods)
         return rows[taken], pods[taken]
+
+    def _preference(self, cls: int, *, fullest: bool) -> Ints:
+        """Return all rows, those first that the scheduler prefers for a pod of a class."""
+        left, share = self._left_and_share(cls, np.arange(len(self._simulated.table)))
+        order: Ints = np.argsort(left - share if fullest else share - left, kind="stable")
+        return order
+
+    def _left_and_share(self, cls: int, rows: Ints) -> tuple[Floats, Floats]:
+        """Return the free shares of cpu and memory of these rows together, and what a pod of a class takes of them."""
+        table, offers = self._simulated.table, self._offers_of(rows)
+        left: Floats = (table.free[np.ix_(rows, self._columns)] / offers).sum(axis=1)
+        share: Floats = (table.columns.need(cls)[self._columns] / offers).sum(axis=1)
+        return left, share
 
     def _offers_of(self, rows: Ints) -> Floats:
         """Return what the nodes of these rows offer of cpu and memory."""
