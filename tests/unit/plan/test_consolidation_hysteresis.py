@@ -150,12 +150,7 @@ def _moved(*, times: int, oldest: float) -> Memory:
 
 @pytest.mark.parametrize(
     ("times", "oldest", "most", "goes"),
-    [
-        (12, 82_800.0, 4, ["b", "c"]),
-        (11, 82_800.0, 4, ["a", "b"]),
-        (12, 86_400.0, 4, ["a", "b"]),
-        (12, 82_800.0, 0, ["a", "b"]),
-    ],
+    [(12, 82_800.0, 4, ["b", "c"]), (11, 82_800.0, 4, ["a", "b"]), (12, 86_400.0, 4, ["a", "b"]), (12, 82_800.0, 0, ["a", "b"])],
 )
 def test_cons_41_pods_of_an_owner_are_moved_a_limited_number_of_times_a_day(
     times: int, oldest: float, most: int, goes: list[str]
