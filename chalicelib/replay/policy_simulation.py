@@ -25,8 +25,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.bill import PriceTags
 from chalicelib.plan.disruption.consolidation.costs import eviction_cost
-from chalicelib.plan.disruption.consolidation.moves import MICRO
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.replay.recorded_decision import RecordedDecision
 from chalicelib.store.memory_rows import confirm

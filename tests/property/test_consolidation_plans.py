@@ -66,8 +66,8 @@ def test_cons_47_plan_is_never_worse_than_greedy_choice_and_within_the_bound() -
 @pytest.mark.more
 @pytest.mark.parametrize(("plain", "share"), [(True, 1.0), (False, 0.98)])
 def test_cons_47_plan_is_the_best_one_of_all(plain: bool, share: float) -> None:
-    """Rules between pods are not in the programme. Where they exclude more sets than the search has rounds, a better one
-    may be missed."""
+    """Rules between pods are not in the programme. Where they exclude more sets than the search has rounds, a better
+    one may be missed."""
     equal = total = 0
     for seed in range(10_000, 10_000 + SEEDS):
         case = random_case(seed, nodes=6, plain=plain)

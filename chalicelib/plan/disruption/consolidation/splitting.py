@@ -38,8 +38,8 @@ Part = tuple[tuple[int, ...], Ints]
 
 
 def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
-    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one begin before it is
-    there: they are one replacement with the purchases that the first order does not use, or left out."""
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one begin before it
+    is there: they are one replacement with the purchases that the first order does not use, or left out."""
     parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
     if not total.any():
         return parts
