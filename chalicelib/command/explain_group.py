@@ -10,12 +10,14 @@ from chalicelib.command.arguments import meant_group, named
 from chalicelib.command.explain_view import ExplainContext, Explanation, sentences, weakening
 from chalicelib.command.output import Table, plural
 from chalicelib.command.plan_output import on_new, rows_of_group, some
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.record.tables import price_words
 from chalicelib.record.views import GroupView, as_json, coded, group_view
 
 
@@ -63,7 +65,9 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     )
     own_nodes = Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes")
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
-    facts = _facts(verdict, view, case.now)
+    price, words = _price(context, group)
+    data |= {"price": price}
+    facts = (*_facts(verdict, view, case.now), ("price", words))
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
@@ -105,6 +109,24 @@ def _facts(verdict: GroupVerdict, view: GroupView, now: float) -> tuple[tuple[st
         ("waiting for", f"{request.increase} nodes until {format_time(request.expected_at)}" if request else ""),
         ("back-off", failed),
     )
+
+
+def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, Any], str]:
+    """Return the hourly price of a node of the group, as `-o json` shows it and in words, or why there is none."""
+    from chalicelib.plan.prices import NoPrice, price_book
+    from chalicelib.plan.what_if import owned_by
+
+    snapshot = context.case.snapshot
+    if group is None:
+        return {}, ""
+    book = price_book(context.case.policy.prices, snapshot.groups, snapshot.taken_at)
+    price = book.of_group(group, next((node for node in snapshot.nodes if owned_by(group, node)), None))
+    missing, shown = (price.detail, book.named(group)) if isinstance(price, NoPrice) else ("", price)
+    if shown is None or not shown.amount:
+        return {"noPrice": missing}, price_words(None, "", "", "", missing or "it costs nothing")
+    amounts = {"perHour": shown.hourly, "currency": shown.currency, "source": str(shown.source), "date": shown.date}
+    data = {key: value for key, value in amounts.items() if value} | ({"noPrice": missing} if missing else {})
+    return data, price_words(shown.hourly, shown.currency, str(shown.source), shown.date, missing)
 
 
 def _id(name: str, snapshot: Snapshot, plan: Plan) -> str:

@@ -85,6 +85,16 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             ("history shop --since 24h", "history shop --kind operation --group workers", "history shop --follow"),
         ),
         Command(
+            "cost",
+            "cost",
+            "what a cluster costs per hour, and what for; savings",
+            (
+                "cost shop --by namespace --days 30",
+                "cost my-cluster --policy prod.yaml # a saved cluster",
+                "cost shop --with-policy new.yaml # over recorded days",
+            ),
+        ),
+        Command(
             "shadow",
             "shadow",
             "compare mode shadow with the autoscaler that acts in the cluster",

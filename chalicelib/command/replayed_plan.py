@@ -24,6 +24,7 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
+from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.decision_place import DecisionReader
 from chalicelib.replay.recorded_decision import DecisionHeader, RecordedDecision, decode, key_at, key_from
@@ -74,14 +75,18 @@ class OtherPolicy:
         self._warned: set[str] = set()
 
     def plan(self, decision: RecordedDecision) -> tuple[Policy, Plan]:
-        """Return the policy under the cluster's name and with the pauses of that time, and the plan that it makes from
-        the recorded inputs with its bounds of groups. Raises BadInput for bounds that contradict those of a group."""
+        """Return the policy, and the plan that it makes from the recorded inputs. Raises BadInput as `inputs` does."""
+        policy, snapshot = self.inputs(decision)
+        return policy, plan_cluster(snapshot, policy, decision.memory, decision.now, decision.seed)[0]
+
+    def inputs(self, decision: RecordedDecision) -> tuple[Policy, Snapshot]:
+        """Return the policy under the cluster's name and with the pauses of that time, and the snapshot with its bounds
+        of groups. Raises BadInput for bounds that contradict those of a group."""
         recorded = decision.policy
         policy = msgspec.structs.replace(
             self._policy, name=recorded.name, version=recorded.version, pauses=recorded.pauses
         )
-        snapshot = with_bounds(decision.snapshot, policy.node_groups, place=self._place, warn=self._warn)
-        return policy, plan_cluster(snapshot, policy, decision.memory, decision.now, decision.seed)[0]
+        return policy, with_bounds(decision.snapshot, policy.node_groups, place=self._place, warn=self._warn)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:
@@ -180,7 +185,7 @@ def show_span(args: argparse.Namespace, reader: DecisionReader, other: OtherPoli
     since = now - (args.since if args.since is not None else _LONGEST)
     span = Span()
     with progress("replaying"):
-        for number, path in enumerate(_paths(reader, args.cluster, since, now - args.until)):
+        for number, path in enumerate(paths_between(reader, args.cluster, since, now - args.until)):
             if number < args.limit:
                 _add_decision(path, reader, other, span)
             else:
@@ -191,7 +196,8 @@ def show_span(args: argparse.Namespace, reader: DecisionReader, other: OtherPoli
     return 1 if span.unreadable or any(day.different for day in span.days.values()) else 0
 
 
-def _paths(reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[str]:
+def paths_between(reader: DecisionReader, cluster: str, since: float, until: float) -> Iterator[str]:
+    """Yield the decisions of a cluster between two instants (epoch seconds), in order."""
     first, last = key_at(cluster, max(0.0, since), "").at, key_at(cluster, max(0.0, until), "").at
     for path in reader.paths(f"{cluster}/"):
         key = key_from(path)

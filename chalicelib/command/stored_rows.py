@@ -362,8 +362,8 @@ def share_cell(percent: int | None) -> str:
 
 
 def price_cell(row: GroupRow) -> str:
-    """Return the price of a node per hour, or `-`."""
-    return "-" if row.price is None else " ".join(filter(None, (f"{row.price:g}", row.currency)))
+    """Return the price of a node per hour with its currency, source and date, or why there is none."""
+    return tables.price_words(row.price, row.currency, row.price_source, row.price_date, row.no_price) or "-"
 
 
 def status_text(status: GroupStatus, now: float) -> str:

@@ -62,8 +62,8 @@ def clusters(runtime: Runtime) -> HttpResponse:
 
 
 def cluster(name: str, runtime: Runtime) -> HttpResponse:
-    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, open operations, cooldowns, circuit breaker,
-    nodes with timers."""
+    """Handle GET /clusters/{name}: its summary and policy, groups, nodes, the cost, open operations, cooldowns, circuit
+    breaker, nodes with timers."""
     refuse_newer_schema(runtime)
     stored, now = _stored(name, runtime), runtime.clock()
     policy, problem = in_force_or_problem(stored, now, runtime.deployment)
@@ -166,9 +166,10 @@ def _policy(policy: Policy) -> dict[str, Any]:
 
 
 def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str, Any]:
-    """Return the rows of groups and nodes: what is remembered of a group, and what the last decision and the last pass
-    say of both."""
+    """Return the rows of groups and nodes, what is remembered of a group, and what the last decision and the last pass
+    say of both; and the cost."""
     # Every function imports this module, and none but this one needs the rows.
+    from chalicelib.record.bill_view import cost_view
     from chalicelib.record.journal import DecisionUnreadable, last_decision
     from chalicelib.record.tables import group_rows, node_rows
 
@@ -188,6 +189,7 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
     return {
         "groups": [shown.get(key, {}) | groups[key] for key in sorted(groups)],
         "nodes": [_node(row) for row in node_rows(plan, passed.overview, rows)],
+        "cost": as_json(cost_view(passed.overview.bill, plan)) if passed.overview.bill is not None else None,
     }
 
 

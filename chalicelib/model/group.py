@@ -72,6 +72,10 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
     elsewhere: int = 0
 
 
+DEAREST = 1_000_000.0
+"""An hourly price above this is an error of the vendor's answer."""
+
+
 class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     """A set of equal instances with one size. A group that cannot be read has `error` set and does not affect other
     groups. discovered: only claims of Nodes assign it to this cluster; neither the policy nor the vendor's own list
@@ -97,6 +101,7 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     currency: str = ""  # ISO 4217 code of `price`; "": unknown
     priced_at: float = 0.0  # epoch seconds at which the provider read `price`; 0.0: in this pass
     billed_per: float = 1.0  # seconds of the vendor's billing unit: a started unit is paid as a whole
+    price_error: str = ""  # why its provider names no price, empty if it does or never does
     spot: bool = False  # its instances may be taken back by the vendor
     claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
     scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not

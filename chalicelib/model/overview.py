@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.bill import ClusterBill
+
 MOST_NODES = 2000
 """Nodes of an overview; it says how many more there are."""
 
@@ -16,9 +18,10 @@ MOST_NODES = 2000
 class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     """One node group. group: the provider's id, which policies and operations use. name: what a person calls it: the
     pool, the MachineDeployment, the scaling group's name. zone, machine: "" where unknown; several zones are joined by
-    commas. price: of one node per hour, 0.0: unknown. cpu, memory: allocatable of its ready nodes, in cores and bytes,
-    of which their pods request cpu_requested and memory_requested. aliases: further names that a person may use. ready,
-    min, max: its ready nodes and its bounds."""
+    commas. price: of one node per hour, 0.0: unknown; currency, price_source, price_date: of the price
+    (plan/prices.py), "" where unknown. no_price: why there is none, or why it is not compared with the others. cpu,
+    memory: allocatable of its ready nodes, in cores and bytes, of which their pods request cpu_requested and
+    memory_requested. aliases: further names that a person may use. ready, min, max: its ready nodes and its bounds."""
 
     group: str
     name: str = ""
@@ -34,6 +37,10 @@ class GroupOverview(msgspec.Struct, frozen=True, array_like=True):
     ready: int = 0
     min: int = 0
     max: int = 0
+    currency: str = ""
+    price_source: str = ""
+    price_date: str = ""
+    no_price: str = ""
 
 
 class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
@@ -51,19 +58,21 @@ class NodeOverview(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
-    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: of the
-    prices, "" where the policy does not name one."""
+    """A cluster at an instant (epoch seconds). more_nodes: that are left out beyond MOST_NODES. currency: in which
+    prices are compared, "" where nobody states it. bill: what the machines cost, None where no price is known."""
 
     at: float = 0.0
     groups: tuple[GroupOverview, ...] = ()
     nodes: tuple[NodeOverview, ...] = ()
     more_nodes: int = 0
     currency: str = ""
+    bill: ClusterBill | None = None
 
     @property
     def timeless(self) -> ClusterOverview:
-        """It without its instant: what it says."""
-        return msgspec.structs.replace(self, at=0.0)
+        """It without its instants: what it says."""
+        bill = self.bill and msgspec.structs.replace(self.bill, at=0.0, savings_at=0.0)
+        return msgspec.structs.replace(self, at=0.0, bill=bill)
 
     @property
     def coarse(self) -> ClusterOverview:
@@ -79,4 +88,4 @@ class ClusterOverview(msgspec.Struct, frozen=True, array_like=True):
         nodes = (
             msgspec.structs.replace(node, cpu=node.cpu // 10, memory=node.memory // 10, pods=0) for node in self.nodes
         )
-        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes))
+        return msgspec.structs.replace(self, at=0.0, groups=tuple(groups), nodes=tuple(nodes), bill=None)

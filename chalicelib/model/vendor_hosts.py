@@ -90,8 +90,12 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
             places=(("zone", r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}"), ("environment", _ENVIRONMENT)),
         ),
         "huaweicloud": Vendor(
-            hosts=(rf"(cce|ecs|iam)\.{_REGION}\.myhuaweicloud\.(com|eu)", r"iam\.myhuaweicloud\.(com|eu)"),
-            keys=("cceEndpoint", "ecsEndpoint", "iamEndpoint"),
+            hosts=(
+                rf"(cce|ecs|iam)\.{_REGION}\.myhuaweicloud\.(com|eu)",
+                r"(iam|bss)\.myhuaweicloud\.(com|eu)",
+                r"bss-intl\.myhuaweicloud\.com",
+            ),
+            keys=("cceEndpoint", "ecsEndpoint", "iamEndpoint", "bssEndpoint"),
             places=(("region", _REGION),),
         ),
     }

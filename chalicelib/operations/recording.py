@@ -133,6 +133,7 @@ class PassRecorder:
             emit=self._rt.emit,
             metrics=self._policy.metrics,
             ring=self._rt.store.gauge_rings,
+            ended=self._rt.store.operations.ended,
         )
 
     def _timed(self) -> dict[str, float]:

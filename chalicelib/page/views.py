@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import Move, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import charts
 from chalicelib.page.attention import counted, needs, paused, pods_reason, status_of, under_way
@@ -22,6 +22,7 @@ from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.reasons.text import PASSING, sentence
+from chalicelib.record.bill_view import PARTS, BillView, CostView, cost_view, move_text
 from chalicelib.record.journal_lines import operation_of
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import GroupRow, NodeRow, Tone
@@ -158,7 +159,36 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "kind": query["kind"] if query["kind"] in FILTERS else "all",
         "folded": passes,
         "stays": stays(plan),
+        "costs": costs(details),
     }
+
+
+class BillRows(msgspec.Struct, frozen=True):
+    """One bill: its view, and the parts of the price with what they are for, those that are not 0."""
+
+    bill: BillView
+    parts: tuple[tuple[str, float], ...]
+
+
+class CostRows(msgspec.Struct, frozen=True):
+    """What a cluster costs, as its page shows it. moves: what each is, and the move."""
+
+    view: CostView
+    bills: tuple[BillRows, ...]
+    moves: tuple[tuple[str, Move], ...]
+
+
+def costs(details: ClusterDetails) -> CostRows | None:
+    """Return what a cluster costs, None where no price is known."""
+    if details.overview.bill is None:
+        return None
+    view = cost_view(details.overview.bill, details.plan)
+    parts = (
+        tuple((title, amount) for name, title in PARTS.items() if (amount := getattr(bill.per_hour, name)))
+        for bill in view.bills
+    )
+    bills = tuple(BillRows(bill, rows) for bill, rows in zip(view.bills, parts, strict=True))
+    return CostRows(view, bills, tuple((move_text(move, details.names), move) for move in view.moves))
 
 
 def stays(plan: Plan) -> list[tuple[str, int, str]]:

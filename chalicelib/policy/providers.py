@@ -126,11 +126,15 @@ def _known_provider(name: str) -> str:
     return f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
 
 
-def without_prices(names: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the providers among these that do not state what their nodes cost; None where none of them does."""
-    names = tuple(names)
-    unpriced = tuple(name for name in names if name not in PROVIDERS or not PROVIDERS[name].states_prices)
-    return None if len(unpriced) == len(names) else unpriced
+def without_prices(providers: dict[str, dict[str, str]]) -> tuple[str, ...] | None:
+    """Return the providers among these that do not state what their nodes cost, or are not asked; None where none of
+    them does."""
+    unpriced = tuple(
+        name
+        for name, settings in providers.items()
+        if name not in PROVIDERS or not PROVIDERS[name].prices_with(settings)
+    )
+    return None if len(unpriced) == len(providers) else unpriced
 
 
 # -- what the providers say ----------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def _options_and_prices(partial: PartialPolicy, diagnostics: Diagnostics) -> Non
     check_prices(
         partial.options.in_force.get("expander", ()),
         listed=prices is not None,
-        unpriced=without_prices(partial.providers or ()),
+        unpriced=without_prices(partial.providers or {}),
         path=(*SPEC, "options"),
         diagnostics=diagnostics,
     )

@@ -197,6 +197,11 @@ class TtlCache(Generic[T]):
         if len(text) <= _LARGEST:
             self._cache.put(self._key(), text, max(entry.until for entry in row.values()) - now)
 
+    def put_at(self, name: str) -> float:
+        """Return when the item was put into the cache, in epoch seconds; 0.0 if it is not there."""
+        entry = self._read().get(name)
+        return entry.put if entry is not None else 0.0
+
     def _read(self) -> dict[str, _Entry]:
         if self._row is None:
             text = self._cache.get(self._key())

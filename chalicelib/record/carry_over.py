@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from chalicelib.model.bill import Savings
 from chalicelib.record.metrics import Values
 from chalicelib.store.leases import LARGEST_IN_LEASE_ROW, join_carry_over, split_carry_over
 
@@ -33,7 +34,7 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     """told: see events.py (filter_new). gauges: of the last pass; counts: since the cluster was first seen
     (metrics.key). unready: nodes being removed that were not ready, with the instant of their plan. decided: the
     instant of the last decision in the journal (record/journal.py), 0.0: not known. ring_at: of the last point of the
-    charts (model/gauge_ring.py)."""
+    charts (model/gauge_ring.py). savings: of the operations that had ended at savings_at (record/savings.py)."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}
@@ -42,6 +43,8 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     published: PublishedStatus = PublishedStatus()
     decided: float = 0.0
     ring_at: float = 0.0
+    savings: tuple[Savings, ...] = ()
+    savings_at: float = 0.0
 
     def counting(self, grown: Values) -> CarryOver:
         """Return it with counters incremented."""

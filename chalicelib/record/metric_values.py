@@ -19,7 +19,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.providers.errors import ProviderError
-from chalicelib.record.metrics import BUCKETS, Values, key
+from chalicelib.record.metrics import BUCKETS, COSTS, Values, key, parts
 from chalicelib.record.operation_events import OperationStep, kept
 from chalicelib.store.errors import StoreError
 
@@ -98,8 +98,9 @@ def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
 
 
 def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float]:
-    """Return every gauge after this pass. before: those of the last pass, of which two instants and the circuit breaker
-    are used: where removals are paused for another reason, the breaker was not asked, and is as it was."""
+    """Return every gauge after this pass. before: those of the last pass, of which two instants, the costs and the
+    circuit breaker are used: where removals are paused for another reason, the breaker was not asked and is as it
+    was."""
     health = plan.health
     most = sum(group.max for group in plan.groups)
     # All pods that the scheduler refused, including those for which nodes are coming, as upstream counts them.
@@ -134,6 +135,7 @@ def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float
         key("brake"): float(brake),
         key("last_activity", activity="main"): plan.at,
         key("last_activity", activity="autoscaling"): plan.at,
+        **{series: value for series, value in before.items() if parts(series)[0] in COSTS},
     }
     for activity, changes in (("scaleUp", plan.scale_ups), ("scaleDown", plan.removals)):
         series = key("last_activity", activity=activity)

@@ -26,8 +26,10 @@ NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"
 OWN_PREFIX = "outscaler_"
 """Of metrics that upstream does not have in any form. They are on the page of GET /metrics only."""
+COSTS = ("cost_per_hour", "node_group_cost_per_hour")
+"""Gauges of the bill, which is made once in five minutes."""
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
-CLUSTER, GROUP = "cluster", "node_group"
+CLUSTER, GROUP, CURRENCY = "cluster", "node_group", "currency"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram in seconds; a function lives 120 at most."""
 _PER_LINE = 100  # maximum metrics in one line of CloudWatch's format
@@ -80,6 +82,9 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.", ("direction", "reason")
     ),
+    Metric("cost_per_hour", GAUGE, "Price of all machines whose price is known.", (CURRENCY,), prefix=OWN_PREFIX),
+    Metric("node_group_cost_per_hour", GAUGE, "Price of a group's machines.", (GROUP, CURRENCY), prefix=OWN_PREFIX),
+    Metric("savings_total", COUNTER, "Money saved by removals and replacements.", (CURRENCY,), prefix=OWN_PREFIX),
     Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
     Metric("paused", GAUGE, "1 while an operator has paused the cluster, or a part of it.", prefix=OWN_PREFIX),
     Metric("mode", GAUGE, "1 for the mode of the policy in force.", ("mode",), prefix=OWN_PREFIX),
@@ -87,7 +92,7 @@ METRICS: tuple[Metric, ...] = (
 )
 
 PAGE_ONLY = frozenset(metric.name for metric in METRICS if metric.prefix == OWN_PREFIX)
-"""Metrics that are not written to CloudWatch, each without a label in the values of a pass."""
+"""Metrics that are not written to CloudWatch."""
 
 Values = Mapping[str, float]
 """Values of series by key()."""
@@ -170,7 +175,7 @@ def for_cloudwatch(values: Values, metrics: Metrics) -> Values:
     if metrics is Metrics.OFF:
         return {}
     if metrics is Metrics.FULL:
-        return {series: value for series, value in values.items() if series not in PAGE_ONLY}
+        return {series: value for series, value in values.items() if parts(series)[0] not in PAGE_ONLY}
     sums: dict[str, float] = {}
     for series, value in values.items():
         name, labels = parts(series)

@@ -1,28 +1,34 @@
-"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), and the point of the
-charts that it leaves.
+"""What a pass saw of a cluster's groups and nodes, in the form for people (model/overview.py), the bill, and the point
+of the charts that it leaves.
 
-Both are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
+All are made once in five minutes at most, from the sums of the planner's state. All pods on a node count here, as
 people see them: those too that do not keep the node (mirror pods, expendable pods).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from chalicelib.model.bill import MILLION, ClusterBill, Savings
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.prices import instance_type, node_price
+from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.prices import NoPrice, Price, instance_type, price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import ZONE, Bucket
+from chalicelib.record.carry_over import CarryOver
+from chalicelib.record.metrics import key
+from chalicelib.record.savings import DAY, HOUR, counted, entries, under_way
 
 if TYPE_CHECKING:
     from chalicelib.plan.tables import Floats
@@ -31,9 +37,51 @@ _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _MOST_ALIASES, _MOST_ZONES, _LONGEST = 6, 5, 200
 
 
-def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, GaugePoint]:
-    """Return the overview, and the point of the charts."""
-    snapshot, prices = state.snapshot, state.policy.prices
+class PassBill(msgspec.Struct, frozen=True):
+    """The bill of a pass, None where no price is known, and its metrics. savings: of the operations that had ended at
+    savings_at."""
+
+    bill: ClusterBill | None
+    gauges: dict[str, float]
+    counts: dict[str, float]
+    savings: tuple[Savings, ...]
+    savings_at: float
+
+
+def pass_bill(state: ClusterState, carry_over: CarryOver, ended: Callable[[], Sequence[Operation]]) -> PassBill:
+    """Return the bill. ended: reads the ended operations; once an hour at most, and once a day where none has ended for
+    a day. Raises StoreError."""
+    bill, now, counts = cluster_bill(state), state.now, {}
+    sums, at = carry_over.savings, carry_over.savings_at
+    if bill is None:
+        return PassBill(None, {}, {}, sums, at)
+    if now // HOUR != at // HOUR and (now // DAY != at // DAY or _last_change(state.memory) > now - DAY - HOUR):
+        all_entries = entries(ended(), now, under_way(state.memory))
+        sums, grown = counted(sums, all_entries, at or now, now)
+        counts = {key("savings_total", currency=currency): amount for currency, amount in grown.items() if amount}
+        at = now
+    gauges = {key("cost_per_hour", currency=own.currency): own.parts.paid / MILLION for own in bill.bills}
+    if state.options.emit_per_nodegroup_metrics:
+        gauges |= {
+            key("node_group_cost_per_hour", node_group=row.name, currency=own.currency): row.parts.paid / MILLION
+            for own in bill.bills
+            for row in own.groups
+            if row.name
+        }
+    return PassBill(msgspec.structs.replace(bill, savings=sums, savings_at=at), gauges, counts, sums, at)
+
+
+def _last_change(memory: Memory) -> float:
+    """Return when an operation changed the size of a group last, or a replacement went on."""
+    groups = (at for group in memory.groups.values() for at in (group.last_add, group.last_delete))
+    replacements = (row.since for row in memory.replacements.values())
+    return max((memory.last_scale_up, memory.last_scale_down, *groups, *replacements))
+
+
+def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:
+    """Return the overview, and the point of the charts, with the cost in the currency of the overview."""
+    snapshot = state.snapshot
+    book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at)
     at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
     owners = [at_group.get(state.group_of.get(node.name, ""), -1) for node in snapshot.nodes]
     members: dict[int, list[Node]] = {}
@@ -44,17 +92,21 @@ def pass_overview(plan: Plan, state: ClusterState) -> tuple[ClusterOverview, Gau
     place, size = np.array(owners, dtype=np.int64)[ready] + 1, len(snapshot.groups) + 1
     of_ready = (*amounts[:, ready], np.ones(len(place)))
     sums = np.array([np.bincount(place, weights=row, minlength=size) for row in of_ready]).T.tolist()
-    groups = tuple(_group(group, members.get(at, ()), sums[at + 1], prices) for at, group in enumerate(snapshot.groups))
+    prices = [book.of_group(group, next(iter(members.get(at, ())), None)) for at, group in enumerate(snapshot.groups)]
+    groups = tuple(
+        _priced(_group(group, members.get(at, ()), sums[at + 1]), prices[at], book.named(group))
+        for at, group in enumerate(snapshot.groups)
+    )
     shares = _percents(amounts)
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
     nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
-    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes))
+    currency = book.currency or (bill.bills[0].currency if bill is not None else "")
+    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), currency, bill)
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
     waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
-    costs = [group.price * len(members.get(at, ())) for at, group in enumerate(groups) if group.price]
-    costs += [price for node in alone if (price := node_price(node, prices)) is not None]
-    cost = sum(costs) if costs else -1.0
+    paid = (own.parts.paid / MILLION for own in (bill.bills if bill is not None else ()) if own.currency == currency)
+    cost = next(paid, -1.0)
     return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
 
 
@@ -100,21 +152,44 @@ def completed(overview: ClusterOverview, old_overview: ClusterOverview, unread: 
 
 def _joined(group: GroupOverview, old_group: GroupOverview) -> GroupOverview:
     """Return a group; what is not known of it now is as before, except for its use."""
+    if not (group.price or group.no_price):
+        group = msgspec.structs.replace(
+            group,
+            price=old_group.price,
+            currency=old_group.currency,
+            price_source=old_group.price_source,
+            price_date=old_group.price_date,
+            no_price=old_group.no_price,
+        )
     return msgspec.structs.replace(
         group,
         name=group.name or old_group.name,
         zone=group.zone or old_group.zone,
         machine=group.machine or old_group.machine,
-        price=group.price or old_group.price,
         aliases=group.aliases or old_group.aliases,
     )
 
 
-def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], prices: NodePrices | None) -> GroupOverview:
-    """Return a group. sums: the amounts of its ready nodes, and their number."""
+def _priced(group: GroupOverview, price: Price | NoPrice, provider_price: Price | None) -> GroupOverview:
+    """Return the group with its price. provider_price: what its provider states, which is shown even if it cannot be
+    compared."""
+    shown, missing = (price, "") if isinstance(price, Price) else (provider_price, price.detail[:_LONGEST])
+    if shown is None or not shown.amount:
+        return msgspec.structs.replace(group, no_price=missing)
+    return msgspec.structs.replace(
+        group,
+        price=shown.hourly,
+        currency=shown.currency,
+        price_source=str(shown.source),
+        price_date=shown.date,
+        no_price=missing,
+    )
+
+
+def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float]) -> GroupOverview:
+    """Return a group without its price. sums: the amounts of its ready nodes, and their number."""
     known = [node for node in (group.template, *nodes) if node is not None]
     zones = sorted({_zone(node) for node in known} - {""})
-    price = next((node_price(node, prices, group.price) for node in known), group.price)
     cpu, cpu_requested, memory, memory_requested, ready = sums
     return GroupOverview(
         group.id,
@@ -122,7 +197,7 @@ def _group(group: NodeGroup, nodes: Sequence[Node], sums: Sequence[float], price
         group.provider,
         ",".join(zones[:_MOST_ZONES])[:_LONGEST],
         next((machine for node in known if (machine := instance_type(node))), "")[:_LONGEST],
-        round(price or 0.0, 6),
+        0.0,
         cpu / 1000,
         cpu_requested / 1000,
         memory,

@@ -17,6 +17,7 @@ from chalicelib.kube import objects
 from chalicelib.kube.client import LazyKubeClient
 from chalicelib.kube.errors import ClusterError, NotFound, Unavailable
 from chalicelib.kube.objects import ConfigMap, get_pod, post_event
+from chalicelib.model.bill import ClusterBill
 from chalicelib.model.errors import published_name
 from chalicelib.model.gauge_ring import EVERY, GaugePoint
 from chalicelib.model.operation import Operation, OperationKind
@@ -56,7 +57,8 @@ class GaugeRing(Protocol):
 class Recorder:
     """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
     written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch. ring:
-    the points of the page's charts and the overview of groups and nodes, None to store none."""
+    the points of the page's charts and the overview of groups and nodes, None to store none. ended: reads the ended
+    operations of a cluster."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -65,6 +67,7 @@ class Recorder:
     emit: Callable[[str], None] = metrics.to_stdout
     metrics: Metrics = Metrics.SUMMARY
     ring: GaugeRing | None = None
+    ended: Callable[[str], Sequence[Operation]] = lambda _: ()
 
     def emit_metrics(self, cluster: str, values: Values, now: float, fields: Mapping[str, str]) -> None:
         """Write the values for CloudWatch, as far as the policy asks for them."""
@@ -105,10 +108,11 @@ def record_plan(
         decision, decided = journal.append_if_new(recorder.journal, plan, last, old_carry_over.decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
+    old_carry_over, bill = _billed(plan, state, recorder, old_carry_over, trouble)
     carry_over = msgspec.structs.replace(_measured(plan, snapshot, recorder, old_carry_over, seconds), decided=decided)
-    if recorder.ring is not None and state is not None and plan.at // EVERY != carry_over.ring_at // EVERY:
+    if recorder.ring is not None and state is not None and _is_ring_due(plan, carry_over):
         try:
-            _store_overview(plan, state, recorder.ring, carry_over.ring_at)
+            _store_overview(plan, state, recorder.ring, carry_over.ring_at, bill)
         except StoreError as error:
             trouble.append(f"chart: {published_name(error)}: {error}")
         carry_over = msgspec.structs.replace(carry_over, ring_at=plan.at)
@@ -162,6 +166,36 @@ def record_outcome(
     return _entered(operation.spec.cluster, counts, operation_events.events_of_end(ending), recorder)
 
 
+def _is_ring_due(plan: Plan, carry_over: CarryOver) -> bool:
+    return plan.at // EVERY != carry_over.ring_at // EVERY
+
+
+def _billed(
+    plan: Plan, state: ClusterState | None, recorder: Recorder, old_carry_over: CarryOver, trouble: list[str]
+) -> tuple[CarryOver, ClusterBill | None]:
+    """Return the bill where it is due, and what is carried over with the metrics of it."""
+    if state is None or recorder.ring is None or not _is_ring_due(plan, old_carry_over):
+        return old_carry_over, None
+    from chalicelib.record.pass_overview import pass_bill  # of one pass in five minutes
+
+    try:
+        billed = pass_bill(state, old_carry_over, lambda: recorder.ended(plan.cluster))
+    except StoreError as error:
+        trouble.append(f"savings: {published_name(error)}: {error}")
+        unread = msgspec.structs.replace(old_carry_over, savings_at=plan.at)
+        billed = msgspec.structs.replace(pass_bill(state, unread, lambda: ()), savings_at=old_carry_over.savings_at)
+    gauges = {
+        name: value for name, value in old_carry_over.gauges.items() if metrics.parts(name)[0] not in metrics.COSTS
+    }
+    carry_over = msgspec.structs.replace(
+        old_carry_over.counting(billed.counts),
+        gauges=gauges | billed.gauges,
+        savings=billed.savings,
+        savings_at=billed.savings_at,
+    )
+    return carry_over, billed.bill
+
+
 def _measured(
     plan: Plan, snapshot: Snapshot, recorder: Recorder, old_carry_over: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
@@ -183,12 +217,12 @@ def _measured(
     return msgspec.structs.replace(counted, gauges=gauges)
 
 
-def _store_overview(plan: Plan, state: ClusterState, ring: GaugeRing, seen: float) -> None:
+def _store_overview(plan: Plan, state: ClusterState, ring: GaugeRing, seen: float, bill: ClusterBill | None) -> None:
     """Store the overview and the point of the charts. What was known of groups that could not be read is retained.
     Raises StoreError."""
     from chalicelib.record.pass_overview import completed, pass_overview  # of one pass in five minutes
 
-    overview, point = pass_overview(plan, state)
+    overview, point = pass_overview(plan, state, bill)
     gaps = [gap.kind.removeprefix("provider/") for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
     if gaps or any(group.error for group in state.snapshot.groups):
         overview = completed(overview, ring.overview(plan.cluster), gaps)

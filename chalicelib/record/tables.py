@@ -64,7 +64,8 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     """A node group. group: the id, a detail for people; name: what they call it. provider: the key of the policy;
     provider_title: for people, such as Alibaba ESS. zone, machine: "" where unknown. price: per hour and node. cpu,
     memory: percent of allocatable that pods request, None where no node is ready or it is not known. aliases: further
-    names by which a person may mean it."""
+    names by which a person may mean it. price_source: policy or provider; price_date: YYYY-MM-DD; no_price: why there
+    is none, or why it is not compared with the others."""
 
     group: str
     name: str
@@ -83,6 +84,9 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
     memory: int | None
     status: GroupStatus
     aliases: tuple[str, ...] = ()
+    price_source: str = ""
+    price_date: str = ""
+    no_price: str = ""
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -286,7 +290,7 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         zone=overview.zone,
         machine=overview.machine,
         price=overview.price or None,
-        currency=currency,
+        currency=overview.currency or currency,
         ready=verdict.ready if verdict is not None else overview.ready,
         coming=group.coming,
         target=group.target,
@@ -296,7 +300,21 @@ def _row(group: _GroupFacts, name: str, currency: str, context: _RowContext) -> 
         memory=percent(overview.memory_requested, overview.memory),
         status=next(_statuses(group, context)),
         aliases=tuple(sorted({overview.name, *overview.aliases} - {"", name})),
+        price_source=overview.price_source,
+        price_date=overview.price_date,
+        no_price=overview.no_price,
     )
+
+
+def price_words(price: float | None, currency: str, source: str, date: str, missing: str) -> str:
+    """Return `0.24 EUR (provider, 2026-11-27)`, or `no price: …`; "" if neither is known. missing: see
+    GroupRow.no_price."""
+    no_price = f"no price: {missing}" if missing else ""
+    if price is None:
+        return no_price
+    origin = ", ".join(filter(None, (source, date)))
+    amount = " ".join(filter(None, (f"{price:g}", currency, f"({origin})" if origin else "")))
+    return "; ".join(filter(None, (amount, f"not compared: {missing}" if missing else "")))
 
 
 def percent(part: float, whole: float) -> int | None:

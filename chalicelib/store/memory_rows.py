@@ -59,7 +59,8 @@ from chalicelib.store.tables import (
 
 ABSENT = ""
 ANY = "*"  # any version; only for further pieces of a value whose first piece is checked
-KEPT = 14 * 86400.0  # seconds that an ended operation is kept
+KEPT, PRICED_KEPT = 14 * 86400.0, 35 * 86400.0
+"""Seconds that an ended operation is kept; one with a price for longer, so that a month of savings can be summed."""
 CONFIRMED_FOR = 600.0
 """Seconds for which the stored timers may lack their confirmations. Less than the time without passes after which a
 timer pauses, 900 seconds."""
@@ -318,7 +319,7 @@ def to_row(operation: Operation) -> OperationRow:
     item = (OPEN if operation.is_open else ENDED) + spec.id
     row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
     if not operation.is_open:
-        row.expires_at = int(status.updated_at + KEPT)
+        row.expires_at = int(status.updated_at + (PRICED_KEPT if spec.price else KEPT))
     return row
 
 

@@ -12,6 +12,7 @@ so that one is never visible without the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from pynamodb.expressions.condition import Condition
@@ -23,6 +24,7 @@ from chalicelib.store.errors import (
     OperationClaimed,
     OperationFinished,
     OperationNotDue,
+    RowUnreadable,
     StaleWrite,
     StoreError,
 )
@@ -76,6 +78,15 @@ class Operations:
             cluster: rows if isinstance(rows, StoreError) else value_or_error(partial(to_operations, rows))
             for cluster, rows in self._staging.look_at_each(clusters, OPEN).items()
         }
+
+    def ended(self, cluster: str) -> tuple[Operation, ...]:
+        """Return the ended operations that are still stored, the oldest first, without rows that cannot be read. One
+        read of all of them, so call it seldom."""
+        operations = []
+        for raw in self._table.query(cluster, ENDED, consistent=False):
+            with suppress(RowUnreadable):
+                operations.append(to_operation(raw))
+        return tuple(sorted(operations, key=lambda operation: (operation.spec.created_at, operation.spec.id)))
 
     # --- changing
 

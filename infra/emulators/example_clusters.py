@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from chalicelib.model.bill import Bill, ClusterBill, CostParts, Savings
 from chalicelib.model.gauge_ring import EVERY, HOUR, POINTS, GaugePoint
 from chalicelib.model.memory import Backoff, BreakerState, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import (
@@ -19,7 +20,18 @@ from chalicelib.model.operation import (
 )
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.pause import Pause
-from chalicelib.model.plan import GroupVerdict, Health, NodeVerdict, Plan, Removal, ScaleUp, UnschedulablePods
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    GroupVerdict,
+    Health,
+    Move,
+    MovePurchase,
+    NodeVerdict,
+    Plan,
+    Removal,
+    ScaleUp,
+    UnschedulablePods,
+)
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.policy.load import digest
 from chalicelib.record import carry_over, journal
@@ -189,7 +201,14 @@ def overview() -> ClusterOverview:
         NodeOverview("arm-0", 3, "cn-north-4a", "kc1.xlarge.2", NOW - 6e4, 12, 9, 2),
         NodeOverview("arm-1", 3, "cn-north-4a", "kc1.xlarge.2", NOW - 6e4, 42, 38, 4),
     )
-    return ClusterOverview(NOW - 22, groups, nodes, currency="USD")
+    return ClusterOverview(NOW - 22, groups, nodes, currency="USD", bill=bill())
+
+
+def bill() -> ClusterBill:
+    """Return what `prod` costs: a fifth is free room, and half of that is headroom."""
+    parts = CostParts(3_300_000, 2_310_000, 165_000, 99_000, 330_000, 363_000, 33_000)
+    savings = (Savings("USD", 96_000, 1_240_000, 9_870_000, 31_400_000),)
+    return ClusterBill(NOW - 22, (Bill("USD", parts, bound=2_640_000),), 0, savings, NOW - 1200)
 
 
 def busy_plan() -> Plan:
@@ -237,6 +256,13 @@ def busy_plan() -> Plan:
         groups=groups,
         paused=Reason.of(ReasonCode.IN_COOLDOWN, which="scaleDownDelayAfterAdd", until=NOW + 260),
         health=Health(registered=20, ready=20, upcoming=4, removing=1),
+        consolidation=ConsolidationReport(
+            "shadow",
+            (
+                Move(("web-3", "web-7"), (), 0.192, 0.192, 14.0, 0.11, 1.2, "shadow", currency="USD"),
+                Move(("batch-2",), (MovePurchase(ARM, 1, 0.19),), 0.41, 0.22, 7.0, 0.13, 1.6, "shadow", currency="USD"),
+            ),
+        ),
     )
 
 

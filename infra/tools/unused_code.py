@@ -72,7 +72,7 @@ EXCEPTIONS = (
         "fields of the vendors' answers and requests",
     ),
     UnusedException(
-        "chalicelib/providers/huaweicloud/api.py", ("desired_node_count", "scale_groups"),
+        "chalicelib/providers/huaweicloud/api.py", ("desired_node_count",),
         "fields of a request",
     ),
     UnusedException("chalicelib/store/tables.py", ("attr_type", "deserialize"), "PynamoDB reads and calls these"),

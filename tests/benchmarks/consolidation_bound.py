@@ -21,12 +21,12 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.disruption.drain_rules import PdbTracker
+from chalicelib.plan.linear_solver import Entries, Solver
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.prices import node_price
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import NodeTable, ResourceColumns
-from tests.differential.karpenter import disruption_cost, eviction_cost
+from tests.differential.karpenter import class_eviction_cost, disruption_cost
 
 UNBOUNDED = 1e7
 
@@ -49,7 +49,7 @@ class _Bin(msgspec.Struct):
     nodes: int = 0  # that stay
     column: int = -1  # of y; -1 where nothing is bought
     leaving: dict[int, list[float]] = {}  # column of x -> the room of that node
-    each: list[float] = []  # room of a new node
+    offered: list[float] = []  # room of a new node
 
 
 def lower_bound(
@@ -74,7 +74,7 @@ class _Relaxation:
         self._pdbs = PdbTracker(snapshot.budgets, snapshot.classes)
         self._movable = {node.name: self._movable_pods(node.name) for node in snapshot.nodes}
         self._disruption = {
-            name: disruption_cost(eviction_cost(snapshot.classes[cls].priority or 0) for cls in classes)
+            name: disruption_cost(class_eviction_cost(snapshot.classes[cls]) for cls in classes)
             for name, classes in self._movable.items()
         }
         self._price = {node.name: self._node_price(node) for node in snapshot.nodes}
@@ -154,8 +154,8 @@ class _Relaxation:
                 bins.append(self._staying_bin(staying))
             if group.template is None:
                 continue
-            each = self._daemonless(group.template.node, group.template.daemons)
-            own = _Bin(group.template.node, [0.0] * len(each), each=each, leaving={})
+            offered = self._daemonless(group.template.node, group.template.daemons)
+            own = _Bin(group.template.node, [0.0] * len(offered), offered=offered, leaving={})
             price = node_price(group.template.node, self._policy.prices, group.group.price) or UNBOUNDED
             room = max(0, group.group.max - len(staying))
             own.column = self._column(price, room)
@@ -208,14 +208,14 @@ class _Relaxation:
     def _fill(self, at: int, own: _Bin, count: dict[int, int]) -> None:
         """Pods of each class in a bin; resources are scaled to a node's room."""
         table = NodeTable([own.node], self._columns)
-        scale = [max(1.0, amount) for amount in (own.each or own.room)]
+        scale = [max(1.0, amount) for amount in (own.offered or own.room)]
         rooms = [self._row(("room", at, r), -UNBOUNDED, own.room[r] / scale[r]) for r in range(len(scale))]
         for column, room in own.leaving.items():
             for r, row in enumerate(rooms):
                 self._put(column, row, -room[r] / scale[r])
         if own.column >= 0:
             for r, row in enumerate(rooms):
-                self._put(own.column, row, -own.each[r] / scale[r])
+                self._put(own.column, row, -own.offered[r] / scale[r])
         for cls, pods in sorted(count.items()):
             pod_class = self._snapshot.classes[cls]
             if not static_mask(cls, pod_class, table)[0]:

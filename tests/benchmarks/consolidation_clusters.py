@@ -9,7 +9,7 @@ are spread over zones.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -28,6 +28,7 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 TYPE_LABEL = "node.kubernetes.io/instance-type"
 CPU_SIZES = ((50, 20), (100, 35), (250, 25), (500, 13), (1000, 6), (2000, 1))  # millicores, weight
 GIB_PER_CORE = ((1, 10), (2, 25), (4, 50), (8, 15))
+SAME = 1e-9  # relative difference of equal prices
 DAEMONS = (("kube-proxy", 100, 64), ("node-agent", 100, 128), ("log-shipper", 50, 100))  # millicores, MiB
 
 
@@ -291,3 +292,39 @@ def _selector(app: str) -> Selector:
 
 def _weighted(draw: random.Random, table: Sequence[tuple[int, int]]) -> int:
     return draw.choices([row[0] for row in table], [row[1] for row in table])[0]
+
+
+class MethodComparison(msgspec.Struct, frozen=True):
+    """Two methods on the same clusters. better, equal, worse: clusters in which the first one's price is lower, equal,
+    higher; first, second: sums of the prices; margins: (first - second) / second of each cluster, by its place."""
+
+    better: int
+    equal: int
+    worse: int
+    first: float
+    second: float
+    margins: tuple[float, ...]
+
+    def __str__(self) -> str:
+        clusters = self.better + self.equal + self.worse
+        return (
+            f"{clusters} clusters: {self.better} better, {self.equal} equal, {self.worse} worse; "
+            f"{self.first:,.2f} against {self.second:,.2f} ({self.first / self.second - 1:+.2%}), "
+            f"from {min(self.margins):+.1%} to {max(self.margins):+.1%}"
+        )
+
+
+def compare(
+    first: Callable[[Snapshot], float], second: Callable[[Snapshot], float], clusters: Iterable[Snapshot]
+) -> MethodComparison:
+    """Compares what two methods reach: each gives the price (or any value to be minimised) for a cluster."""
+    pairs = [(first(snapshot), second(snapshot)) for snapshot in clusters]
+    margins = tuple((one - other) / other if other else 0.0 for one, other in pairs)
+    return MethodComparison(
+        better=sum(margin < -SAME for margin in margins),
+        equal=sum(abs(margin) <= SAME for margin in margins),
+        worse=sum(margin > SAME for margin in margins),
+        first=sum(one for one, _ in pairs),
+        second=sum(other for _, other in pairs),
+        margins=margins,
+    )

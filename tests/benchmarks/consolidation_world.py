@@ -23,15 +23,16 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import NodePrices, Options, Policy
+from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit, NodePrices, Options, Policy
 from chalicelib.model.snapshot import Budget, Controller, Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.disruption.drain_rules import PdbTracker
+from chalicelib.plan.disruption.pod_destinations import IncrementalPodTopology
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import node_price
 from chalicelib.plan.simulation.cluster_builder import build
 from chalicelib.plan.state.cluster_state import build_cluster_state
-from chalicelib.plan.tables import Bools, Ints, ResourceColumns
+from chalicelib.plan.tables import ResourceColumns
 from tests.differential.karpenter import MICRO, KarpenterCommand, KarpenterMemory, KarpenterRules, next_command
 
 MINUTE = 60.0
@@ -292,38 +293,67 @@ def _joined(template: Node, name: str, instance: str, now: float) -> Node:
 def referee(snapshot: Snapshot, classes: Sequence[int], *, least_allocated: bool = True) -> list[str]:
     """The node of a pod of each of these classes, in this order, "" for none. A pod that depends on another is tried
     again after it."""
-    state = build_cluster_state(snapshot, Policy(snapshot.cluster), Memory(), snapshot.taken_at)
-    simulated = build(state, (), ResourceColumns(snapshot.classes))
-    table, real = simulated.table, simulated.real
+    scheduler = _Referee(snapshot, least_allocated=least_allocated)
     places = [""] * len(classes)
-    scored = [table.columns.names.index(name) for name in ("cpu", "memory") if name in table.columns.names]
-    allocatable = np.maximum(table.allocatable[:real][:, scored], 1)
     waiting = list(range(len(classes)))
-    full: dict[int, int] = {}  # class -> generation at which no node took it
     while waiting:
         left = []
         for at in waiting:
-            cls = classes[at]
-            if full.get(cls) == simulated.generation:
+            places[at] = scheduler.place(classes[at])
+            if not places[at]:
                 left.append(at)
-                continue
-            fits = simulated.quota(cls)[0][:real] > 0
-            if not fits.any():
-                full[cls] = simulated.generation
-                left.append(at)
-                continue
-            row = _emptiest(fits, table.free[:real][:, scored], allocatable) if least_allocated else int(fits.argmax())
-            simulated.put_one(cls, row)
-            places[at] = table.nodes[row].name
         if len(left) == len(waiting):
             break
-        waiting = [at for at in left if simulated.needs(classes[at]) is not None]
+        waiting = [at for at in left if scheduler.depends(classes[at])]
     return places
 
 
-def _emptiest(fits: Bools, free: Ints, allocatable: Ints) -> int:
-    score = (free / allocatable).sum(axis=1)
-    return int(np.where(fits, score, -np.inf).argmax())
+class _Referee:
+    """Binds pods one by one."""
+
+    def __init__(self, snapshot: Snapshot, *, least_allocated: bool) -> None:
+        state = build_cluster_state(snapshot, Policy(snapshot.cluster), Memory(), snapshot.taken_at)
+        self._simulated = build(state, (), ResourceColumns(snapshot.classes))
+        self._topology = IncrementalPodTopology(self._simulated)
+        table, self._least_allocated = self._simulated.table, least_allocated
+        self._scored = [table.columns.names.index(name) for name in ("cpu", "memory") if name in table.columns.names]
+        self._offers = np.maximum(table.allocatable[:, self._scored], 1)
+        self._score = (table.free[:, self._scored] / self._offers).sum(axis=1)
+        self._able = self._simulated.open & (np.arange(len(table)) < self._simulated.real)
+        self._full: set[int] = set()  # classes without rules that no node takes; room only shrinks
+
+    def depends(self, cls: int) -> bool:
+        """Whether a class has rules about other pods."""
+        return self._simulated.needs(cls) is not None
+
+    def place(self, cls: int) -> str:
+        """The node that takes a pod of a class, "" if none does."""
+        if cls in self._full:
+            return ""
+        simulated, table = self._simulated, self._simulated.table
+        plain = simulated.is_plain(cls)
+        if plain:
+            columns, need = table.columns.asked(cls)
+            fits = self._able & simulated.static(cls)
+            for column, amount in zip(columns, need, strict=True):
+                fits &= table.free[:, column] >= amount
+            if self.depends(cls):
+                fits &= self._topology.mask(cls)
+        else:
+            fits = self._able & (simulated.quota(cls)[0] > 0)
+        if not fits.any():
+            if not self.depends(cls):
+                self._full.add(cls)
+            return ""
+        row = int(np.where(fits, self._score, -np.inf).argmax() if self._least_allocated else fits.argmax())
+        if plain:
+            table.free[row][columns] -= need
+            self._topology.count(cls, row, 1)
+        else:
+            simulated.put_one(cls, row)
+            self._topology.follow(cls, row, 1)
+        self._score[row] = (table.free[row, self._scored] / self._offers[row]).sum()
+        return table.nodes[row].name
 
 
 # -- planners
@@ -490,6 +520,21 @@ def _record(world: World, seconds: float) -> PassRecord:
         len(world.removed),
         world.pending,
         seconds,
+    )
+
+
+def consolidating(aggressiveness: float = 2.0) -> Consolidation:
+    """Consolidation without any wait and without limits on how much happens at once."""
+    return Consolidation(
+        ConsolidationMode.FULL,
+        aggressiveness=aggressiveness,
+        quiet_time=0.0,
+        min_node_age=0.0,
+        confirm_after=0.0,
+        price_settle_time=0.0,
+        max_surge=NodeLimit(share=1.0),
+        max_replacements=100_000,
+        moves_per_pod_per_day=100_000,
     )
 
 

@@ -6,7 +6,8 @@ validation are left out: the cluster is assumed to be the same afterwards. So ar
 three minutes), which only helps Karpenter. All prices are on demand.
 
 Stand-ins where the model differs: a node group is an offering of its instance type, and all groups are of one NodePool
-unless the rules say otherwise; `safe-to-evict: "false"` is `do-not-disrupt`; a group's bounds limit what is launched.
+unless the rules say otherwise; `safe-to-evict: "false"` counts as `do-not-disrupt: "true"`; a group's bounds limit what
+is launched.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.disruption.drain_rules import PdbTracker
@@ -109,6 +112,27 @@ class KarpenterCandidate(msgspec.Struct, frozen=True):
 def eviction_cost(priority: int = 0, deletion_cost: float = 0.0) -> float:
     """The cost of evicting one pod."""
     return max(-10.0, min(10.0, 1 + deletion_cost / 2**27 + priority / 2**25))
+
+
+def class_eviction_cost(pod_class: PodClass) -> float:
+    """The cost of evicting a pod of a class; a deletion cost that is no integer is ignored."""
+    try:
+        deletion_cost = int(pod_class.deletion_cost or 0)
+    except ValueError:
+        deletion_cost = 0
+    return eviction_cost(pod_class.priority or 0, deletion_cost)
+
+
+def must_not_be_disrupted(annotation: str, started: float, now: float) -> bool:
+    """do-not-disrupt of a pod: "true", or a Go duration since its start; a pod that has not started is protected, and
+    any other value is ignored."""
+    if annotation in {"", "true"}:
+        return bool(annotation)
+    try:
+        lasts = parse_duration(annotation)
+    except BadInput:
+        return False
+    return not started or now < started + lasts
 
 
 def disruption_cost(evictions: Iterable[float]) -> float:
@@ -304,12 +328,14 @@ class _Loop:
         if row is None or any(self._is_protected(pod, classes[pod.cls]) for pod in active):
             return None
         group, pods = state.groups[state.group_of[name]], self._movable(name)
-        cost = disruption_cost(eviction_cost(classes[pod.cls].priority or 0) for pod in pods)
+        cost = disruption_cost(class_eviction_cost(classes[pod.cls]) for pod in pods)
         price = _micro(node_price(node, state.policy.prices, group.group.price)) or None
         return KarpenterCandidate(node, row, self._pool(group.id), instance_type(node) or group.id, price, cost, pods)
 
     def _is_protected(self, pod: Pod, pod_class: PodClass) -> bool:
-        if pod_class.safe_to_evict == "false":
+        if pod_class.safe_to_evict == "false" or must_not_be_disrupted(
+            pod_class.do_not_disrupt, pod.started, self._now
+        ):
             return True
         if pod_class.mirror or pod.deleted:
             return False
@@ -428,7 +454,7 @@ class _Loop:
                 price += _micro(node_price(node, state.policy.prices, group.group.price))
                 classes = state.snapshot.classes
                 pods = self._movable(node.name)
-                disruption += disruption_cost(eviction_cost(classes[pod.cls].priority or 0) for pod in pods)
+                disruption += disruption_cost(class_eviction_cost(classes[pod.cls]) for pod in pods)
         self._pool_totals[pool] = price, disruption
         return price, disruption
 

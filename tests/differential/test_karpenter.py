@@ -17,6 +17,7 @@ from tests.differential.karpenter import (
     cheaper,
     disruption_cost,
     eviction_cost,
+    must_not_be_disrupted,
     next_command,
     without_same_type,
 )
@@ -91,6 +92,21 @@ def test_eviction_costs_are_clamped_and_never_reduce_a_node() -> None:
     assert disruption_cost(costs) == 13
 
 
+@pytest.mark.parametrize(
+    ("annotation", "started", "protected"),
+    [
+        ("", 0.0, False),
+        ("true", NOW, True),
+        ("2h", NOW - 7199, True),
+        ("2h", NOW - 7200, False),
+        ("2h", 0.0, True),
+        ("abc", NOW, False),
+    ],
+)
+def test_pod_forbids_disruption_for_ever_or_since_its_start(annotation: str, started: float, protected: bool) -> None:
+    assert must_not_be_disrupted(annotation, started, NOW) is protected
+
+
 def test_only_strictly_cheaper_types_remain_by_their_dearest_offering() -> None:
     options = [Offering("a", "s", 100), Offering("b", "s", 120), Offering("c", "m", 110), Offering("d", "l", 120)]
     assert [offering.group for offering in cheaper(options, 120)] == ["c"]
@@ -157,6 +173,16 @@ def test_two_new_nodes_for_one_are_never_tried() -> None:
     assert command(builder.snapshot(), prices={"x": 0.8, "c": 0.15, "r": 0.15}) is None
 
 
+def test_deletion_cost_of_pods_makes_their_node_go_later() -> None:
+    builder = cluster(("a", "m"), ("b", "m"), ("c", "m"), grow="")
+    pods(builder, "a", 2, deletion_cost="134217728")
+    pods(builder, "b", 3)
+    pods(builder, "c", 7, safe_to_evict="false")
+    made = command(builder.snapshot(), budget="1")
+    assert made is not None
+    assert made.nodes == ("b",), "0.2 / 4 before 0.2 / 5"
+
+
 def test_dearest_node_per_disruption_goes_first() -> None:
     builder = cluster(("a", "m"), ("b", "l"), ("c", "m"), grow="")
     pods(builder, "a", 3)
@@ -186,8 +212,8 @@ def test_protected_queued_and_nominated_nodes_are_no_candidates() -> None:
     assert command(snapshot) is not None
     assert command(snapshot, KarpenterMemory(queue=frozenset({"a"}))) is None
     assert command(snapshot, KarpenterMemory(nominated=frozenset({"a"}))) is None
-    kept = beside_full(2, safe_to_evict="false")
-    assert command(kept.snapshot()) is None
+    for protected in (beside_full(2, safe_to_evict="false"), beside_full(2, do_not_disrupt="true")):
+        assert command(protected.snapshot()) is None
 
 
 def test_any_pod_event_restarts_the_time_of_consolidate_after() -> None:

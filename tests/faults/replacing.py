@@ -1,21 +1,21 @@
-"""A run in which one node is replaced: the method of consolidation is a fake, so that what it wants is known."""
+"""A run in which one node is replaced: the search is a fake, so that what it wants is known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-import msgspec
 import pytest
 
-from chalicelib.model.memory import Replacement
-from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.command import DisruptionCommand
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.plan import ConsolidationReport
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption import planner
-from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
+from chalicelib.plan.disruption.methods import DisruptionContext
+from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult
+from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import advance
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -23,43 +23,33 @@ from tests.faults.run_state import FaultRun
 
 LARGE, SMALL = "MachineDeployment/default/large", "MachineDeployment/default/small"
 PRICE, COST = 400_000, 200_000
-FULL = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(nodes=3))
 
 
-class ReplacesOneLargeNode:
-    """Wants a small node in place of a large one as long as there are two large ones, and finds nothing wrong with it
-    later."""
-
-    reason = DisruptionReason.CONSOLIDATION
-
-    def ineligible(self, *_: Any) -> Reason | None:
-        """Every node may be a candidate."""
-        return None
-
-    def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
-        """See Method."""
-        policy = msgspec.structs.replace(context.state.policy, consolidation=FULL)
-        state = msgspec.structs.replace(context.state, policy=policy)
-        large = sorted(node.name for node in state.groups[LARGE].nodes if node.name not in state.leaving)
-        wanted = len(state.groups[LARGE].nodes) > 1 and not state.memory.replacements
-
-        def judge(nodes: Sequence[str], cost: int) -> JudgedMove | Reason:
-            return _judged(nodes, cost, state)
-
-        def confirm(row: Replacement) -> JudgedMove | Reason:
-            return _judged(row.nodes, row.cost, state)
-
-        proposals = [_move(large[:1], COST, state, {SMALL: 1})] if wanted and large else []
-        advanced = advance(
-            state,
-            context.simulated,
-            context.budgets,
-            judge,
-            confirm,
-            reservation=context.reservation,
-            proposals=proposals,
-        )
-        return MethodResult(advanced.commands, {}, {}, advanced.rows)
+def replace_one_large_node(
+    context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
+) -> ConsolidationResult:
+    """Want a small node in place of a large one as long as there are two large ones, and find nothing wrong with it
+    later. See consolidate."""
+    state = context.state
+    large = sorted(node.name for node in state.groups[LARGE].nodes if node.name not in state.leaving)
+    wanted = len(state.groups[LARGE].nodes) > 1 and large and not state.memory.replacements
+    advanced = advance(
+        state,
+        context.simulated,
+        context.budgets,
+        lambda names, cost: _judged(names, cost, state),
+        lambda row: _judged(row.nodes, row.cost, state),
+        reservation=context.reservation,
+        proposals=[_move(large[:1], COST, state, {SMALL: 1})] if wanted and not commands else [],
+    )
+    return ConsolidationResult(
+        advanced.commands,
+        ConsolidationReport("full"),
+        advanced.rows,
+        state.memory.consolidation,
+        dict(nodes),
+        softly_tainted(advanced.rows.values()),
+    )
 
 
 def _judged(nodes: Sequence[str], cost: int, state: ClusterState) -> JudgedMove | Reason:
@@ -78,10 +68,10 @@ def _move(nodes: Sequence[str], cost: int, state: ClusterState, purchases: dict[
 
 
 class ReplacementRun(FaultRun):
-    """A run without removals of unneeded nodes."""
+    """A run with consolidation, and without removals of unneeded nodes."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed)
+        super().__init__(seed, consolidates=True)
         self._options |= {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
 
 
@@ -89,6 +79,6 @@ class ReplacementRun(FaultRun):
 def replacing() -> Iterator[ReplacementRun]:
     """A run whose passes replace one large node."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planner, "METHODS", (*planner.METHODS, ReplacesOneLargeNode()))
+        patch.setattr(planner, "consolidate", replace_one_large_node)
         with ReplacementRun(1) as run:
             yield run

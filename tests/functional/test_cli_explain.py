@@ -188,6 +188,21 @@ def test_explain_group_that_scales_up(explain: Explain) -> None:
     assert {tuple(each["pods"]) for each in answer["noHelpTo"]} == {("shop/huge",), ("other/web-0",)}
 
 
+def test_explain_group_shows_its_price_or_why_there_is_none(explain: Explain, tmp_path: Path, capsys: Said) -> None:
+    folder = shop(tmp_path / "shop")
+    none = "its provider names no price, and no spec.prices are given"
+    assert explain("group", "b")["price"] == {"noPrice": none}
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for group in manifest["nodeGroups"]:
+        group |= {"price": 0.24, "currency": "EUR"}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    now = ("--now", "2026-11-21T07:21:00Z")
+    stated = {"perHour": 0.24, "currency": "EUR", "source": "provider", "date": "2026-11-21"}
+    assert explain("group", "b", *now)["price"] == stated
+    assert main(["explain", "group", "b", "--snapshot", str(folder), *now]) == 0
+    assert "0.24 EUR (provider, 2026-11-21)" in capsys.readouterr().out
+
+
 def test_explain_group_that_is_skipped(explain: Explain) -> None:
     answer = explain("group", "a")
     assert (answer["verdict"], answer["nodes"]) == ("skipped", ["a-0", "a-1"])

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from chalicelib.model.bill import Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
 from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import OperationKind, RemovalTarget
@@ -120,6 +121,22 @@ def test_cluster_route_shows_the_rows_that_page_and_command_show(desk: AppClient
         4,
     )
     assert (node["created"], node["decision"], node["reason"]) == (format_time(now - 60), "", None)
+
+
+def test_cluster_route_shows_what_the_cluster_costs(desk: AppClient) -> None:
+    name, now = desk.cluster(), desk.clock()
+    _remember(desk, name)
+    assert desk.get(f"/clusters/{name}").json_body["cost"] is None
+    parts = CostParts(400_000, 300_000, avoidable=100_000)
+    costs = (MachineCost("workers", 2, parts),)
+    bill = ClusterBill(now, (Bill("EUR", parts, costs, costs, (WorkloadCost("shop", 300_000, 100_000),)),), 1)
+    desk.store.gauge_rings.add(name, GaugePoint(now, 1, 0), ClusterOverview(now, bill=bill), seen=0.0)
+    cost = desk.get(f"/clusters/{name}").json_body["cost"]
+    [shown] = cost["bills"]
+    assert (cost["at"], cost["unpriced"], cost["moves"]) == (format_time(now), 1, [])
+    assert (shown["currency"], shown["lowerBound"], shown["perHour"]["avoidable"]) == ("EUR", None, 0.1)
+    assert shown["groups"][0] == {"name": "workers", "machines": 2, "perHour": shown["perHour"]}
+    assert shown["namespaces"] == [{"name": "shop", "names": 1, "workload": 0.3, "idle": 0.1}]
 
 
 def test_cluster_route_shows_what_can_be_read(desk: AppClient) -> None:

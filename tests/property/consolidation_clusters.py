@@ -121,8 +121,15 @@ class _Maker:
             cpu, memory, more = chance.choice(classes)
             if used + cpu > fill * total:
                 break
-            pod = Pod("default", f"p-{number:03d}", f"uid-p-{number}", build.cls(f"{cpu}m", f"{memory}Mi", **more),
-                      created=NOW - 7200.0, phase="Running", scheduled="True")
+            pod = Pod(
+                "default",
+                f"p-{number:03d}",
+                f"uid-p-{number}",
+                build.cls(f"{cpu}m", f"{memory}Mi", **more),
+                created=NOW - 7200.0,
+                phase="Running",
+                scheduled="True",
+            )
             place = referee.bind(pod, build.classes[pod.cls], lambda nodes, _: chance.choice(nodes))
             if place is None:
                 continue
@@ -184,9 +191,7 @@ def search_of(case: Case) -> ConsolidationSearch:
     ]
     market = Market(state, simulated, costs, eligibility.named, None)
     rows = limits(state, budgets, candidates, market.offers)
-    return ConsolidationSearch(
-        state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False
-    )
+    return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
 
 
 def enumerated(search: ConsolidationSearch) -> int:

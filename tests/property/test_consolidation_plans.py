@@ -65,9 +65,9 @@ def test_cons_47_plan_is_never_worse_than_greedy_choice_and_within_the_bound() -
 
 @pytest.mark.more
 @pytest.mark.parametrize(("plain", "share"), [(True, 1.0), (False, 0.95)])
-def test_cons_47_plan_is_the_best_one_of_all(plain: bool, share: float) -> None:  # noqa: FBT001 - a parameter
-    """Rules between pods are not in the programme. Where they exclude more sets than the search has rounds, a better one
-    may be missed."""
+def test_cons_47_plan_is_the_best_one_of_all(plain: bool, share: float) -> None:
+    """Rules between pods are not in the programme. Where they exclude more sets than the search has rounds, a better
+    one may be missed."""
     equal = total = 0
     for seed in range(10_000, 10_000 + SEEDS):
         case = random_case(seed, nodes=6, plain=plain)
@@ -127,7 +127,9 @@ def test_cons_45_order_of_the_input_and_speed_of_the_machine_change_nothing() ->
         assert msgspec.json.encode(again) == first, seed
         for step in (1e-6, 1e-5):
             clock = ticks(step)
-            slow, _ = plan_cluster(case.snapshot, case.policy, case.memory, NOW, 0, clock=lambda clock=clock: next(clock))  # type: ignore[misc]
+            slow, _ = plan_cluster(
+                case.snapshot, case.policy, case.memory, NOW, 0, clock=lambda clock=clock: next(clock)
+            )  # type: ignore[misc]
             assert msgspec.json.encode(slow) == msgspec.json.encode(plan), seed
         acting += bool(plan.operations)
     assert acting > SEEDS / 3

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,9 @@ class SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
     provider: str = _PROVIDER
     priority: int = 0
     price: float = 0.0
+    currency: str = ""
+    billedPer: float = 1.0  # noqa: N815 - the document's own word
+    spot: bool = False
     zeroOrMax: bool = False  # noqa: N815 - the document's own word
     nodes: tuple[str, ...] = ()
     nodeLabels: dict[str, str] = {}  # noqa: N815 - the document's own word
@@ -186,6 +190,9 @@ def is_member(node: Node, group: SavedGroup) -> bool:
     return group_of(node) == group.id
 
 
+_MONTH = 31 * 86400.0  # seconds
+
+
 def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
     try:
         spec = msgspec.json.decode(raw, type=SavedGroup)
@@ -199,6 +206,10 @@ def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
     if spec.price < 0:
         raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
+    if spec.currency and re.fullmatch(r"[A-Z]{3}", spec.currency) is None:
+        raise BadInput(f"{place}.currency", f"{spec.currency[:20]!r} is not a code of a currency", "write it like EUR")
+    if not 1.0 <= spec.billedPer <= _MONTH:
+        raise BadInput(f"{place}.billedPer", f"{spec.billedPer:g} s is no unit of bills", "write 3600 for an hour")
     members = [node for node in nodes if is_member(node, spec)]
     machines = len({node.provider_id or f"node {node.name}" for node in members})  # two Nodes may claim one machine
     size = machines if spec.size is None else spec.size
@@ -228,6 +239,9 @@ def _group(raw: msgspec.Raw, place: str, nodes: Sequence[Node]) -> NodeGroup:
         template_error="" if template else "the manifest gives no template",
         options=GroupOptions(zero_or_max=spec.zeroOrMax),
         price=spec.price,
+        currency=spec.currency,
+        billed_per=spec.billedPer,
+        spot=spec.spot,
     )
 
 

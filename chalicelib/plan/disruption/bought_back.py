@@ -1,8 +1,8 @@
 """Removals whose nodes were bought back, and the wait before the pods of the same owners are moved again.
 
 A removal is planned for one way to place its pods; the scheduler may choose another, by which the room is not
-sufficient, and a group grows for the rest. As nothing else changes, the next pass would plan the same removal again, and
-so on for ever. See docs/reference/scale-down.md "Bought back".
+sufficient, and a group grows for the rest. As nothing else changes, the next pass would plan the same removal again,
+and so on. See docs/reference/scale-down.md "Bought back".
 
 An owner's pods are followed from their drain on. A growth for them counts as bought back while the owner has no more
 pods than at the drain: if it has more, the load has grown. Only if as many nodes are bought as were drained has nothing
@@ -93,9 +93,8 @@ def _nodes_bought(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> dict[str
     bought: dict[str, int] = {}
     for scale_up in scale_ups:
         counts: dict[str, int] = {}
-        for owner in map(owner_of.get, scale_up.pods):
-            if owner is not None:
-                counts[owner] = counts.get(owner, 0) + 1
+        for owner in (owner_of[pod] for pod in scale_up.pods if pod in owner_of):
+            counts[owner] = counts.get(owner, 0) + 1
         for owner, count in counts.items():
             bought[owner] = bought.get(owner, 0) + min(count, scale_up.to_size - scale_up.from_size)
     return bought

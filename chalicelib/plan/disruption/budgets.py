@@ -119,6 +119,10 @@ class Budgets:
         self.taken |= {removal.node.name for removal in chosen}
         return sorted(chosen, key=_harm), refused
 
+    def promise(self, nodes: Iterable[str]) -> None:
+        """Count nodes as on their way out by the disruption budgets: something is bought for their pods."""
+        self._disruption.take(nodes)
+
     def disruption_room(self, pool_id: str, reason: DisruptionReason) -> list[tuple[int, Reason]]:
         """Return how many nodes of a pool may still go by each disruption budget that holds now, and the reason of the
         next one."""

@@ -33,7 +33,8 @@ class DisruptionPlan(msgspec.Struct, frozen=True):
     """The disruption part of a plan. unneeded: names of the nodes that go now or later. unremovable: a verdict on each
     node that does not go now. memory: the next memory of every node that has any. paused: what blocks all removals.
     breaker: the circuit breaker's next state. taints: to be added or removed outside of operations. replacements: the
-    next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is off."""
+    next rows, by id. consolidation: its next memory; None: as it was. report: of consolidation, None where it is
+    off."""
 
     commands: tuple[DisruptionCommand, ...]
     unneeded: tuple[str, ...]

@@ -29,25 +29,32 @@ UNDER_WAY = frozenset({ReplacementState.BUYING, ReplacementState.WAITING, Replac
 
 def reserved_nodes(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the names of old and new nodes that belong to replacements. No other move takes them or fills them."""
-    return frozenset(name for row in rows if row.state in UNDER_WAY for name in (*row.nodes, *row.new_nodes))
+    return frozenset(
+        name
+        for replacement in rows
+        if replacement.state in UNDER_WAY
+        for name in (*replacement.nodes, *replacement.new_nodes)
+    )
 
 
 def on_their_way_out(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the nodes whose removal is promised, because something is bought for their pods: disruptionBudgets count
     them from the purchase on."""
-    return frozenset(name for row in rows if row.state in UNDER_WAY for name in row.nodes)
+    return frozenset(name for replacement in rows if replacement.state in UNDER_WAY for name in replacement.nodes)
 
 
 def softly_tainted(rows: Iterable[Replacement]) -> frozenset[str]:
     """Return the nodes that the scheduler should keep empty if it can."""
-    return frozenset(name for row in rows if row.state is not ReplacementState.FAILED for name in row.nodes)
+    return frozenset(
+        name for replacement in rows if replacement.state is not ReplacementState.FAILED for name in replacement.nodes
+    )
 
 
 def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
     """Return the row of a move that buys and is wanted for the first time."""
-    bought = sum(move.purchases.values())
+    nodes = sum(move.purchases.values())
     purchases = tuple(
-        PurchasedNodes(group, count, move.prices.get(group, move.cost // max(1, bought)))
+        PurchasedNodes(group, count, move.prices.get(group, move.cost // max(1, nodes)))
         for group, count in sorted(move.purchases.items())
     )
     before = _last_failure(move.nodes, state.memory.replacements.values())
@@ -67,20 +74,34 @@ def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
     )
 
 
+def proposed_again(replacement: Replacement, now: float) -> Replacement:
+    """Return a row of which nothing was bought as proposed, for as long as it has been."""
+    purchases = tuple(msgspec.structs.replace(purchase, operation="") for purchase in replacement.purchases)
+    return msgspec.structs.replace(
+        replacement, state=ReplacementState.PROPOSED, since=now, bought_at=0.0, purchases=purchases, ends={}
+    )
+
+
 def _id(nodes: Sequence[str], purchases: Sequence[PurchasedNodes], proposed_at: float) -> str:
-    content = msgspec.json.encode([sorted(nodes), [(bought.group, bought.nodes) for bought in purchases], proposed_at])
+    content = msgspec.json.encode(
+        [sorted(nodes), [(purchase.group, purchase.nodes) for purchase in purchases], proposed_at]
+    )
     return hashlib.sha256(content).hexdigest()[:20]
 
 
-def all_nodes(row: Replacement) -> frozenset[str]:
+def all_nodes(replacement: Replacement) -> frozenset[str]:
     """Return the names of all old nodes."""
-    return frozenset((*row.nodes, *row.gone))
+    return frozenset((*replacement.nodes, *replacement.gone))
 
 
 def _last_failure(nodes: Iterable[str], rows: Iterable[Replacement]) -> Replacement | None:
     same = frozenset(nodes)
-    failed = (row for row in rows if row.state is ReplacementState.FAILED and all_nodes(row) == same)
-    return max(failed, key=lambda row: row.since, default=None)
+    failed = (
+        replacement
+        for replacement in rows
+        if replacement.state is ReplacementState.FAILED and all_nodes(replacement) == same
+    )
+    return max(failed, key=lambda replacement: replacement.since, default=None)
 
 
 def with_operations(rows: Mapping[str, Replacement], operations: Sequence[Operation]) -> dict[str, Replacement]:
@@ -92,7 +113,7 @@ def with_operations(rows: Mapping[str, Replacement], operations: Sequence[Operat
     return {**rows, **{name: _with_operations(rows[name], own) for name, own in planned.items()}}
 
 
-def _with_operations(row: Replacement, operations: Sequence[Operation]) -> Replacement:
+def _with_operations(replacement: Replacement, operations: Sequence[Operation]) -> Replacement:
     bought = {op.spec.group: op.spec.id for op in operations if op.spec.kind is OperationKind.SCALE_UP}
     removals = {
         target.node: op.spec.id
@@ -104,59 +125,70 @@ def _with_operations(row: Replacement, operations: Sequence[Operation]) -> Repla
         purchase
         if purchase.operation or purchase.group not in bought
         else msgspec.structs.replace(purchase, operation=bought[purchase.group])
-        for purchase in row.purchases
+        for purchase in replacement.purchases
     )
-    return msgspec.structs.replace(row, purchases=purchases, removals={**row.removals, **removals})
+    return msgspec.structs.replace(replacement, purchases=purchases, removals={**replacement.removals, **removals})
 
 
-def failed(row: Replacement, why: Reason, now: float) -> Replacement:
+def failed(replacement: Replacement, reason: Reason, now: float) -> Replacement:
     """Return the row as failed. Its nodes are not replaced again before its back-off is over, which is longer after
     each failure of the same nodes."""
-    until = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(row.times, 10))
-    state, times = ReplacementState.FAILED, row.times + 1
-    return msgspec.structs.replace(row, state=state, since=now, until=until, times=times, why=why)
+    until = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(replacement.times, 10))
+    state, times = ReplacementState.FAILED, replacement.times + 1
+    return msgspec.structs.replace(replacement, state=state, since=now, until=until, times=times, why=reason)
 
 
-def without_failures_of(row: Replacement, rows: Mapping[str, Replacement]) -> dict[str, Replacement]:
+def without_failures_of(replacement: Replacement, rows: Mapping[str, Replacement]) -> dict[str, Replacement]:
     """Return the rows without the earlier failures of the same nodes."""
-    same = all_nodes(row)
+    same = all_nodes(replacement)
     return {
         name: other
         for name, other in rows.items()
-        if name == row.id or other.state is not ReplacementState.FAILED or all_nodes(other) != same
+        if name == replacement.id or other.state is not ReplacementState.FAILED or all_nodes(other) != same
     }
 
 
 def kept_failures(rows: Mapping[str, Replacement], now: float) -> dict[str, Replacement]:
     """Return the rows without the failures that are old, or too many."""
-    failures = sorted((row for row in rows.values() if row.state is ReplacementState.FAILED), key=by_age)
-    old = {row.id for row in failures if now >= row.until + REMEMBERED}
-    old |= {row.id for row in failures[: max(0, len(failures) - MOST_FAILED)]}
-    return {name: row for name, row in rows.items() if name not in old}
+    failures = sorted(
+        (replacement for replacement in rows.values() if replacement.state is ReplacementState.FAILED), key=by_age
+    )
+    old = {replacement.id for replacement in failures if now >= replacement.until + REMEMBERED}
+    old |= {replacement.id for replacement in failures[: max(0, len(failures) - MOST_FAILED)]}
+    return {name: replacement for name, replacement in rows.items() if name not in old}
 
 
-def by_age(row: Replacement) -> tuple[bool, float, str]:
+def by_age(replacement: Replacement) -> tuple[bool, float, str]:
     """Sort key: rows under way, then the others; the oldest first."""
-    return row.state not in UNDER_WAY, row.since if row.state is ReplacementState.FAILED else row.proposed_at, row.id
+    return (
+        replacement.state not in UNDER_WAY,
+        replacement.since if replacement.state is ReplacementState.FAILED else replacement.proposed_at,
+        replacement.id,
+    )
 
 
 def current_rows(state: ClusterState) -> dict[str, Replacement]:
     """Return the rows of memory with the new nodes that have registered by now: nodes of the group that were created
     since the purchase and that no other replacement has, the newest first."""
-    rows = {row.id: _not_from_the_future(row, state.now) for row in state.memory.replacements.values()}
-    known = {name for row in rows.values() for name in (*row.new_nodes, *all_nodes(row))}
-    for row in sorted(rows.values(), key=by_age):
-        if row.state in UNDER_WAY:
-            purchases = tuple(_with_new_nodes(bought, row.bought_at, state, known) for bought in row.purchases)
-            rows[row.id] = msgspec.structs.replace(row, purchases=purchases)
+    rows = {
+        replacement.id: _not_from_the_future(replacement, state.now)
+        for replacement in state.memory.replacements.values()
+    }
+    known = {name for replacement in rows.values() for name in (*replacement.new_nodes, *all_nodes(replacement))}
+    for replacement in sorted(rows.values(), key=by_age):
+        if replacement.state in UNDER_WAY:
+            purchases = tuple(
+                _with_new_nodes(purchase, replacement.bought_at, state, known) for purchase in replacement.purchases
+            )
+            rows[replacement.id] = msgspec.structs.replace(replacement, purchases=purchases)
     return rows
 
 
-def _with_new_nodes(bought: PurchasedNodes, since: float, state: ClusterState, known: set[str]) -> PurchasedNodes:
+def _with_new_nodes(purchase: PurchasedNodes, since: float, state: ClusterState, known: set[str]) -> PurchasedNodes:
     """Return the purchase with the names of new nodes, which become known."""
-    group, lacks = state.groups.get(bought.group), bought.nodes - len(bought.names)
+    group, lacks = state.groups.get(purchase.group), purchase.nodes - len(purchase.names)
     if group is None or lacks <= 0:
-        return bought
+        return purchase
     new = [
         node
         for node in group.nodes
@@ -164,19 +196,22 @@ def _with_new_nodes(bought: PurchasedNodes, since: float, state: ClusterState, k
     ]
     names = tuple(node.name for node in sorted(new, key=lambda node: (-node.created, node.name))[:lacks])
     known.update(names)
-    return msgspec.structs.replace(bought, names=(*bought.names, *names))
+    return msgspec.structs.replace(purchase, names=(*purchase.names, *names))
 
 
-def _not_from_the_future(row: Replacement, now: float) -> Replacement:
+def _not_from_the_future(replacement: Replacement, now: float) -> Replacement:
     """Return the row with instants that a wrong clock wrote moved to now, so that it waits no longer than it should."""
-    if max(row.proposed_at, row.since, row.bought_at) <= now and row.until <= now + LONGEST_BACKOFF:
-        return row
+    if (
+        max(replacement.proposed_at, replacement.since, replacement.bought_at) <= now
+        and replacement.until <= now + LONGEST_BACKOFF
+    ):
+        return replacement
     return msgspec.structs.replace(
-        row,
-        proposed_at=min(row.proposed_at, now),
-        since=min(row.since, now),
-        bought_at=min(row.bought_at, now),
-        until=min(row.until, now + LONGEST_BACKOFF),
+        replacement,
+        proposed_at=min(replacement.proposed_at, now),
+        since=min(replacement.since, now),
+        bought_at=min(replacement.bought_at, now),
+        until=min(replacement.until, now + LONGEST_BACKOFF),
     )
 
 
@@ -188,11 +223,11 @@ def pool_of(group: NodeGroupState) -> str:
 def open_surge(rows: Iterable[Replacement], state: ClusterState) -> dict[str, int]:
     """Return per pool how many nodes these replacements buy that are not yet paid back by a removal."""
     surge: dict[str, int] = {}
-    for row in rows:
-        for purchase in row.purchases:
+    for replacement in rows:
+        for purchase in replacement.purchases:
             group = state.groups.get(purchase.group)
             pool = pool_of(group) if group is not None else purchase.group
-            surge[pool] = surge.get(pool, 0) + max(0, purchase.nodes - len(row.gone))
+            surge[pool] = surge.get(pool, 0) + max(0, purchase.nodes - len(replacement.gone))
     return surge
 
 

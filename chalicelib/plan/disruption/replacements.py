@@ -38,12 +38,13 @@ from chalicelib.plan.disruption.replacement_rows import (
     open_surge,
     pool_of,
     propose_row,
+    proposed_again,
     reserved_nodes,
     surge_limit,
     without_failures_of,
 )
 from chalicelib.plan.disruption.simulate import SimulatedRemoval, carry_out
-from chalicelib.plan.prices import price_in_millionths
+from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -167,8 +168,8 @@ class _Pass:
     ) -> None:
         self.state, self.simulated, self.budgets = state, simulated, budgets
         self.judge, self.confirm, self.reservation = judge, confirm, reservation
-        self.now, self.policy = state.now, state.policy.consolidation
-        self.begins = self.policy.mode is ConsolidationMode.FULL
+        self.now, self.consolidation = state.now, state.policy.consolidation
+        self.begins = self.consolidation.mode is ConsolidationMode.FULL
         self.present = frozenset(node.name for node in state.snapshot.nodes)
         self.unreadable = frozenset(gap.node for gap in state.snapshot.gaps if gap.node)
         self.open_ids = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
@@ -180,150 +181,156 @@ class _Pass:
     def advance(self, proposals: Sequence[JudgedMove]) -> Advance:
         """Advance all rows: those under way first, the oldest first, so that each keeps its budgets."""
         rows = sorted(self.reservation.rows.values(), key=by_age)
-        self.rows = {row.id: row for row in rows}
+        self.rows = {replacement.id: replacement for replacement in rows}
         steps: dict[ReplacementState, Callable[[Replacement], Replacement | None]] = {
             ReplacementState.BUYING: self._buying,
             ReplacementState.WAITING: self._waiting,
             ReplacementState.DRAINING: self._draining,
             ReplacementState.PROPOSED: self._proposed,
         }
-        for row in rows:
-            if row.id not in self.rows:  # a failure of the same nodes, which has been superseded
+        for replacement in rows:
+            if replacement.id not in self.rows:  # a failure of the same nodes, which has been superseded
                 continue
-            current = self._without_gone(row) if row.state in UNDER_WAY else row
-            step = steps.get(row.state)
-            self._keep(row.id, current if step is None else step(current))
+            current = self._without_gone(replacement) if replacement.state in UNDER_WAY else replacement
+            step = steps.get(replacement.state)
+            self._keep(replacement.id, current if step is None else step(current))
         for move in proposals:
-            row = propose_row(move, self.state)
-            self._keep(row.id, self._proposed(row, move))
+            replacement = propose_row(move, self.state)
+            self._keep(replacement.id, self._proposed(replacement, move))
         kept = dict(sorted(kept_failures(self.rows, self.now).items()))
         return Advance(kept, tuple(self.commands), self.verdicts)
 
-    def _keep(self, name: str, row: Replacement | None) -> None:
+    def _keep(self, name: str, replacement: Replacement | None) -> None:
         """Keep the row's next state; None: no old node is left, or it is not wanted any more. What it has bought
         stays."""
-        if row is None:
+        if replacement is None:
             before = self.rows.pop(name, None)
             if before is not None and before.state in UNDER_WAY:
                 self.rows = without_failures_of(before, self.rows)
             return
-        self.rows[name] = row
-        if row.state in UNDER_WAY:
-            mine = Reason.of(ReasonCode.IN_REPLACEMENT, id=row.id)
-            self.verdicts |= dict.fromkeys((*row.nodes, *row.new_nodes), mine)
-        elif row.state is ReplacementState.FAILED and row.until > self.now:
+        self.rows[name] = replacement
+        if replacement.state in UNDER_WAY:
+            mine = Reason.of(ReasonCode.IN_REPLACEMENT, id=replacement.id)
+            self.verdicts |= dict.fromkeys((*replacement.nodes, *replacement.new_nodes), mine)
+        elif replacement.state is ReplacementState.FAILED and replacement.until > self.now:
             self.verdicts |= dict.fromkeys(
-                row.nodes, Reason.of(ReasonCode.REPLACEMENT_FAILED, until=row.until, detail=_detail(row.why))
+                replacement.nodes,
+                Reason.of(ReasonCode.REPLACEMENT_FAILED, until=replacement.until, detail=_detail(replacement.why)),
             )
 
     # --- what holds for several states
 
-    def _without_gone(self, row: Replacement) -> Replacement:
+    def _without_gone(self, replacement: Replacement) -> Replacement:
         """Return the row without the nodes that have gone: by its own removals, or otherwise."""
         gone = [
             node
-            for node in row.nodes
-            if row.ends.get(row.removals.get(node, "")) == ""
-            or not (node in self.present or node in self.unreadable or self._is_going(node, row))
+            for node in replacement.nodes
+            if replacement.ends.get(replacement.removals.get(node, "")) == ""
+            or not (node in self.present or node in self.unreadable or self._is_going(node, replacement))
         ]
-        left = tuple(node for node in row.nodes if node not in gone)
-        return msgspec.structs.replace(row, nodes=left, gone=(*row.gone, *gone)) if gone else row
+        left = tuple(node for node in replacement.nodes if node not in gone)
+        return (
+            msgspec.structs.replace(replacement, nodes=left, gone=(*replacement.gone, *gone)) if gone else replacement
+        )
 
-    def _is_going(self, node: str, row: Replacement) -> bool:
+    def _is_going(self, node: str, replacement: Replacement) -> bool:
         """Return whether the row's removal of a node is under way."""
-        operation = row.removals.get(node, "")
-        return operation in self.open_ids and operation not in row.ends
+        operation = replacement.removals.get(node, "")
+        return operation in self.open_ids and operation not in replacement.ends
 
-    def _timeout(self, row: Replacement) -> float:
+    def _timeout(self, replacement: Replacement) -> float:
         """Return the seconds that the nodes of a row may take until they are ready."""
-        if self.policy.replace_timeout is not None:
-            return self.policy.replace_timeout
+        if self.consolidation.replace_timeout is not None:
+            return self.consolidation.replace_timeout
         options = self.state.options
-        groups = (self.state.groups.get(purchase.group) for purchase in row.purchases)
+        groups = (self.state.groups.get(purchase.group) for purchase in replacement.purchases)
         times = (provision_time(group.group, options) for group in groups if group is not None)
         return max(times, default=options.max_node_provision_time)
 
-    def _called_off(self, row: Replacement) -> Reason | None:
+    def _called_off(self, replacement: Replacement) -> Reason | None:
         """Return why a replacement under way goes no further, whatever its operations do; None if it does."""
         if not self.begins:
-            return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=f"consolidation.mode is {self.policy.mode.value}")
+            return Reason.of(
+                ReasonCode.CONSOLIDATION_OFF, detail=f"consolidation.mode is {self.consolidation.mode.value}"
+            )
         if any(gap.kind.startswith("provider/") for gap in self.state.snapshot.gaps):
             return None  # the group may be one of those that could not be read
-        lost = next((bought.group for bought in row.purchases if bought.group not in self.state.groups), None)
+        lost = next((bought.group for bought in replacement.purchases if bought.group not in self.state.groups), None)
         if lost is None:
             return None
         return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=f"node group {lost} is not autoscaled any more")
 
-    def _dead_node(self, row: Replacement) -> Reason | None:
+    def _dead_node(self, replacement: Replacement) -> Reason | None:
         """Return which new node is gone or on its way out. One that is not ready may become so again."""
-        for name in row.new_nodes:
+        for name in replacement.new_nodes:
             gone = name not in self.present and name not in self.unreadable
             if gone or name in self.state.leaving or self.state.buckets.get(name) is Bucket.DELETED:
                 return Reason.of(ReasonCode.UNEXPECTED, detail=f"the new node {name} is gone")
         return None
 
-    def _fail(self, row: Replacement, why: Reason) -> Replacement:
-        self.rows = without_failures_of(row, self.rows)
-        return failed(row, why, self.now)
+    def _fail(self, replacement: Replacement, reason: Reason) -> Replacement:
+        self.rows = without_failures_of(replacement, self.rows)
+        return failed(replacement, reason, self.now)
 
     # --- the states
 
-    def _proposed(self, row: Replacement, move: JudgedMove | None = None) -> Replacement | None:
+    def _proposed(self, replacement: Replacement, move: JudgedMove | None = None) -> Replacement | None:
         """Begin a row that is wanted for long enough. move: as judged in this pass already."""
-        if not self.begins or not all(self._is_free(node, row) for node in row.nodes):
+        if not self.begins or not all(self._is_free(node, replacement) for node in replacement.nodes):
             return None
         if move is None and self.confirm is None:
-            return row
-        verdict = self.confirm(row) if move is None and self.confirm is not None else move
+            return replacement
+        verdict = self.confirm(replacement) if move is None and self.confirm is not None else move
         assert verdict is not None
         if isinstance(verdict, Reason):
-            self.verdicts |= dict.fromkeys(row.nodes, verdict)
-            return row if verdict.code is ReasonCode.NOT_EVALUATED else None
-        row = msgspec.structs.replace(
-            row,
+            self.verdicts |= dict.fromkeys(replacement.nodes, verdict)
+            return replacement if verdict.code is ReasonCode.NOT_EVALUATED else None
+        replacement = msgspec.structs.replace(
+            replacement,
             price=verdict.price,
             disruption=verdict.disruption,
             disruption_price=verdict.disruption_price,
             score=verdict.score,
         )
-        needs = self.policy.confirm_after
+        needs = self.consolidation.confirm_after
         why = (
-            Reason.of(ReasonCode.NOT_CONFIRMED, since=row.proposed_at, needs=needs)
-            if self.now - row.proposed_at < needs
-            else self._why_not_begun(row)
+            Reason.of(ReasonCode.NOT_CONFIRMED, since=replacement.proposed_at, needs=needs)
+            if self.now - replacement.proposed_at < needs
+            else self._why_not_begun(replacement)
         )
         if why is not None:
-            self.verdicts |= dict.fromkeys(row.nodes, why)
-            return row
-        self.commands.append(DisruptionCommand(row.reason, (), self._purchases(row)))
-        return msgspec.structs.replace(row, state=ReplacementState.BUYING, since=self.now, bought_at=self.now)
+            self.verdicts |= dict.fromkeys(replacement.nodes, why)
+            return replacement
+        self.budgets.promise(replacement.nodes)
+        self.commands.append(DisruptionCommand(replacement.reason, (), self._purchases(replacement)))
+        return msgspec.structs.replace(replacement, state=ReplacementState.BUYING, since=self.now, bought_at=self.now)
 
-    def _is_free(self, node: str, row: Replacement) -> bool:
+    def _is_free(self, node: str, replacement: Replacement) -> bool:
         """Return whether a node is there and no other replacement has it, or has failed with it a short time ago."""
         others = (
             other
             for other in self.rows.values()
-            if other.id != row.id and node in (*other.nodes, *other.new_nodes) and self._holds(other)
+            if other.id != replacement.id and node in (*other.nodes, *other.new_nodes) and self._holds(other)
         )
         here = node in self.present and node not in self.state.leaving and node not in self.budgets.taken
         return here and next(others, None) is None
 
-    def _holds(self, row: Replacement) -> bool:
-        return row.state is not ReplacementState.FAILED or row.until > self.now
+    def _holds(self, replacement: Replacement) -> bool:
+        return replacement.state is not ReplacementState.FAILED or replacement.until > self.now
 
-    def _why_not_begun(self, row: Replacement) -> Reason | None:
+    def _why_not_begun(self, replacement: Replacement) -> Reason | None:
         """Return why a confirmed replacement buys nothing yet."""
         under_way = [other for other in self.rows.values() if other.state in UNDER_WAY]
-        if len(under_way) >= self.policy.max_replacements:
-            return Reason.of(ReasonCode.SURGE_LIMIT, limit=self.policy.max_replacements)
+        if len(under_way) >= self.consolidation.max_replacements:
+            return Reason.of(ReasonCode.SURGE_LIMIT, limit=self.consolidation.max_replacements)
         if self.budgets.paused is not None:
             return self.budgets.paused
-        if (closing := self._window_ends_within(self._timeout(row))) is not None:
+        if (closing := self._window_ends_within(self._timeout(replacement))) is not None:
             return closing
-        surge = open_surge((*under_way, row), self.state)
-        groups = [self.state.groups.get(purchase.group) for purchase in row.purchases]
+        surge = open_surge((*under_way, replacement), self.state)
+        groups = [self.state.groups.get(purchase.group) for purchase in replacement.purchases]
         reasons = (self._why_not_grown(group, surge) for group in groups)
-        return next((why for why in reasons if why is not None), None) or self._limited(row)
+        return next((why for why in reasons if why is not None), None) or self._limited(replacement)
 
     def _why_not_grown(self, group: NodeGroupState | None, surge: Mapping[str, int]) -> Reason | None:
         if group is None:
@@ -336,10 +343,10 @@ class _Pass:
         limit = surge_limit(group, self.state)
         return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool_of(group)] > limit else None
 
-    def _limited(self, row: Replacement) -> Reason | None:
+    def _limited(self, replacement: Replacement) -> Reason | None:
         """Return which maximum of a group, a pool or the cluster the purchases exceed; otherwise use their room."""
         limiter = (self.limiter or ResourceLimiter(self.state)).copy()
-        for purchase in row.purchases:
+        for purchase in replacement.purchases:
             group = self.state.groups[purchase.group]
             assert group.template is not None
             allowance = limiter.allowance(group, 0)
@@ -356,181 +363,200 @@ class _Pass:
             return None
         return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=", ".join(called(window) for window in windows))
 
-    def _purchases(self, row: Replacement) -> tuple[ScaleUp, ...]:
+    def _purchases(self, replacement: Replacement) -> tuple[ScaleUp, ...]:
         ups = []
-        for purchase in row.purchases:
+        for purchase in replacement.purchases:
             group = self.state.groups[purchase.group]
             size, most = group.target, group.group.max
             grown = size + purchase.nodes
-            ups.append(ScaleUp(group.id, group.group.provider, size, grown, most, replacement=row.id))
+            ups.append(ScaleUp(group.id, group.group.provider, size, grown, most, replacement=replacement.id))
             self.budgets.grown |= {group.id}
         return tuple(ups)
 
-    def _buying(self, row: Replacement) -> Replacement | None:
+    def _buying(self, replacement: Replacement) -> Replacement | None:
         """Wait for the scale-ups, and fail with the first of them that fails."""
-        if not row.nodes:
+        if not replacement.nodes:
             return None
-        if (why := self._called_off(row)) is not None:
-            return self._fail(row, why)
-        if all(row.ends.get(purchase.operation) == NOT_BEGUN for purchase in row.purchases):
-            return None  # nothing was bought: it may be proposed again at once
-        for purchase in row.purchases:
-            if (why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", row)) is not None:
-                return self._fail(row, why)
-        if all(purchase.operation in row.ends for purchase in row.purchases):
-            return self._waiting(msgspec.structs.replace(row, state=ReplacementState.WAITING, since=self.now))
-        return self._fail(row, self._late(row)) if self._is_late(row) else row
+        if (why := self._called_off(replacement)) is not None:
+            return self._fail(replacement, why)
+        if all(replacement.ends.get(purchase.operation) == NOT_BEGUN for purchase in replacement.purchases):
+            self.rows[replacement.id] = proposed_again(replacement, self.now)  # nothing was bought
+            return self._proposed(self.rows[replacement.id])
+        for purchase in replacement.purchases:
+            if (
+                why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", replacement)
+            ) is not None:
+                return self._fail(replacement, why)
+        if all(purchase.operation in replacement.ends for purchase in replacement.purchases):
+            return self._waiting(msgspec.structs.replace(replacement, state=ReplacementState.WAITING, since=self.now))
+        return self._fail(replacement, self._late(replacement)) if self._is_late(replacement) else replacement
 
-    def _problem_of(self, operation: str, row: Replacement) -> Reason | None:
+    def _problem_of(self, operation: str, replacement: Replacement) -> Reason | None:
         """Return why an operation of the row has failed. One that is neither open nor over has, too: a row and its
         operations are saved together, and each end is written into the row, so there should be none."""
-        end = row.ends.get(operation)
+        end = replacement.ends.get(operation)
         if end or (end is None and operation not in self.open_ids):
             return Reason.of(ReasonCode.UNEXPECTED, detail=end or f"{operation} is not known")
         return None
 
-    def _is_late(self, row: Replacement) -> bool:
-        return self.now - row.bought_at > self._timeout(row)
+    def _is_late(self, replacement: Replacement) -> bool:
+        return self.now - replacement.bought_at > self._timeout(replacement)
 
-    def _late(self, row: Replacement) -> Reason:
-        seconds = int(self._timeout(row))
+    def _late(self, replacement: Replacement) -> Reason:
+        seconds = int(self._timeout(replacement))
         return Reason.of(ReasonCode.UNEXPECTED, detail=f"the new nodes are not ready {seconds}s after the purchase")
 
-    def _waiting(self, row: Replacement) -> Replacement | None:
+    def _waiting(self, replacement: Replacement) -> Replacement | None:
         """Wait until the new nodes are ready, judge the move again, and begin the drain."""
-        if not row.nodes:
+        if not replacement.nodes:
             return None
-        if (why := self._called_off(row) or self._dead_node(row) or self._short(row)) is not None:
-            return self._fail(row, why)
-        if not self._is_ready(row):
-            return self._fail(row, self._late(row)) if self._is_late(row) else row
-        return self._drain(row)
+        if (
+            why := self._called_off(replacement) or self._dead_node(replacement) or self._short(replacement)
+        ) is not None:
+            return self._fail(replacement, why)
+        if not self._is_ready(replacement):
+            return self._fail(replacement, self._late(replacement)) if self._is_late(replacement) else replacement
+        return self._drain(replacement)
 
-    def _short(self, row: Replacement) -> Reason | None:
+    def _short(self, replacement: Replacement) -> Reason | None:
         """Return why nodes that were requested will not come: their group has been backed off since the purchase."""
-        for purchase in row.purchases:
+        for purchase in replacement.purchases:
             group = self.state.groups.get(purchase.group)
             failed = group.memory.backoff if group is not None else None
-            if failed is not None and failed.last_failed >= row.bought_at and len(purchase.names) < purchase.nodes:
+            if (
+                failed is not None
+                and failed.last_failed >= replacement.bought_at
+                and len(purchase.names) < purchase.nodes
+            ):
                 return Reason.of(ReasonCode.GROUP_BACKOFF, until=failed.until, error=failed.message or failed.cls)
         return None
 
-    def _is_ready(self, row: Replacement) -> bool:
+    def _is_ready(self, replacement: Replacement) -> bool:
         return all(
             len(purchase.names) >= purchase.nodes
             and all(self.state.buckets.get(name) is Bucket.READY for name in purchase.names)
-            for purchase in row.purchases
+            for purchase in replacement.purchases
         )
 
-    def _draining(self, row: Replacement) -> Replacement | None:
+    def _draining(self, replacement: Replacement) -> Replacement | None:
         """Continue a drain. A removal that has failed ends it; otherwise those under way go on whatever happens."""
-        if not row.nodes:
+        if not replacement.nodes:
             return None
-        begun = {node: name for node, name in row.removals.items() if row.ends.get(name) != NOT_BEGUN}
-        row = row if begun == row.removals else msgspec.structs.replace(row, removals=begun)
-        removals = [operation for node in row.nodes if (operation := row.removals.get(node))]
-        failure = next((why for name in removals if (why := self._problem_of(name, row)) is not None), None)
+        begun = {node: name for node, name in replacement.removals.items() if replacement.ends.get(name) != NOT_BEGUN}
+        replacement = (
+            replacement if begun == replacement.removals else msgspec.structs.replace(replacement, removals=begun)
+        )
+        removals = [operation for node in replacement.nodes if (operation := replacement.removals.get(node))]
+        failure = next((why for name in removals if (why := self._problem_of(name, replacement)) is not None), None)
         if failure is not None:
-            return self._fail(row, failure)
-        going = [node for node in row.nodes if self._is_going(node, row)]
-        if (why := self._called_off(row) or self._dead_node(row)) is not None:
-            return row if going else self._fail(row, why)
-        return row if len(going) == len(row.nodes) else self._drain(row)
+            return self._fail(replacement, failure)
+        going = [node for node in replacement.nodes if self._is_going(node, replacement)]
+        if (why := self._called_off(replacement) or self._dead_node(replacement)) is not None:
+            return replacement if going else self._fail(replacement, why)
+        return replacement if len(going) == len(replacement.nodes) else self._drain(replacement)
 
-    def _drain(self, row: Replacement) -> Replacement:
+    def _drain(self, replacement: Replacement) -> Replacement:
         """Judge the move again and remove the nodes for which the budgets have room, in order. A move that is refused
         as a whole may go on without one of its nodes."""
-        waits = [node for node in row.nodes if not self._is_going(node, row)]
-        if not self._is_ready(row):
-            return self._held(row, Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"))
+        waits = [node for node in replacement.nodes if not self._is_going(node, replacement)]
+        if not self._is_ready(replacement):
+            return self._held(replacement, Reason.of(ReasonCode.UNEXPECTED, detail="a new node is not ready any more"))
+        if (why := self.budgets.paused or self._window_ends_within(self._drain_time())) is not None:
+            return self._held(replacement, why)
         if self.judge is None:
-            return row
-        row, verdict = self._judged(row, waits)
+            return replacement
+        replacement, verdict = self._judged(replacement, waits)
         if isinstance(verdict, Reason):
-            return self._held(row, verdict)
-        if (closing := self._window_ends_within(self._drain_time())) is not None:
-            return self._held(row, closing)
-        chosen, refused = self._draw(row, verdict)
+            return self._held(replacement, verdict)
+        chosen, refused = self._draw(replacement, verdict)
         if not chosen:
-            return self._held(row, refused)
-        self.commands.append(DisruptionCommand(row.reason, tuple(_removal(gone, row) for gone in chosen)))
+            return self._held(replacement, refused)
+        self.commands.append(
+            DisruptionCommand(replacement.reason, tuple(_removal(gone, replacement) for gone in chosen))
+        )
         checker = DrainabilityChecker(self.state, self.budgets.pdbs)
         carry_out(chosen, checker, self.simulated, self.budgets.pdbs)
-        return msgspec.structs.replace(row, state=ReplacementState.DRAINING, since=self.now, score=verdict.score)
+        return msgspec.structs.replace(
+            replacement, state=ReplacementState.DRAINING, since=self.now, score=verdict.score
+        )
 
-    def _judged(self, row: Replacement, waits: Sequence[str]) -> tuple[Replacement, JudgedMove | Reason]:
+    def _judged(self, replacement: Replacement, waits: Sequence[str]) -> tuple[Replacement, JudgedMove | Reason]:
         """Return the row with the nodes that go, and the judgement on those that are not removed yet. What was bought
         counts as paid for by the nodes that have gone."""
-        verdict = self._judgement(row, waits)
+        verdict = self._judgement(replacement, waits)
         if not isinstance(verdict, Reason) or _passes_by_itself(verdict) or not 1 < len(waits) <= MOST_LEFT_OUT:
-            return row, verdict
-        parts = [self._judgement(row, part) for part in combinations(waits, len(waits) - 1)]
+            return replacement, verdict
+        parts = [self._judgement(replacement, part) for part in combinations(waits, len(waits) - 1)]
         moves = [part for part in parts if isinstance(part, JudgedMove) and part.gain > 0]
         if not moves:
-            return row, verdict
+            return replacement, verdict
         best = max(moves, key=lambda move: move.gain)
         stays = frozenset(waits) - frozenset(best.nodes)
-        left = tuple(node for node in row.nodes if node not in stays)
-        return msgspec.structs.replace(row, nodes=left, price=max(0, row.price - self._price(stays))), best
+        left = tuple(node for node in replacement.nodes if node not in stays)
+        return msgspec.structs.replace(
+            replacement, nodes=left, price=max(0, replacement.price - self._price(stays))
+        ), best
 
-    def _judgement(self, row: Replacement, nodes: Sequence[str]) -> JudgedMove | Reason:
+    def _judgement(self, replacement: Replacement, nodes: Sequence[str]) -> JudgedMove | Reason:
         judge = self.judge
         assert judge is not None
-        cost = max(0, row.cost - self._paid_back(row))
-        return self.reservation.judged(row, lambda: judge(nodes, cost))
+        cost = max(0, replacement.cost - self._paid_back(replacement))
+        return self.reservation.judged(replacement, lambda: judge(nodes, cost))
 
-    def _paid_back(self, row: Replacement) -> int:
+    def _paid_back(self, replacement: Replacement) -> int:
         """Return the price of the old nodes that have gone or are going."""
-        waits = [node for node in row.nodes if not self._is_going(node, row)]
-        away = len(row.nodes) + len(row.gone) - len(waits)
-        return max(0, row.price - self._price(waits)) if away else 0
+        waits = [node for node in replacement.nodes if not self._is_going(node, replacement)]
+        away = len(replacement.nodes) + len(replacement.gone) - len(waits)
+        return max(0, replacement.price - self._price(waits)) if away else 0
 
     def _price(self, names: Collection[str]) -> int:
         """Return the present price of nodes; one without a price counts nothing."""
-        nodes = [node for node in self.state.snapshot.nodes if node.name in names]
-        groups = (self.state.groups.get(self.state.group_of.get(node.name, "")) for node in nodes)
-        prices = self.state.policy.prices
-        return sum(
-            price_in_millionths(node, prices, None if group is None else group.group)
-            for node, group in zip(nodes, groups, strict=True)
-        )
+        book = price_book(self.state.policy.prices, self.state.snapshot.groups, self.now)
+        prices = []
+        for node in self.state.snapshot.nodes:
+            if node.name in names:
+                group = self.state.groups.get(self.state.group_of.get(node.name, ""))
+                prices.append(book.of_node(node, None if group is None else group.group))
+        return sum(price.amount for price in prices if isinstance(price, Price))
 
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, row: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
+    def _draw(self, replacement: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
         """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
         the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None, row.reason)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, replacement.reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn
         return chosen, why
 
-    def _held(self, row: Replacement, why: Reason) -> Replacement:
+    def _held(self, replacement: Replacement, reason: Reason) -> Replacement:
         """Keep a row that could be drained, as long as what holds it passes by itself, and for so long again as its
         nodes may take; then it is given up, so that nothing is paid twice for ever."""
-        going = any(self._is_going(node, row) for node in row.nodes)
-        waited = self.now - row.since > 2 * self._timeout(row)
-        return row if going or (_passes_by_itself(why) and not waited) else self._fail(row, why)
+        going = any(self._is_going(node, replacement) for node in replacement.nodes)
+        waited = self.now - replacement.since > 2 * self._timeout(replacement)
+        return replacement if going or (_passes_by_itself(reason) and not waited) else self._fail(replacement, reason)
 
 
-def _passes_by_itself(why: Reason) -> bool:
-    if why.code is ReasonCode.BLOCKED_BY_POD:
-        return why.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
-    return why.code in _PASSES
+def _passes_by_itself(reason: Reason) -> bool:
+    if reason.code is ReasonCode.BLOCKED_BY_POD:
+        return reason.params.get("rule") == ReasonCode.NOT_ENOUGH_PDB.value
+    return reason.code in _PASSES
 
 
-def _detail(why: Reason | None) -> str:
-    if why is None:
+def _detail(reason: Reason | None) -> str:
+    if reason is None:
         return ""
-    return str(why.params["detail"]) if why.code is ReasonCode.UNEXPECTED else sentence(why)
+    return str(reason.params["detail"]) if reason.code is ReasonCode.UNEXPECTED else sentence(reason)
 
 
-def _removal(removal: SimulatedRemoval, row: Replacement) -> Removal:
+def _removal(removal: SimulatedRemoval, replacement: Replacement) -> Removal:
     kind = "drain" if removal.evict else "empty"
     moves = removal.evict, removal.destinations
-    return Removal(removal.node.name, removal.group, kind, *moves, reason=row.reason, replacement=row.id)
+    return Removal(
+        removal.node.name, removal.group, kind, *moves, reason=replacement.reason, replacement=replacement.id
+    )

@@ -18,7 +18,7 @@ from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, unpriced
+from chalicelib.plan.prices import Rates, has_gpu, node_price, pod_rates, price_book, unpriced
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.policy.go_patterns import pattern
 
@@ -66,6 +66,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
     priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
     missing). group_prices: hourly price of a node of a group by its provider (group id -> price, unknown if missing).
+    price_errors: why a provider's price is missing (group id -> text).
     group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
     is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
     pool id). absent: groups that would have to be created first.
@@ -77,6 +78,7 @@ class ExpanderContext(msgspec.Struct, frozen=True):
     priorities: PriorityConfig | None = None
     group_priorities: dict[str, int] = {}
     group_prices: dict[str, float] = {}
+    price_errors: dict[str, str] = {}
     group_aliases: dict[str, tuple[str, ...]] = {}
     group_ranks: dict[str, int] = {}
     group_pools: dict[str, str] = {}
@@ -92,13 +94,16 @@ called twice gives the same answer."""
 def expander_context(state: ClusterState, seed: int) -> ExpanderContext:
     """Return the expander context of a pass; seed: for expanders that draw at random."""
     groups = {group.id: group.group for group in state.groups.values()}
+    book = price_book(state.policy.prices, groups.values())
+    errors = {name: book.foreign(group) or group.price_error for name, group in groups.items()}
     return ExpanderContext(
         seed=seed,
         cluster_nodes=len(state.snapshot.nodes),
         prices=state.policy.prices,
         priorities=state.snapshot.priorities,
         group_priorities={name: group.priority for name, group in groups.items()},
-        group_prices={name: group.price for name, group in groups.items() if group.price},
+        group_prices={name: price for name, group in groups.items() if (price := book.own(group))},
+        price_errors={name: error for name, error in errors.items() if error},
         group_aliases={name: group.aliases for name, group in groups.items() if group.aliases},
         group_ranks={name: group.rank for name, group in groups.items() if group.rank},
         group_pools={name: group.pool.id for name, group in groups.items() if group.pool is not None},
@@ -156,7 +161,11 @@ def keep_best_price(options: Sequence[Option], context: ExpanderContext) -> Filt
         for option, own_price in zip(options, own, strict=True)
     ]
     notes = tuple(
-        Reason.of(ReasonCode.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
+        Reason.of(
+            ReasonCode.NO_PRICE,
+            group=option.group,
+            detail=context.price_errors.get(option.group) or unpriced(option.template, prices),
+        )
         for option, score in zip(options, scores, strict=True)
         if score is None
     )

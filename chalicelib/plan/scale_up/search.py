@@ -100,14 +100,15 @@ class ScaleUpSearch:
         from chalicelib.plan.scale_up.least_cost import purchases
 
         limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
-        bought = None
-        if prices is not None or any(group.group.price > 0 for group in self.candidates.groups):
+        bought, own = None, self.context.group_prices
+        if prices is not None or any(own.get(group.id, 0.0) > 0 for group in self.candidates.groups):
             bought = purchases(
                 {request.cls: request.count for request in requests},
                 self.candidates,
                 self.simulated,
                 self.limiter,
                 prices,
+                own,
                 lambda: self.budget.over(limit),
                 self.grown,
             )
@@ -127,9 +128,9 @@ class ScaleUpSearch:
 
     def cost(self) -> float:
         """Return the hourly cost of the new nodes; groups without a price count as 0."""
-        prices, groups = self.state.policy.prices, self.state.groups
+        prices, own = self.state.policy.prices, self.context.group_prices
         return sum(
-            nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
+            nodes * (node_price(self.candidates.shapes[group].template.node, prices, own.get(group, 0.0)) or 0.0)
             for group, nodes in sorted(self.grown.items())
         )
 

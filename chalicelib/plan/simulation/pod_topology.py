@@ -145,9 +145,7 @@ class ExistingNodeTopology:
             reject(~self._unopposed(repulsion), Reason.of(repulsion.code))
         return [(reason, count) for reason, count in counts if count]
 
-    def quota(
-        self, constraints: PodConstraints, counts: Ints, preference: Ints | None = None
-    ) -> tuple[Ints, bool]:
+    def quota(self, constraints: PodConstraints, counts: Ints, preference: Ints | None = None) -> tuple[Ints, bool]:
         """Return how many of these counts per row may be taken at once, and whether to ask again afterwards.
         preference: all rows, in the order in which they share what a domain may take; by number if not given."""
         counts = np.where(self.open(constraints), counts, 0)

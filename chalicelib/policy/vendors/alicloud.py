@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.policy.value_types import SECRET, bounds_of, choice, https_address, number, scalar, text
+from chalicelib.policy.value_types import BOOLEAN, SECRET, bounds_of, choice, https_address, number, scalar, text
 from chalicelib.policy.vendors.settings import (
     GroupForm,
     ReservedCpu,
@@ -51,6 +51,7 @@ class AlicloudSection(VendorSettings, frozen=True):
     """spec.providers.alicloud. groups: those that the policy names."""
 
     vendor: ClassVar = "alicloud"
+    states_prices: ClassVar = True
     group_id: ClassVar = _GROUP_ID
     group_example: ClassVar = "asg-bp18p2yfxow2dloq0001"
 
@@ -102,6 +103,11 @@ class AlicloudSection(VendorSettings, frozen=True):
     calls_per_second: Annotated[
         float, number(0.1, 1000, "10"), "Calls per second of all functions together to one product with one account."
     ] = 10.0
+    read_prices: Annotated[
+        bool,
+        BOOLEAN,
+        "Ask ECS what the instance types cost; groups have no price from the vendor if the key may not.",
+    ] = True
     reserved_cpu: ReservedCpu = None
     reserved_memory: ReservedMemory = None
     reserved_ephemeral_storage: ReservedEphemeralStorage = None

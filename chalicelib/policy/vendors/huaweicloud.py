@@ -80,6 +80,7 @@ class CceSettings(VendorSettings, frozen=True):
     nothing of it is reserved."""
 
     vendor: ClassVar = PROVIDER
+    states_prices: ClassVar = True
     group_example: ClassVar = "pool-a"
 
     region: Annotated[
@@ -134,9 +135,18 @@ class CceSettings(VendorSettings, frozen=True):
     cce_endpoint: Annotated[str, _ENDPOINT, "Another host for CCE, scheme included."] = ""
     ecs_endpoint: Annotated[str, _ENDPOINT, "The same for ECS."] = ""
     iam_endpoint: Annotated[str, _ENDPOINT, "The same for IAM."] = ""
+    bss_endpoint: Annotated[
+        str, _ENDPOINT, "The same for BSS, which states prices: that of the site where the account is registered."
+    ] = ""
     calls_per_second: Annotated[
         float, number(0.1, 1000, "10"), "Calls per second of all functions together to one service with one key."
     ] = 10.0
+    read_prices: Annotated[
+        bool,
+        BOOLEAN,
+        "Ask BSS what the flavours cost; groups have no price from the vendor if the key may not. With another host "
+        "for CCE, bssEndpoint must be given too.",
+    ] = True
     reserved_cpu: Annotated[
         int | None,
         amount("cpu", "200m"),
@@ -152,8 +162,13 @@ class CceSettings(VendorSettings, frozen=True):
 
     @property
     def endpoints(self) -> dict[str, str]:
-        """Service (cce, ecs, iam) -> root without a trailing slash, for those that are given."""
-        roots = {"cce": self.cce_endpoint, "ecs": self.ecs_endpoint, "iam": self.iam_endpoint}
+        """Service (cce, ecs, iam, bss) -> root without a trailing slash, for those that are given."""
+        roots = {
+            "cce": self.cce_endpoint,
+            "ecs": self.ecs_endpoint,
+            "iam": self.iam_endpoint,
+            "bss": self.bss_endpoint,
+        }
         return {service: root for service, root in roots.items() if root}
 
     @property

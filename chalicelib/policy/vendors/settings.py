@@ -50,6 +50,12 @@ class VendorSettings(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     states_prices: ClassVar[bool] = False
     may_state_prices: ClassVar[bool] = True
 
+    @classmethod
+    def prices_with(cls, settings: Mapping[str, str]) -> bool:
+        """Whether the vendor states prices under these texts of a policy."""
+        switch = next((field.encode_name for field in msgspec.structs.fields(cls) if field.name == "read_prices"), "")
+        return cls.states_prices and settings.get(switch, "true") != "false"
+
     @property
     def reserve(self) -> dict[str, int]:
         """Resource -> amount that a new node's kubelet keeps back (cpu in millicores, the rest in bytes), as far as the

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -45,7 +45,8 @@ from chalicelib.providers.alicloud.decoding import (
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
 from chalicelib.providers.alicloud.settings import PROVIDER, VERSIONS, Service
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
-from chalicelib.providers.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.price_reader import PriceReader, VendorPrice
 from chalicelib.providers.rate_limit import CallBudget
 from chalicelib.providers.services import Cache, ProviderServices, TtlCache
 
@@ -62,13 +63,25 @@ _DAY = 86400.0
 _UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
 _MUTABLE = 300.0  # seconds to cache what can change: a configuration, a template's default version
 
+PRICE_PERMISSION = "ecs:DescribePrice"
+
+
+class PricedMachine(NamedTuple):
+    """What a price depends on besides the region. spot: the strategy of a preemptible instance, "" for another; zone:
+    given for preemptible instances only, whose prices vary between zones."""
+
+    type: str
+    spot: str = ""
+    zone: str = ""
+
+
 # -- client
 
 
 @dataclass
 class Line:
     """The signed RPC client of one product in one region. url: the service's root. budget: None for calls that are too
-    rare to count (STS)."""
+    rare to count (STS). limits: of one call."""
 
     service: Service
     url: str
@@ -77,6 +90,7 @@ class Line:
     now: Callable[[], float]
     budget: CallBudget | None = None
     new_nonce: Callable[[], str] = new_nonce
+    limits: Limits = LIMITS
     _http: Http | None = field(default=None, init=False, repr=False)
     _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
     _looked_again: bool = field(default=False, init=False, repr=False)  # hint for a credential that lacks a permission
@@ -111,7 +125,7 @@ class Line:
                 sign=self._signed,
                 explain=self._explained,
                 budget=self.budget,
-                limits=LIMITS,
+                limits=self.limits,
             )
         return self._http
 
@@ -207,20 +221,23 @@ def _read_pages(pages: Pages[T], name_of: Callable[[T], str], most: int | None =
 
 
 class AlicloudApi:
-    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError. key: maps a kind
-    of item to its row in the shared cache; the row name contains account and region."""
+    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError. price_line: ECS
+    with narrower limits. key: maps a kind of item to its row in the shared cache; the row name contains account and
+    region."""
 
     def __init__(
         self,
         region: str,
         ess_line: Line,
         ecs_line: Line,
+        price_line: Line,
         *,
         cache: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
-        self._region, self._ess, self._ecs = region, ess_line, ecs_line
+        self._region, self._ess, self._ecs, self._prices = region, ess_line, ecs_line, price_line
+        self._price_cache, self._now = TtlCache(cache, lambda: key("prices"), VendorPrice, now), now
         self._types = TtlCache(cache, lambda: key("types"), InstanceType, now)
         self._configurations = TtlCache(cache, lambda: key("configurations"), ScalingConfiguration, now)
         self._templates = TtlCache(cache, lambda: key("templates"), LaunchTemplateData, now)
@@ -312,6 +329,29 @@ class AlicloudApi:
             return decoding.read_each(answer.instance_types, InstanceType, name_of)
 
         return _through(self._types, names, request, name_of, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
+
+    def prices(self, machines: Sequence[PricedMachine]) -> tuple[dict[PricedMachine, VendorPrice], str]:
+        """Return the hourly price of each machine, and why the key may not read prices ("" if it may). Never raises.
+        Prices are cached for six hours, those of preemptible instances for one."""
+
+        by_name = {"|".join(machine): machine for machine in machines}
+        reader = PriceReader(
+            self._price_cache, lambda name: self._price(by_name[name]), self._now, permission=PRICE_PERMISSION
+        )
+        prices = reader.read(by_name, spot=[name for name, machine in by_name.items() if machine.spot])
+        return {by_name[name]: price for name, price in prices.items()}, reader.denied
+
+    def _price(self, machine: PricedMachine) -> tuple[float, str] | None:
+        params = {
+            "RegionId": self._region,
+            "ResourceType": "instance",
+            "InstanceType": machine.type,
+            "PriceUnit": "Hour",
+            "Period": "1",
+        }
+        if machine.spot:
+            params |= {"SpotStrategy": machine.spot, "ZoneId": machine.zone}
+        return self._prices.call("DescribePrice", params, decoding.PriceAnswer).hourly
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
         """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound. A numbered

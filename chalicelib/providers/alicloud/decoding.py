@@ -17,6 +17,7 @@ import msgspec
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.errors import Unknown
 from chalicelib.providers.http import VendorResponse
+from chalicelib.providers.price_reader import currency_code, price_of
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -189,6 +190,44 @@ class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     gpu_amount: Whole = msgspec.field(default=0, name="GPUAmount")
     gpu_spec: Name = msgspec.field(default="", name="GPUSpec")
     local_storage_amount: int = 0
+
+
+class PriceDetail(msgspec.Struct, frozen=True, rename="pascal"):
+    """The part of a price for one resource: instanceType, systemDisk, image …"""
+
+    resource: str = ""
+    trade_price: Any = None
+
+
+class PriceTotal(msgspec.Struct, frozen=True, rename="pascal"):
+    """A price, and its parts. trade_price: after the account's discounts. currency: CNY on the vendor's Chinese site,
+    USD on its international one."""
+
+    trade_price: Any = None
+    currency: Any = ""
+    detail_infos: list[Any] = []
+
+
+class PriceInfo(msgspec.Struct, frozen=True, rename="pascal"):
+    """A price and the rules that led to it, of which only the price is used."""
+
+    price: PriceTotal = PriceTotal()
+
+
+class PriceAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """ECS DescribePrice."""
+
+    price_info: PriceInfo = PriceInfo()
+
+    @property
+    def hourly(self) -> tuple[float, str] | None:
+        """Return the price of the instance without its disks, and the currency; None if either is missing. An answer
+        without parts states the price of the instance alone."""
+        total = self.price_info.price
+        parts = read_each(total.detail_infos, PriceDetail, lambda part: part.resource)
+        amounts = [part.trade_price for part in parts if part.resource.casefold() == "instancetype"]
+        price, currency = price_of(amounts[0] if amounts else total.trade_price), currency_code(total.currency)
+        return (price, currency) if price and currency else None
 
 
 class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):

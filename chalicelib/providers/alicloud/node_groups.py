@@ -19,18 +19,29 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.policy.vendors.alicloud import AlicloudBounds
-from chalicelib.providers.alicloud.api import IDS, MOVED, SIZE, AlicloudApi, pages_of
+from chalicelib.providers.alicloud.api import IDS, MOVED, SIZE, AlicloudApi, PricedMachine, pages_of
 from chalicelib.providers.alicloud.decoding import InstanceType, ScalingActivity, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.error_mapping import activity_class, is_busy, is_denied
-from chalicelib.providers.alicloud.node_template import Blueprint, candidates, make_template, read_blueprints, read_tags
+from chalicelib.providers.alicloud.node_template import (
+    ZONE,
+    Blueprint,
+    candidates,
+    make_template,
+    priced_type,
+    read_blueprints,
+    read_tags,
+    spot_strategy,
+)
 from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames, placeholder_handle, placeholder_id
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.price_reader import VendorPrice, with_price
 
 T = TypeVar("T")
 
 _SHOWN = 5
+_NO_ZONE = "prices of preemptible instances vary between zones, and its zone is not known; a tag may set it"
 
 # -- sizes. Upstream left some kinds of instances out of its count and then wrote the result as an absolute number, so a
 # scale-up became a scale-in. Here every kind of instance that occupies capacity is counted in one place.
@@ -363,6 +374,8 @@ def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node])
         else builder.build(bounds, groups.get(bounds.id))
         for bounds in settings.groups
     )
+    if settings.read_prices:
+        built = builder.priced(built, groups)
     return Observation(built, tuple(builder.gaps))
 
 
@@ -435,6 +448,39 @@ class _AlicloudGroupBuilder:
             scale_down_held=no_removal(group),
             name=group.scaling_group_name,
         )
+
+    def priced(self, built: Sequence[NodeGroup], groups: Mapping[str, ScalingGroup]) -> tuple[NodeGroup, ...]:
+        """Return the groups with the hourly prices of their nodes, or why they have none."""
+        machines: dict[str, PricedMachine] = {}
+        for group in built:
+            if group.id in groups and group.id in self._blueprints:
+                blueprint, zone = (
+                    self._blueprints[group.id],
+                    (group.template.labels if group.template else {}).get(ZONE),
+                )
+                kind = priced_type(groups[group.id], blueprint, self._types)
+                spot = spot_strategy(groups[group.id], blueprint)
+                if kind and (zone or not spot):
+                    machines[group.id] = PricedMachine(kind, spot, (zone or "") if spot else "")
+        prices, denied = self._api.prices(list(machines.values()))
+        if denied:
+            text = f"{denied}; grant it, or write readPrices: false"
+            self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
+        return tuple(self._with_price(group, groups.get(group.id), machines, prices) for group in built)
+
+    def _with_price(
+        self,
+        group: NodeGroup,
+        scaling_group: ScalingGroup | None,
+        machines: Mapping[str, PricedMachine],
+        prices: Mapping[PricedMachine, VendorPrice],
+    ) -> NodeGroup:
+        if scaling_group is None or group.id not in self._blueprints:
+            return group
+        spot = bool(spot_strategy(scaling_group, self._blueprints[group.id]))
+        unknown = _NO_ZONE if spot and group.template is not None else group.template_error
+        price = prices[machines[group.id]] if group.id in machines else None
+        return with_price(group, price, spot=spot, error=unknown)
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
         """Build the node group of an entry about which nothing more is known."""

@@ -236,12 +236,13 @@ def _blueprint(source: ScalingConfiguration | LaunchTemplateData) -> Blueprint:
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
 _ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
-_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+_REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _PODS, _GIB = 110, 2**30
 _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
 _CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"})
 # Policies under which a group with a spot configuration also contains on-demand instances.
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
+_SPOT = frozenset({"SpotWithPriceLimit", "SpotAsPriceGo"})
 
 
 class AlicloudTemplate(msgspec.Struct, frozen=True):
@@ -311,6 +312,19 @@ def make_template(
     )
 
 
+def priced_type(group: ScalingGroup, blueprint: Blueprint, types: Mapping[str, InstanceType]) -> str:
+    """Return the instance type whose price counts for the group: that of the template. With several types the template
+    has the least of each resource, so this is the smallest one; among equal ones the first in the group's order."""
+    usable = [types[name] for name in candidates(group, blueprint) if name in types]
+    smallest = min(usable, key=lambda kind: (kind.cpu_core_count, kind.memory_size), default=None)
+    return smallest.instance_type_id if smallest is not None else ""
+
+
+def spot_strategy(group: ScalingGroup, blueprint: Blueprint) -> str:
+    """Return how the group's instances are preemptible; "" if they are not, or not all of them."""
+    return blueprint.spot if blueprint.spot in _SPOT and group.multi_az_policy not in _MIXED else ""
+
+
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:
     """Return the labels whose values are equal for all types."""
     values = {
@@ -337,4 +351,4 @@ def _zone_label(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> di
     """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone. Empty
     if there are several VSwitches or no instances; a tag may set the zone."""
     zones = {instance.zone_id for instance in instances} - {""}
-    return {_ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}
+    return {ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
+from chalicelib.providers import price_reader
 from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi, Line
 from chalicelib.providers.alicloud.credentials import (
+    LIMITS,
     AlicloudCredentials,
     AlicloudCredentialSource,
     Sessions,
@@ -22,6 +24,7 @@ from chalicelib.providers.alicloud.delete_nodes import cancel_delete, decrease_t
 from chalicelib.providers.alicloud.scale_up import AlicloudContext, has_requested, poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, Service, read_settings
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, joint_change, question
+from chalicelib.providers.http import Limits
 from chalicelib.providers.node_identity import nodes as cluster_nodes
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.services import KubeLists
@@ -51,13 +54,12 @@ def open_api(
     def cache_key(kind: str) -> str:
         return f"alicloud/{credentials.account()}/{settings.region}/{kind}"
 
-    def line(service: Service) -> Line:
+    def line(service: Service, limits: Limits = LIMITS) -> Line:
         budget = CallBudget(services, lambda: cache_key(service), settings.calls_per_second, limit)
-        return Line(service, settings.endpoints.url(service), credentials, services, now, budget, nonce)
+        return Line(service, settings.endpoints.url(service), credentials, services, now, budget, nonce, limits)
 
-    return AlicloudApi(
-        settings.region, line(Service.ESS), line(Service.ECS), cache=services.cache, key=cache_key, now=now
-    )
+    ess, ecs, prices = line(Service.ESS), line(Service.ECS), line(Service.ECS, price_reader.LIMITS)
+    return AlicloudApi(settings.region, ess, ecs, prices, cache=services.cache, key=cache_key, now=now)
 
 
 class AliCloud(BaseProvider[AlicloudContext]):

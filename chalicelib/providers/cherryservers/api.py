@@ -133,6 +133,10 @@ class CherryApi:
         self._plans.put({slug: plan}, known=_HOUR, unknown=_UNKNOWN_PLAN)
         return plan
 
+    def plan_read_at(self, slug: str) -> float:
+        """Return when the cached plan was read, in epoch seconds; 0.0 if it is not cached."""
+        return self._plans.put_at(slug)
+
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
         """Replace all tags of a server, by PUT servers/{id}."""
         body = msgspec.json.encode({"tags": dict(tags)})

@@ -16,7 +16,7 @@ from chalicelib.policy.vendors.cherryservers import PROVIDER, CherryBounds
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.decoding import CLUSTER_TAG, POOL_TAG, CherryPlan, CherryServer
 from chalicelib.providers.cherryservers.instances import CherryContext, Matching, ServerList, server_state
-from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template
+from chalicelib.providers.cherryservers.node_template import POOL_LABEL, hourly, make_template, price_unit
 from chalicelib.providers.cherryservers.pool_definition import Definition, labels_pool
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
@@ -24,6 +24,7 @@ _NO_LABEL = (
     "its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
     "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}"
 )
+_HOUR = 3600.0  # hourly plans are billed by the started hour
 _JOINED_WITHOUT = (
     "has joined without the label pool, so no further server is bought for pods that choose by it; "
     "give the kubelet --node-labels=pool={{.NodeGroup}}"
@@ -71,7 +72,7 @@ class _Plans:
     def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
         self._plans: dict[str, CherryPlan | None] = {}
         self._problems: dict[str, str] = {}
-        self._silence = ""
+        self._silence, self._read_at = "", context.api.plan_read_at
         for slug in sorted({definition.plan for definition in definitions.values()}):
             try:
                 self._plans[slug] = context.api.plan(slug)
@@ -80,6 +81,10 @@ class _Plans:
                 if isinstance(error, Throttled) or (isinstance(error, Transient) and not error.code):
                     self._silence = self._problems[slug]
                     break
+
+    def read_at(self, slug: str) -> float:
+        """Return when the vendor stated the plan, 0.0: in this pass."""
+        return self._read_at(slug)
 
     def of(self, slug: str) -> tuple[CherryPlan | None, str]:
         """Return the plan (None: the vendor has none of that name), and why it is unknown, empty if it is known."""
@@ -128,6 +133,7 @@ class _CherryGroupBuilder:
                 f"{CLUSTER_TAG}-{definition.cluster_name}: it is not counted and never removed; give it the tags "
                 f"{CLUSTER_TAG}: {definition.cluster_name} and {POOL_TAG}: {definition.pool} to make it a member",
             )
+        price, currency = (hourly(plan, spot=definition.spot) if plan is not None else None) or (0.0, "")
         return NodeGroup(
             id=bounds.name,
             provider=PROVIDER,
@@ -139,7 +145,14 @@ class _CherryGroupBuilder:
             template_error=unread or (template.problem if template else ""),
             options=GroupOptions(max_node_provision_time=self._settings.max_node_provision_time),
             priority=bounds.priority,
-            price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
+            price=price,
+            currency=currency,
+            priced_at=self._plans.read_at(definition.plan) if price else 0.0,
+            billed_per=_HOUR,
+            price_error=""
+            if price
+            else unread or f"plan {definition.plan} has no {price_unit(spot=definition.spot)} price",
+            spot=definition.spot,
         )
 
     def _instance(self, server: CherryServer) -> Instance:

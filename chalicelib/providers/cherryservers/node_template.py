@@ -7,7 +7,6 @@ zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.cherryservers.decoding import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.errors import OutOfStock
+from chalicelib.providers.price_reader import currency_code, price_of
 
 GPU, POOL_LABEL = "nvidia.com/gpu", "pool"
 _PODS = 110
@@ -91,7 +91,6 @@ def _amount(number: float, unit: str) -> int | None:
 
 # -- plans
 
-_UNITS = {False: "hourly", True: "spot hourly"}
 _CURRENCY = "EUR"  # the vendor's currency, used if a plan has prices in several
 
 
@@ -116,14 +115,16 @@ def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
     return max(0, row.spot_qty if spot else row.stock_qty)
 
 
-def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
-    """Return the price of one server per hour, None if the plan has none. The price is in the vendor's currency and, if
-    both are listed, without value added tax, because prices are only compared between groups. A spot price is a
-    separate entry. The ordinary price does not replace it, and a monthly price does not replace an hourly one."""
-    rows = [
-        row
-        for row in plan.pricing
-        if row.unit.strip().casefold() == _UNITS[spot] and math.isfinite(row.price) and row.price > 0
-    ]
-    order = [(row.currency.upper() != _CURRENCY, row.taxed, row.price) for row in rows]
-    return min(order)[2] if order else None
+def price_unit(*, spot: bool) -> str:
+    """Return the vendor's name of an hourly price, in lower case."""
+    return "spot hourly" if spot else "hourly"
+
+
+def hourly(plan: CherryPlan, *, spot: bool = False) -> tuple[float, str] | None:
+    """Return the price of one server per hour and its currency, "" if the plan states none that can be one; None if the
+    plan has no price. The price is in the vendor's currency and, if both are listed, without value added tax, because
+    prices are only compared between groups. A spot price is a separate entry. The ordinary price does not replace it,
+    and a monthly price does not replace an hourly one."""
+    rows = [row for row in plan.pricing if row.unit.strip().casefold() == price_unit(spot=spot) and price_of(row.price)]
+    order = [(row.currency.upper() != _CURRENCY, row.taxed, row.price, currency_code(row.currency)) for row in rows]
+    return (min(order)[2], min(order)[3]) if order else None

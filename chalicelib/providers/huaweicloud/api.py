@@ -9,7 +9,7 @@ and delete_call, and nothing else in this package may build a change (tests veri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 import msgspec
@@ -18,8 +18,9 @@ from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
 from chalicelib.providers.http import Http, VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
+from chalicelib.providers.huaweicloud.models import CHINESE_BSS, Addon, CceJob, CceNode, Flavor, NodePool
 from chalicelib.providers.huaweicloud.provider_ids import checked
+from chalicelib.providers.price_reader import PriceReader, VendorPrice
 from chalicelib.providers.services import Cache, TtlCache
 
 MOST = 100_000  # nodes; a larger total is an error
@@ -57,6 +58,29 @@ def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
+PRODUCT = "1"
+PRICE_PERMISSION = "bss:discount:view, or billing:contract:viewDiscount in an identity policy"
+_HOURS = 4  # the measure of a usage in hours
+
+
+def price_call(root: str, project: str, flavor: str, region: str) -> VendorRequest:
+    """Return the request for the price of a server that runs Linux for an hour, paid by use. It changes nothing."""
+    product = {
+        "id": PRODUCT,
+        "cloud_service_type": "hws.service.type.ec2",
+        "resource_type": "hws.resource.type.vm",
+        "resource_spec": f"{flavor}.linux",
+        "region": region,
+        "usage_factor": "Duration",
+        "usage_value": 1,
+        "usage_measure_id": _HOURS,
+        "subscription_num": 1,
+    }
+    body = msgspec.json.encode({"project_id": project, "product_infos": [product], "inquiry_precision": 1})
+    headers = {"Content-Type": "application/json"}
+    return VendorRequest("POST", f"{root}/v2/bills/ratings/on-demand-resources", headers, {}, body, safe=True)
+
+
 HOUR = 3600.0
 NODES = 1000  # nodes per page (1 to 2000)
 FLAVORS = 1000  # flavours per page
@@ -65,15 +89,16 @@ _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweiclou
 
 
 class CceApi:
-    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs: each service's root
-    and client. project: determined at the first call. key: a kind of item -> its row in the shared cache; the row name
-    contains account and region."""
+    """One cluster with one credential, for one pass. Every method raises ProviderError. cce, ecs, bss: each service's
+    root and client; without bss there are no prices. project: determined at the first call. key: a kind of item -> its
+    row in the shared cache; the row name contains account and region."""
 
     def __init__(
         self,
         cluster: str,
         cce: tuple[str, Http],
         ecs: tuple[str, Http],
+        bss: tuple[str, Http] | None = None,
         *,
         project: Callable[[], str],
         cache: Cache,
@@ -83,6 +108,7 @@ class CceApi:
         self._cluster, self._project = checked(cluster, "cluster"), project
         self._cce_root, self._cce = cce
         self._ecs_root, self._ecs = ecs
+        self._bss = bss
         self._cache, self._key, self._now = cache, key, now
         self._flavors: dict[str, Mapping[str, Flavor]] = {}
 
@@ -153,6 +179,21 @@ class CceApi:
                 cache.put({az: flavors}, known=HOUR, unknown=0.0)
             self._flavors[az] = flavors
         return self._flavors[az]
+
+    def prices(self, flavors: Iterable[str], region: str) -> tuple[dict[str, VendorPrice], str]:
+        """Return the hourly price of a server of each flavour, and why the key may not read prices ("" if it may).
+        Never raises. Empty without BSS. Prices are cached for six hours."""
+        if self._bss is None:
+            return {}, ""
+        root, http = self._bss
+
+        def ask(flavor: str) -> tuple[float, str] | None:
+            call = price_call(root, self._project(), flavor, region)
+            return decoding.price_in(http.send(call), PRODUCT, "CNY" if root == CHINESE_BSS else "")
+
+        cache = TtlCache(self._cache, lambda: self._key("prices"), VendorPrice, self._now)
+        reader = PriceReader(cache, ask, self._now, permission=PRICE_PERMISSION)
+        return reader.read(flavors), reader.denied
 
     # -- changes
 

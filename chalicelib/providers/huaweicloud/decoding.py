@@ -41,12 +41,14 @@ from chalicelib.providers.huaweicloud.models import (
     ScaleGroup,
 )
 from chalicelib.providers.huaweicloud.provider_ids import is_id
+from chalicelib.providers.price_reader import currency_code, price_of
 
 T = TypeVar("T")
 Object = dict[str, Any]
 
 _MOST = 2**31 - 1  # the largest number that can be one of nodes, minutes or cores
 _LONGEST = 300
+_MONEY = 1  # the measure_id of amounts in units of the currency
 _LONGEST_NAME = 128
 _LONGEST_TEXT = 1000  # maximum characters of a node's name, flavour or address
 _POOL_ANNOTATION = "kubernetes.io/node-pool.id"
@@ -142,6 +144,20 @@ def instant(value: object) -> float:
         return parse_time(value)
     except (ValueError, BadInput):
         return 0.0
+
+
+def price_in(response: VendorResponse, product: str, currency: str) -> tuple[float, str] | None:
+    """Return price and currency of a product in BSS's answer: after the account's discounts, otherwise the list price.
+    None if either is missing, or if the amount is in another unit than the currency. currency: where the answer does
+    not say it."""
+    body = body_of(response)
+    rows = body.get("product_rating_results")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    row = next((row for row in rows if row.get("id") == product), {} if rows else body)
+    price = price_of(row.get("amount")) or price_of(row.get("official_website_amount"))
+    code = currency_code(body.get("currency") or currency)
+    in_money = row.get("measure_id") in (None, _MONEY)
+    return (price, code) if price and code and in_money else None
 
 
 # -- responses

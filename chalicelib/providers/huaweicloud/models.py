@@ -99,6 +99,11 @@ class NodeTemplate(msgspec.Struct, frozen=True):
     os: str = ""
     billing: int = 0
 
+    @property
+    def spot(self) -> bool:
+        """Whether new nodes are spot instances."""
+        return str(self.extend.get("marketType", "")).strip().lower() == "spot"
+
 
 class NodePool(msgspec.Struct, frozen=True):
     """A node pool. desired: of all groups together (spec.initialNodeCount). groups: the default one first. current:
@@ -186,11 +191,12 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Service(StrEnum):
-    """The three services that are called, named by the first label of their hosts."""
+    """The services that are called, named by the first label of their hosts."""
 
     CCE = "cce"
     ECS = "ecs"
     IAM = "iam"
+    BSS = "bss"
 
 
 # Regions without their own IAM in the vendor's client (3.1.219), which use the global one. eu-west-101 is missing
@@ -198,9 +204,16 @@ class Service(StrEnum):
 _GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-north-1", "ru-northwest-2"})
 
 
+CHINESE_BSS, INTERNATIONAL_BSS = "https://bss.myhuaweicloud.com", "https://bss-intl.myhuaweicloud.com"
+"""Where prices are asked. An account belongs to one site, whatever the region of its clusters; by default the site of
+the region is assumed."""
+
+
 def url_of(service: Service, region: str) -> str:
     """Return the service's root, such as `https://cce.cn-north-4.myhuaweicloud.com`."""
     domain = "myhuaweicloud.eu" if region == "eu-west-101" else "myhuaweicloud.com"
+    if service is Service.BSS:
+        return f"https://bss.{domain}" if domain.endswith("eu") or region.startswith("cn-") else INTERNATIONAL_BSS
     if service is Service.IAM and (region in _GLOBAL_IAM or region not in CCE_REGIONS):
         return f"https://iam.{domain}"
     return f"https://{service}.{region}.{domain}"

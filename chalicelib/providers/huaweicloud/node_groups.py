@@ -42,9 +42,11 @@ from chalicelib.providers.huaweicloud.models import (
 )
 from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone, placeholder
+from chalicelib.providers.price_reader import with_price
 from chalicelib.providers.services import TtlCache
 
 _LISTS = 2
+_SERVERS = frozenset({"", "vm"})  # the types of pools whose nodes are servers of ECS
 MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
 
@@ -302,6 +304,7 @@ def observe(
     for name, text in _unmatched_entries(pools, settings):
         builder.warn(name, text)
     groups = [builder.build(chosen, group) for chosen in _select(pools, settings) for group in chosen.groups]
+    groups = builder.priced(groups, pools)
     groups += [builder.unread(pool) for pool in _unread_pools(pools, settings)]
     builder.gaps += [
         MissingData(f"provider/{PROVIDER}", f"a node pool cannot be understood: {pool.error}")
@@ -376,6 +379,25 @@ class _CceGroupBuilder:
             name=pool.name if group.name == DEFAULT_GROUP else f"{pool.name}/{group.name}",
         )
 
+    def priced(self, groups: Sequence[NodeGroup], pools: Iterable[NodePool]) -> list[NodeGroup]:
+        """Return the groups with the hourly prices of their nodes, or why they have none."""
+        scale_groups = {group_id(pool.id, group.name): (pool, group) for pool in pools for group in pool.groups}
+        flavors = {
+            group.id: scale_group.flavor
+            for group in groups
+            for pool, scale_group in [scale_groups[group.id]]
+            if scale_group.flavor and not _unpriced(pool)
+        }
+        prices, denied = self._api.prices(flavors.values(), self._settings.region)
+        if denied:
+            text = f"{denied}; grant it, or write readPrices: false"
+            self.gaps.append(MissingData("Price", text, place=f"spec.providers.{PROVIDER}.readPrices"))
+        return [
+            with_price(group, prices.get(flavors.get(group.id, "")), spot=pool.template.spot, error=_unpriced(pool))
+            for group in groups
+            for pool, _ in [scale_groups[group.id]]
+        ]
+
     def unread(self, pool: NodePool) -> NodeGroup:
         """Build the node group of a pool of which only the uid is known."""
         return NodeGroup(
@@ -406,6 +428,13 @@ class _CceGroupBuilder:
                 self._flavors_problem = problem
             return CceTemplate(None, problem)
         return make_template(pool, group, flavor, self._settings.region, self._settings.reserve)
+
+
+def _unpriced(pool: NodePool) -> str:
+    """Return why the vendor is not asked for the price of the pool's nodes; empty if it is."""
+    if pool.template.spot:
+        return "the vendor states no price of spot instances; write it in spec.prices"
+    return "" if pool.type in _SERVERS else f"the vendor is not asked for prices of nodes of type {pool.type}"
 
 
 def _options(pool: NodePool) -> GroupOptions:

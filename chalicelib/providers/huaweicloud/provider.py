@@ -9,9 +9,10 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.policy.vendors.huaweicloud import PROVIDER, CceSettings, read_settings
+from chalicelib.providers import price_reader
 from chalicelib.providers.base import BaseProvider, Connection, Observation, change, question
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.http import Http
+from chalicelib.providers.http import LIMITS, Http, Limits
 from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import (
@@ -54,7 +55,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         owner = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
         return f"{PROVIDER}/{digest(owner)}/{settings.region}/{kind}"
 
-    def client(source: SecretSource[CceCredential], kind: str) -> Http:
+    def client(source: SecretSource[CceCredential], kind: str, limits: Limits = LIMITS) -> Http:
         return Http(
             PROVIDER,
             services,
@@ -64,6 +65,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
             secrets=lambda: source.current().secrets,
             explain=error_for,
             budget=CallBudget(services, lambda: cache_key(kind), settings.calls_per_second, limit),
+            limits=limits,
         )
 
     source: SecretSource[CceCredential] = keys
@@ -79,10 +81,12 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         key=lambda: cache_key("project"),
         now=now,
     )
+    priced = settings.read_prices and (Service.BSS in settings.endpoints or Service.CCE not in settings.endpoints)
     return CceApi(
         settings.cluster_id,
         (root(Service.CCE), client(source, Service.CCE)),
         (root(Service.ECS), client(source, Service.ECS)),
+        (root(Service.BSS), client(source, Service.BSS, price_reader.LIMITS)) if priced else None,
         project=(lambda: settings.project_id) if settings.project_id else projects.id,
         cache=services.cache,
         key=cache_key,

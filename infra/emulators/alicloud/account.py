@@ -44,8 +44,9 @@ class AlicloudCloud:
     stock: (instance type, zone) -> number left; types that are not listed are unlimited. quota: machines in the
     account, None for no limit. hides_inactive: queries by id omit groups that are not Active, as the vendor permits.
     takes_empty_removals: a removal that lists only invalid instances is accepted instead of refused if they may be
-    ignored (the vendor does not document which). lag: queries for groups and instances return the state of that many
-    seconds ago, and up to half as much more; activities are up to date.
+    ignored (the vendor does not document which). prices: instance type -> hourly price, by default of its size.
+    currency: of all prices. price_answer: replaces the PriceInfo of every answer. lag: queries for groups and instances
+    return the state of that many seconds ago, and up to half as much more; activities are up to date.
     """
 
     def __init__(
@@ -65,6 +66,9 @@ class AlicloudCloud:
         self.stock: dict[tuple[str, str], int] = {}
         self.quota: int | None = None
         self.hides_inactive = self.takes_empty_removals = False
+        self.prices: dict[str, float] = {}
+        self.currency = "CNY"
+        self.price_answer: object = None
         self.lag = 0.0
         self._past: list[tuple[float, dict[str, AlicloudGroup]]] = []
         self.released: list[Released] = []
@@ -206,6 +210,12 @@ class AlicloudCloud:
         if group.template:
             return group.overrides or (self.template(group.template, group.template_version).type,)
         return self.configurations[group.configuration].types
+
+    def price(self, kind: str, *, spot: bool = False) -> float:
+        """Return what an instance of the type costs per hour. Preemptible instances cost a fifth."""
+        size = self.types[kind]
+        own = self.prices.get(kind, 0.2 * size.cpu + 0.025 * size.memory + 10.0 * size.gpus)
+        return round(own / 5 if spot else own, 6)
 
     # -- time
 

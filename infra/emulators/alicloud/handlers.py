@@ -21,6 +21,7 @@ from infra.emulators.alicloud.serializers import (
     configuration_json,
     group_json,
     machine_json,
+    price_json,
     template_json,
     type_json,
 )
@@ -104,7 +105,11 @@ class AlicloudHandlers:
             {
                 OLD: ess,
                 NEW: ess,
-                ECS: {"DescribeInstanceTypes": self._types, "DescribeLaunchTemplateVersions": self._templates},
+                ECS: {
+                    "DescribeInstanceTypes": self._types,
+                    "DescribeLaunchTemplateVersions": self._templates,
+                    "DescribePrice": self._price,
+                },
             }
         )
 
@@ -203,6 +208,19 @@ class AlicloudHandlers:
             "InstanceTypes": {"InstanceType": [type_json(each) for each in known[start : start + most]]},
             "NextToken": more,
         }
+
+    def _price(self, sent: Sent) -> Json:
+        if sent.text("ResourceType") not in ("", "instance") or sent.text("PriceUnit") not in ("", "Hour"):
+            raise AlicloudRefusedError("InvalidParameter", "only hourly prices of instances are emulated")
+        sent.must("RegionId")
+        name, strategy = sent.must("InstanceType"), sent.text("SpotStrategy") or "NoSpot"
+        if name not in self._cloud.types:
+            raise AlicloudRefusedError("InvalidInstanceType.ValueNotSupported", f"InstanceType={name} is not supported")
+        if strategy not in ("NoSpot", "SpotWithPriceLimit", "SpotAsPriceGo"):
+            raise AlicloudRefusedError("InvalidParameter", f"SpotStrategy={strategy} is not valid")
+        if self._cloud.price_answer is not None:
+            return {"PriceInfo": self._cloud.price_answer}
+        return price_json(self._cloud.price(name, spot=strategy != "NoSpot"), self._cloud.currency)
 
     def _templates(self, sent: Sent) -> Json:
         sent.must("RegionId")

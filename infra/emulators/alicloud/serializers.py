@@ -42,6 +42,18 @@ def stamp(at: float, *, seconds: bool = True) -> str:
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ")
 
 
+def price_json(price: float, currency: str, disk: float = 0.01) -> Json:
+    """The response of DescribePrice: the price of an instance, and of its system disk. disk: its price."""
+    parts = {"instanceType": price, "systemDisk": disk, "bandwidth": 0.0, "image": 0.0}
+    details = [{"Resource": name, **_amounts(part), "SubRules": {"Rule": []}} for name, part in parts.items()]
+    total = {**_amounts(price + disk), "ReservedInstanceHourPrice": 0.0, "Currency": currency}
+    return {"PriceInfo": {"Price": {**total, "DetailInfos": {"DetailInfo": details}}, "Rules": {"Rule": []}}}
+
+
+def _amounts(price: float) -> Json:
+    return {"OriginalPrice": price, "DiscountPrice": 0.0, "TradePrice": price}
+
+
 def group_json(group: AlicloudGroup) -> Json:
     """An entry of DescribeScalingGroups."""
     made: Json = {

@@ -57,6 +57,8 @@ class CceCloud:
     pool with one scale group also lists that group's status. counts_coming: nodes being created count as existing.
     scale_status: HTTP status of the response to a scaling request. holds: seconds for which a request blocks others on
     its pool. lag: seconds until a scale group's status shows a request that the pool's size shows at once.
+    prices: flavour -> hourly list price, by default of its size. discount: share of it that the account does not pay.
+    currency: of all prices. price_answer: replaces the answer to every question for prices.
     """
 
     def __init__(
@@ -82,6 +84,9 @@ class CceCloud:
         self.refuses_quota = self.retries = self.paged = self.tells_groups = True
         self.counts_coming = False
         self.scale_status, self.holds, self.lag = 200, 0.0, 0.0
+        self.prices: dict[str, float] = {}
+        self.discount, self.currency = 0.0, "CNY"
+        self.price_answer: object = None
         self.agenda: Agenda[CceCloud] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _KINDS}
 
@@ -250,6 +255,11 @@ class CceCloud:
         """Return zone -> availability of a flavour."""
         told = self.operations.get(flavor, {})
         return {zone: told.get(zone, "normal") for zone in map(self.zone, "abc")}
+
+    def price(self, flavor: str) -> float:
+        """Return the list price of a server of the flavour per hour."""
+        size = self.flavors[flavor]
+        return self.prices.get(flavor, round(0.15 * size.cpus + 0.02 * size.memory / 1024, 6))
 
     # -- time
 

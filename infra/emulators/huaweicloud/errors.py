@@ -19,7 +19,7 @@ def error_body(problem: VendorRefusedError, form: str, request: str) -> bytes:
     for the form of the component that refuses. request: the call's id."""
     if form == "page":
         return f"<html><body><h1>{problem.status} Bad Gateway</h1></body></html>".encode()
-    own = "gateway" if problem.code.startswith("APIGW.") else "cce"
+    own = "gateway" if problem.code.startswith(("APIGW.", "CBC.")) else "cce"
     bodies: dict[str, dict[str, str]] = {
         "cce": {"errorCode": problem.code, "errorMessage": problem.message},
         "gateway": {"error_code": problem.code, "error_msg": problem.message, "request_id": request},

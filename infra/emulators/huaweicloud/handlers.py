@@ -9,14 +9,22 @@ import msgspec
 
 from infra.emulators.huaweicloud import iam, serializers
 from infra.emulators.huaweicloud.account import CceCloud
-from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing
-from infra.emulators.huaweicloud.errors import bad, missing
+from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing, may
+from infra.emulators.huaweicloud.errors import CceRefusedError, bad, missing
 from infra.emulators.huaweicloud.models import DEFAULT_POOL, CceCluster, CcePool, Node
 from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.vendor_common.http_messages import UUID
 
 Json = dict[str, Any]
-_MOST_NODES, _MOST_FLAVORS = 2000, 1000
+_MOST_NODES, _MOST_FLAVORS, _MOST_PRODUCTS = 2000, 1000, 100
+_PRODUCT = {
+    "cloud_service_type": "hws.service.type.ec2",
+    "resource_type": "hws.resource.type.vm",
+    "usage_factor": "Duration",
+    "usage_value": 1,
+    "usage_measure_id": 4,
+    "subscription_num": 1,
+}
 
 
 class CceRequest(msgspec.Struct, frozen=True):
@@ -62,6 +70,7 @@ class CceHandlers:
             "list-addons": self._addons,
             "list-flavors": self._flavors,
             "list-projects": lambda asked: (200, iam.projects(cloud.projects, asked.query.get("name"))),
+            "rate-products": self._rate,
             "assume-agency": lambda asked: (201, iam.assume(self._ring, asked.key, asked.json(), cloud.clock())),
         }
 
@@ -153,6 +162,33 @@ class CceHandlers:
         ]
         page, _ = _page(asked.query, found, lambda flavor: flavor.name, _MOST_FLAVORS)
         return 200, {"flavors": [serializers.flavor(each, self._cloud) for each in page]}
+
+    def _rate(self, asked: CceRequest) -> tuple[int, Any]:
+        if self._cloud.price_answer is not None:
+            return 200, self._cloud.price_answer
+        products = asked.json().get("product_infos")
+        if (
+            not isinstance(products, list)
+            or not 1 <= len(products) <= _MOST_PRODUCTS
+            or not asked.json().get("project_id")
+        ):
+            raise CceRefusedError(400, "CBC.0100", "Invalid parameter")
+        prices = [self._price(product) for product in products]
+        return 200, serializers.ratings(prices, self._cloud, discounted=may(asked.key, "bss:discount:view"))
+
+    def _price(self, product: Any) -> tuple[str, float]:
+        """Return id and list price of a server of Linux for an hour."""
+        spec = product.get("resource_spec", "") if isinstance(product, dict) else ""
+        flavor = self._cloud.flavors.get(spec.removesuffix(".linux"))
+        fixed = {name: product[name] for name in _PRODUCT if name in product} if isinstance(product, dict) else {}
+        if (
+            flavor is None
+            or not spec.endswith(".linux")
+            or fixed != _PRODUCT
+            or product["region"] != self._cloud.region
+        ):
+            raise CceRefusedError(400, "CBC.0100", "The product is not found")
+        return str(product["id"]), self._cloud.price(flavor.name)
 
 
 def _page(

@@ -24,6 +24,7 @@ ROUTES = VendorRoutes(
         ("GET", "/api/v3/addons", "list-addons", "cce:addonInstance:list"),
         ("GET", "/v1/{project}/cloudservers/flavors", "list-flavors", "ecs:cloudServerFlavors:get"),
         ("GET", "/v3/projects", "list-projects", "iam:projects:listProjects"),
+        ("POST", "/v2/bills/ratings/on-demand-resources", "rate-products", ""),
         ("POST", "/v3.0/OS-CREDENTIAL/securitytokens", "assume-agency", ""),
     )
 )

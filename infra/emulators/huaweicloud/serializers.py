@@ -253,3 +253,18 @@ def flavor(held: Flavor, cloud: CceCloud) -> Json:
         "disk": "0",
         "os_extra_specs": {**held.specs, "cond:operation:status": "normal", "cond:operation:az": zones},
     }
+
+
+def ratings(prices: Sequence[tuple[str, float]], cloud: CceCloud, *, discounted: bool) -> Json:
+    """The answer of BSS: (id, list price) of products. discounted: the key may see the account's discounts."""
+
+    def amounts(price: float) -> Json:
+        off = round(price * cloud.discount, 6)
+        seen = {"amount": round(price - off, 6), "discount_amount": off} if discounted else {}
+        return {**seen, "official_website_amount": price, "measure_id": 1}
+
+    rows = [
+        {"id": id_, "product_id": f"OFFI-{number:012d}", **amounts(price), "discount_rating_results": []}
+        for number, (id_, price) in enumerate(prices, 1)
+    ]
+    return {**amounts(sum(price for _, price in prices)), "currency": cloud.currency, "product_rating_results": rows}

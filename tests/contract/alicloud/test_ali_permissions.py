@@ -78,6 +78,7 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     bench.bind(template.id, 0, 5)
     assert not seen(bench, group).template_error
     assert not seen(bench, template.id).template_error
+    assert seen(bench, group).price
     assert isinstance(
         drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
+import re
 from typing import Any
 
 import pytest
@@ -110,3 +112,10 @@ def test_exoscale_emulator_serves_only_documented_operations() -> None:
         desk.ask("GET", each)
     assert not desk.checker.problems
     assert len(desk.checker.checked) == 16
+
+
+def test_exoscale_document_names_no_prices() -> None:
+    """A version of the document that does is a reason to read them (docs/providers/exoscale.md "Limits")."""
+    text = (importlib.resources.files("exoscale") / "openapi.json").read_text()
+    assert "/instance-type" in text
+    assert re.findall(r'"[^"]*pric[^"]*"(?=:)', text, re.IGNORECASE) == []

@@ -11,7 +11,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
@@ -49,7 +49,8 @@ class AlicloudBench:
     """See Bench. Tests of Alibaba Cloud alone may also set up cloud and server directly.
 
     desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs; settings: policy settings in
-    addition to those that a bench needs; texts: secrets in addition to the key.
+    addition to those that a bench needs; texts: secrets in addition to the key; shared_cache: the cache that its
+    providers share.
     """
 
     name = "alicloud"
@@ -66,6 +67,7 @@ class AlicloudBench:
         self.server = AlicloudServer(self.cloud, in_process=True)
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
+        self.shared_cache: Cache = NullCache()
         self._desired, self._prefix, self._theirs = desired, prefix, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._keys, self._slept, self._looked = 0, 0.0, 0
@@ -149,7 +151,13 @@ class AlicloudBench:
             "stsEndpoint": url,
             **self.settings,
         }
-        means = ProviderServices(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer)
+        means = ProviderServices(
+            deployment=LOOPBACK,
+            sleep=self._sleep,
+            chance=lambda: 0.5,
+            rate_limiter=self._pacer,
+            cache=self.shared_cache,
+        )
         return Connection(
             "ours",
             settings,

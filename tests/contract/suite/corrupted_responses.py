@@ -138,9 +138,14 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
 # -- checks of an observation
 
 
+def _undated(group: NodeGroup) -> NodeGroup:
+    """Returns the group as if its price had been read at no particular time."""
+    return msgspec.structs.replace(group, priced_at=0.0)
+
+
 def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler) -> list[str]:
     """Returns the errors of an observation, compared with that of the same emulator without the corrupted object."""
-    before, after = ({each.id: each for each in observed.groups} for observed in (good, seen))
+    before, after = ({each.id: _undated(each) for each in observed.groups} for observed in (good, seen))
     found = [f"{each.id}: {text}" for each in seen.groups for text in _unsafe(each)]
     if len(after) < len(seen.groups):
         found.append("two groups have one id")

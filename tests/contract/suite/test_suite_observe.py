@@ -3,10 +3,12 @@ machines."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.group import InstanceState
+from chalicelib.model.group import DEAREST, InstanceState
 from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Misfortune
 
@@ -36,6 +38,19 @@ def test_provider_group_has_a_node_template_or_a_reason_for_none(yard: Operation
     for group in yard.observe().groups:
         assert (group.template is None) == bool(group.template_error)
         assert group.template is None or group.template.allocatable.get("cpu", 0) > 0
+
+
+def test_provider_states_a_price_with_its_currency_or_none_at_all(yard: OperationDriver) -> None:
+    for number, size in enumerate((0, 2)):
+        yard.bench.add_group(f"g{number}", size=size)
+    groups = yard.observe().groups
+    assert len(groups) == 2
+    for group in groups:
+        assert 0.0 <= group.price <= DEAREST
+        assert re.fullmatch(r"[A-Z]{3}" if group.price else "", group.currency)
+        assert not (group.price and group.price_error)
+        assert group.priced_at <= yard.bench.now()
+        assert group.billed_per >= 1.0
 
 
 def test_provider_does_not_read_a_group_of_another_cluster(yard: OperationDriver) -> None:

@@ -12,7 +12,15 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import BreakerState, Memory
-from chalicelib.model.plan import GroupVerdict, Health, NodeVerdict, UnschedulablePods
+from chalicelib.model.plan import (
+    ConsolidationReport,
+    GroupVerdict,
+    Health,
+    Move,
+    MovePurchase,
+    NodeVerdict,
+    UnschedulablePods,
+)
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page import views
@@ -208,10 +216,36 @@ def test_cost_is_shown_where_prices_are_known(store: Store) -> None:
     assert costs(msgspec.structs.replace(cluster, points=(free,))) == []
 
 
+def test_cost_is_divided_with_savings_and_the_best_moves(store: Store) -> None:
+    page = text(get(store, "/clusters/prod"))
+    panel = re.sub(r"<[^>]+>", "", page[page.index('id="cost"') : page.index('id="pods"')])
+    for sentence in (
+        "$3.30 · $2.31 requested by pods · $0.17 DaemonSets and static pods · $0.099 reserved for the system",
+        "$0.33 free, for headroom, rules and minimum sizes · $0.36 free, avoidable at best",
+        "at least $2.64 for these pods",
+        "Saved $1.24 today, $9.87 in 7 days, $31.40 this month",
+        "batch-2 goes, for 1 of arm",
+        "saves $0.22 an hour",
+        "Machines only",
+    ):
+        assert sentence in panel, sentence
+    assert panel.index("batch-2") < panel.index("web-3, web-7 go")
+    assert 'id="cost"' not in text(get(store, "/clusters/lab"))
+
+
 def test_waiting_pods_stand_before_the_groups_and_needs_before_all(store: Store) -> None:
     headings = re.findall(r"<h2 [^>]*>([^<]+)</h2>", text(get(store, "/clusters/prod")))
     assert headings == [
-        *("Needs you", "Under way", "Last 24 hours", "Waiting pods", "Node groups", "What happened", "Nodes that stay"),
+        *(
+            "Needs you",
+            "Under way",
+            "Last 24 hours",
+            "Cost an hour",
+            "Waiting pods",
+            "Node groups",
+            "What happened",
+            "Nodes that stay",
+        ),
     ]
 
 
@@ -432,6 +466,10 @@ def test_hostile_text_in_every_field_stays_text() -> None:
             unremovable=(NodeVerdict(words, reason, words),),
             unschedulable=(UnschedulablePods((words,), {words: (reason,)}, 1),),
             notes=(reason,),
+            consolidation=ConsolidationReport(
+                "shadow",
+                (Move((words,), (MovePurchase(words, 1, 1.0),), 1.0, 1.0, 1.0, 1.0, 1.0, words, currency=words),),
+            ),
         )
         decided(store, "prod", plan, NOW - 5, failure=PassFailure(words[:50], words[:400], NOW - 9, NOW - 5, 1))
         store.journal.append("prod", JournalEntry(at=NOW - 1, kind="operation", group=words, facts={"message": words}))

@@ -6,6 +6,8 @@ Each test plays passes: a node is drained, the scheduler places its pods in anot
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chalicelib.model.memory import HOUR, DrainedOwner, GroupMemory, Memory
@@ -18,7 +20,7 @@ from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays
 WEB, TINY = "default/ReplicaSet/web", "default/ReplicaSet/tiny"
 CPU = "1900m"
 EMPTY = Memory()
-UNNEEDED = {"scale_down_utilization_threshold": 0.8, "scale_down_delay_after_add": 0.0}
+UNNEEDED: dict[str, Any] = {"scale_down_utilization_threshold": 0.8, "scale_down_delay_after_add": 0.0}
 
 
 def _world(pods: dict[str, tuple[int, int]], *, waiting: int = 0) -> ClusterBuilder:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from chalicelib.model.command import DisruptionCommand
 from chalicelib.model.memory import (
     ConsolidationMemory,
     Memory,
@@ -18,16 +19,15 @@ from chalicelib.model.memory import (
 )
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import ConsolidationReport, Plan
 from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodePrices, Options, Policy
-from chalicelib.model.reason import DisruptionReason, Reason
 from chalicelib.plan.disruption import planner
-from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.disruption.methods import DisruptionContext, MethodResult
-from chalicelib.plan.disruption.replacement_rows import failed
+from chalicelib.plan.disruption.methods import DisruptionContext
+from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult
+from chalicelib.plan.disruption.replacement_rows import failed, softly_tainted
 from chalicelib.plan.disruption.replacements import advance
-from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.disruption.simulate import SimulatedRemoval, TrialResult
 from chalicelib.plan.next_memory import MOST_OWNERS
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, stays
@@ -35,41 +35,38 @@ from tests.unit.plan.replacement_story import (
     COST,
     FULL,
     GROW,
+    NO_PLACE,
     PRICE,
     machines,
     purchase_operation,
     removal_operation,
     replacement,
 )
-from tests.unit.plan.test_replacements import NO_PLACE
 
 OFF = Consolidation()
 EMPTY: dict[str, Any] = {"unneeded": 7200.0}
 
 
 class Consolidates:
-    """A method that wants to replace the named nodes by one node of group s, and notes what it was given."""
-
-    reason = DisruptionReason.CONSOLIDATION
+    """Stands in for the search: it wants to replace the named nodes by one node of group s, and notes what it was
+    given."""
 
     def __init__(self, *wanted: str) -> None:
-        self.wanted, self.candidates, self.open = wanted, [""], set[str]()
+        self.wanted, self.taken, self.open = wanted, frozenset[str](), set[str]()
 
-    def ineligible(self, *_: Any) -> Reason | None:
-        """Every node may be a candidate."""
-        return None
-
-    def propose(self, candidates: Sequence[Candidate], context: DisruptionContext) -> MethodResult:
-        """See Method."""
+    def __call__(
+        self, context: DisruptionContext, commands: Sequence[DisruptionCommand], nodes: Mapping[str, NodeMemory]
+    ) -> ConsolidationResult:
+        """See consolidate."""
         state, simulated = context.state, context.simulated
-        self.candidates = [candidate.node.name for candidate in candidates]
+        self.taken = context.budgets.taken
         self.open = {name for name, row in simulated.table.index.items() if simulated.open[row]}
         by_name = {node.name: node for node in state.snapshot.nodes}
 
-        def move(nodes: Sequence[str], cost: int, **purchases: int) -> JudgedMove:
-            evict = {name: tuple(pod.key for pod in state.occupancy.on(name)) for name in nodes}
-            removals = tuple(SimulatedRemoval(by_name[name], state.group_of[name], evict[name], {}) for name in nodes)
-            return JudgedMove(removals, purchases, PRICE * len(nodes), cost, 3.0, 1, 1.0, "m")
+        def move(names: Sequence[str], cost: int, **purchases: int) -> JudgedMove:
+            evict = {name: tuple(pod.key for pod in state.occupancy.on(name)) for name in names}
+            removals = tuple(SimulatedRemoval(by_name[name], state.group_of[name], evict[name], {}) for name in names)
+            return JudgedMove(removals, purchases, PRICE * len(names), cost, 3.0, 1, 1.0, "m")
 
         advanced = advance(
             state,
@@ -80,7 +77,14 @@ class Consolidates:
             reservation=context.reservation,
             proposals=[move(self.wanted, COST, s=1)] if self.wanted else [],
         )
-        return MethodResult(advanced.commands, {}, {}, advanced.rows)
+        return ConsolidationResult(
+            advanced.commands,
+            ConsolidationReport("full"),
+            advanced.rows,
+            state.memory.consolidation,
+            dict(nodes),
+            softly_tainted(advanced.rows.values()),
+        )
 
 
 def decided(
@@ -105,14 +109,15 @@ def decided(
     return plan_cluster(build.snapshot(), policy, known, now, 0, assume_unneeded_for=unneeded)
 
 
-def method(monkeypatch: pytest.MonkeyPatch, *wanted: str) -> Consolidates:
-    """Add the method to those of the planner."""
+def search(monkeypatch: pytest.MonkeyPatch, *wanted: str) -> Consolidates:
+    """Put a stand-in in the place of the search."""
     added = Consolidates(*wanted)
-    monkeypatch.setattr(planner, "METHODS", (*planner.METHODS, added))
+    monkeypatch.setattr(planner, "consolidate", added)
     return added
 
 
-def test_cons_57_node_of_a_replacement_is_not_removed_for_another_reason() -> None:
+def test_cons_57_node_of_a_replacement_is_not_removed_for_another_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    search(monkeypatch)
     build = machines("a", "b", new=1)
     free, _ = decided(build, **EMPTY, max_drain_parallelism=5)
     assert {removal.node for removal in free.removals} >= {"s-0"}
@@ -151,7 +156,7 @@ def test_rows_advance_without_a_method_that_judges_them() -> None:
 
 
 def test_plan_buys_for_a_replacement_and_its_row_knows_the_operation(monkeypatch: pytest.MonkeyPatch) -> None:
-    method(monkeypatch, "a")
+    search(monkeypatch, "a")
     consolidation = msgspec.structs.replace(FULL, confirm_after=0.0)
     plan, after = decided(machines("a"), consolidation=consolidation, prices=NodePrices(cpu=0.05, currency="EUR"))
     (row,) = after.replacements.values()
@@ -167,7 +172,7 @@ def test_plan_buys_for_a_replacement_and_its_row_knows_the_operation(monkeypatch
 
 
 def test_removals_of_a_replacement_start_after_its_purchases(monkeypatch: pytest.MonkeyPatch) -> None:
-    method(monkeypatch)
+    search(monkeypatch)
     plan, after = decided(machines("a", new=1), replacement(), prices=NodePrices(cpu=0.05))
     (operation,) = plan.operations
     spec = operation.spec
@@ -188,7 +193,7 @@ def test_removal_of_an_unneeded_node_has_a_price_and_no_reason() -> None:
 
 
 def test_purchase_waits_if_its_group_grows_for_pods_in_the_same_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    method(monkeypatch, "a")
+    search(monkeypatch, "a")
     build = machines("a")
     build.groups[0] = msgspec.structs.replace(build.groups[0], max=1)
     build.pending(3, "1500m")
@@ -209,7 +214,7 @@ def test_purchase_waits_if_its_group_grows_for_pods_in_the_same_pass(monkeypatch
 def test_old_nodes_have_the_soft_taint_until_they_are_removed(
     monkeypatch: pytest.MonkeyPatch, state: ReplacementState, softens: bool
 ) -> None:
-    method(monkeypatch)
+    search(monkeypatch)
     row = replacement(state=state)
     if state is ReplacementState.FAILED:
         row = failed(row, NO_PLACE, NOW - 60.0)
@@ -234,20 +239,30 @@ def waiting_for_their_timer() -> tuple[ClusterBuilder, Memory]:
     return machines("a", "b").node("home", "16", "64Gi"), Memory(nodes=nodes)
 
 
-@pytest.mark.parametrize(("consolidation", "open_nodes"), [(FULL, {"a", "home"}), (OFF, {"home"})])
 def test_node_that_only_waits_for_its_timer_is_a_destination_of_consolidation(
-    monkeypatch: pytest.MonkeyPatch, consolidation: Consolidation, open_nodes: set[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     build, memory = waiting_for_their_timer()
-    added = method(monkeypatch)
-    plan, _ = decided(build, memory=memory, consolidation=consolidation)
+    added = search(monkeypatch)
+    plan, _ = decided(build, memory=memory)
     assert [removal.node for removal in plan.removals] == ["b"]
     assert plan.unneeded == ("a", "b")
-    assert added.open == open_nodes
-    assert "b" not in added.candidates, "it is removed already"
+    assert added.open == {"a", "home"}
+    assert added.taken == {"b"}
 
 
-def test_memory_of_consolidation_is_bounded_and_gone_when_it_is_off() -> None:
+def test_consolidation_that_is_off_repeats_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    build, memory = waiting_for_their_timer()
+    expected, _ = decided(build, memory=memory)
+    monkeypatch.setattr(TrialResult, "keep", None)
+    plan, _ = decided(build, memory=memory, consolidation=OFF)
+    assert plan.removals == expected.removals
+    with pytest.raises(TypeError):
+        decided(build, memory=memory)
+
+
+def test_memory_of_consolidation_is_bounded_and_gone_when_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    search(monkeypatch)
     moves: dict[str, tuple[tuple[float, int], ...]] = {
         f"default/ReplicaSet/{at:05d}": ((NOW - at, 1),) for at in range(MOST_OWNERS + 10)
     }
@@ -267,7 +282,7 @@ def test_memory_of_consolidation_is_bounded_and_gone_when_it_is_off() -> None:
 
 
 def test_mode_shadow_saves_no_row_and_no_taint(monkeypatch: pytest.MonkeyPatch) -> None:
-    method(monkeypatch, "a")
+    search(monkeypatch, "a")
     shadow = msgspec.structs.replace(FULL, mode=ConsolidationMode.SHADOW, confirm_after=0.0)
     plan, after = decided(machines("a"), consolidation=shadow)
     assert (plan.operations, plan.marks, after.replacements) == ((), (), {})

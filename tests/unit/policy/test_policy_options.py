@@ -148,10 +148,10 @@ def test_command_line_price_expander_accepts_a_provider_with_prices(chain: str) 
     priced = Policy(name="a", providers={"cherryservers": {}})
     assert override(priced, [f"expander={chain}"], warn=reported.append).options.expander[0] in chain
     assert reported == []
-    mixed = Policy(name="a", providers={"alicloud": {}, "cherryservers": {}})
+    mixed = Policy(name="a", providers={"exoscale": {}, "cherryservers": {}})
     override(mixed, [f"expander={chain}"], warn=reported.append)
     assert len(reported) == 1
-    assert "the groups of alicloud have no price and are not chosen by" in reported[0]
+    assert "the groups of exoscale have no price and are not chosen by" in reported[0]
     reported.clear()
     override(msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)), [f"expander={chain}"], warn=reported.append)
     asked = msgspec.structs.replace(mixed, options=override(mixed, [f"expander={chain}"]).options)

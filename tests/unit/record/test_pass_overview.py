@@ -12,6 +12,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.overview import MOST_NODES, ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.plan import GroupVerdict, Health, Plan, Removal, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import NodePrices, Policy
+from chalicelib.plan.bill import cluster_bill
 from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.record.pass_overview import completed, pass_overview
 from tests.builders import NOW, ClusterBuilder, node
@@ -44,8 +45,8 @@ def plan(**changes: object) -> Plan:
 def both(
     builder: ClusterBuilder, prices: NodePrices | None = None, decision: Plan | None = None
 ) -> tuple[ClusterOverview, GaugePoint]:
-    policy = Policy("test", prices=prices)
-    return pass_overview(decision or plan(), build_cluster_state(builder.snapshot(), policy, Memory(), NOW))
+    state = build_cluster_state(builder.snapshot(), Policy("test", prices=prices), Memory(), NOW)
+    return pass_overview(decision or plan(), state, cluster_bill(state))
 
 
 def seen(builder: ClusterBuilder, prices: NodePrices | None = None) -> ClusterOverview:
@@ -69,8 +70,11 @@ def test_group_has_its_name_its_machine_and_the_use_of_its_ready_nodes() -> None
         1,
         0,
         100,
+        price_source="provider",
+        price_date="2027-01-15",
     )
-    assert empty == GroupOverview("empty", "", "test", "z-3", "huge", max=100)
+    missing = "its provider names no price, and no spec.prices are given"
+    assert empty == GroupOverview("empty", "", "test", "z-3", "huge", max=100, no_price=missing)
 
 
 def test_node_has_its_group_its_age_and_what_its_pods_request() -> None:
@@ -83,6 +87,32 @@ def test_node_has_its_group_its_age_and_what_its_pods_request() -> None:
 def test_price_of_the_policy_comes_before_the_providers() -> None:
     workers, empty = seen(cluster(), NodePrices({"large": 0.7, "huge": 2.0})).groups
     assert (workers.price, empty.price) == (0.7, 2.0)
+
+
+def test_price_has_its_currency_its_source_and_its_date() -> None:
+    dated = NodePrices({"huge": 2.0}, currency="EUR", as_of="2026-11-01")
+    builder = cluster()
+    builder.groups[0] = msgspec.structs.replace(builder.groups[0], currency="EUR", priced_at=1_795_737_600.0)
+    overview, point = both(builder, dated)
+    workers, empty = overview.groups
+    assert (workers.price, workers.currency, workers.price_source, workers.price_date) == (
+        0.5,
+        "EUR",
+        "provider",
+        "2026-11-27",
+    )
+    assert (empty.price, empty.currency, empty.price_source, empty.price_date) == (2.0, "EUR", "policy", "2026-11-01")
+    assert (overview.currency, point.cost) == ("EUR", 1.0)
+
+
+def test_price_in_another_currency_is_shown_and_not_added() -> None:
+    builder = cluster()
+    builder.groups[0] = msgspec.structs.replace(builder.groups[0], currency="CNY")
+    overview, point = both(builder, NodePrices({"huge": 2.0}, currency="EUR"))
+    workers = overview.groups[0]
+    assert (workers.price, workers.currency) == (0.5, "CNY")
+    assert workers.no_price == "its provider's price is in CNY, and spec.prices are in EUR"
+    assert (overview.currency, point.cost) == ("EUR", -1.0), "no node has a price that can be added"
 
 
 def test_node_without_amounts_has_unknown_shares() -> None:

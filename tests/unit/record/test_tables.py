@@ -23,6 +23,7 @@ from chalicelib.record.tables import (
     group_named,
     group_rows,
     node_rows,
+    price_words,
     short_name,
 )
 from chalicelib.record.views import Instant
@@ -82,6 +83,32 @@ def test_row_has_what_decision_and_overview_say() -> None:
     assert (row.zone, row.machine, row.price, row.cpu, row.memory) == ("eu-1", "m5", 0.25, 75, 61)
     assert (row.ready, row.coming, row.target, row.min, row.max) == (3, 0, 3, 1, 5)
     assert row.status == stands("steady", Tone.OK)
+
+
+def test_row_has_the_currency_the_source_and_the_date_of_its_price() -> None:
+    group = GroupOverview(
+        GROUP, price=0.24, currency="EUR", price_source="provider", price_date="2026-11-27", no_price=""
+    )
+    (row,) = rows(plan(verdict()), overview=ClusterOverview(NOW, (group,), currency="USD"))
+    assert (row.price, row.currency, row.price_source, row.price_date) == (0.24, "EUR", "provider", "2026-11-27")
+    missing = GroupOverview(GROUP, no_price="no list names it")
+    (row,) = rows(plan(verdict()), overview=ClusterOverview(NOW, (missing,)))
+    assert (row.price, row.no_price) == (None, "no list names it")
+
+
+@pytest.mark.parametrize(
+    ("price", "words"),
+    [
+        ((0.24, "EUR", "provider", "2026-11-27", ""), "0.24 EUR (provider, 2026-11-27)"),
+        ((0.24, "", "policy", "", ""), "0.24 (policy)"),
+        ((0.24, "", "", "", ""), "0.24"),
+        ((0.24, "CNY", "provider", "", "others are in EUR"), "0.24 CNY (provider); not compared: others are in EUR"),
+        ((None, "", "", "", "no list names it"), "no price: no list names it"),
+        ((None, "", "", "", ""), ""),
+    ],
+)
+def test_price_is_said_with_all_that_is_known_of_it(price: tuple[float | None, str, str, str, str], words: str) -> None:
+    assert price_words(*price) == words
 
 
 def test_group_without_overview_has_the_short_name_of_its_id_and_nothing_invented() -> None:

@@ -14,9 +14,9 @@ from chalicelib.store.errors import (
     StaleWrite,
     StoreUnavailable,
 )
-from chalicelib.store.memory_rows import KEPT
+from chalicelib.store.memory_rows import KEPT, PRICED_KEPT
 from chalicelib.store.operations import CLOCKS
-from chalicelib.store.tables import ENDED
+from chalicelib.store.tables import ENDED, OperationRow
 from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
@@ -284,3 +284,26 @@ def test_operation_step_with_a_lost_answer_is_recognized_when_repeated(
 def test_operation_claim_with_a_lost_answer_is_found_again_by_its_owner(bench: StoreFixture) -> None:
     first = claimed(bench)
     assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30) == first
+
+
+def test_ended_operations_are_listed_oldest_first_without_unreadable_rows(bench: StoreFixture) -> None:
+    for created_at, name in enumerate(("b", "a", "bad"), start=-2):
+        bench.planned(bench.operation(name, created_at=START - created_at))
+        running = bench.store.operations.claim(bench.cluster, f"grow-{name}", "act-1", 30)
+        bench.store.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act-1")
+        bench.clock.advance(1)
+    claimed(bench, "open")
+    table = bench.store.table
+    table.write(table.update(bench.cluster, f"{ENDED}grow-bad", [OperationRow.text.set("{")]))
+    assert [operation.spec.id for operation in bench.store.operations.ended(bench.cluster)] == ["grow-a", "grow-b"]
+
+
+def test_ended_operation_with_a_price_is_stored_for_a_month_of_savings(bench: StoreFixture) -> None:
+    operation = bench.operation("a").with_spec(price=100_000, currency="EUR")
+    bench.planned(operation)
+    running = bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30)
+    bench.store.operations.advance(running, running.with_status(state=OperationState.FAILED), "act-1")
+    row = bench.store.table.find(bench.cluster, f"{ENDED}grow-a")
+    assert row is not None
+    assert row["expires_at"] == {"N": str(int(START + PRICED_KEPT))}
+    assert PRICED_KEPT > KEPT

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -17,8 +18,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.plan.demand.pending_pods import is_expendable
-from chalicelib.plan.disruption.consolidation.moves import MICRO
-from chalicelib.plan.prices import node_price, unpriced
+from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.tables import Ints
 
@@ -36,7 +36,6 @@ class PoolTotals(msgspec.Struct, frozen=True):
     price: int
     disruption: int
     unpriced: int
-    currency: str
 
 
 class NodeCost(msgspec.Struct, frozen=True):
@@ -48,7 +47,6 @@ class NodeCost(msgspec.Struct, frozen=True):
     disruption: int
     idle: int
     pool: str
-    currency: str
 
 
 class PurchasePrice(msgspec.Struct, frozen=True):
@@ -59,7 +57,6 @@ class PurchasePrice(msgspec.Struct, frozen=True):
     now: int
     settled_at: float
     overlap: int
-    currency: str
 
 
 def eviction_cost(cls: PodClass) -> int:
@@ -78,11 +75,13 @@ def pool_id(group: NodeGroup) -> str:
 
 
 class Costs:
-    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups: what
-    purchases cost; history: the next memory of prices."""
+    """The costs of one pass. nodes: the priced nodes of groups; unpriced: the others, with what is missing; groups:
+    what purchases cost; history: the next memory of prices; currency: of all of them, "" if it is not known."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state, self._settle = state, state.policy.consolidation.price_settle_time
+        self._book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+        self.currency = self._book.currency
         self._aggressiveness = Fraction(str(state.policy.consolidation.aggressiveness))
         self.history: dict[str, PriceHistory] = {}
         self.groups: dict[str, PurchasePrice] = {}
@@ -98,8 +97,8 @@ class Costs:
         self.pools = self._totals()
 
     def disruption_price(self, name: str, *, wanted: bool = False) -> int:
-        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier pass
-        wanted already."""
+        """Return what the disruption of a priced node costs per hour, rounded up. wanted: of a node that an earlier
+        pass wanted already."""
         node = self.nodes[name]
         pool = self.pools[node.pool]
         exact = Fraction(pool.price * node.disruption, pool.disruption) / self._aggressiveness
@@ -127,10 +126,10 @@ class Costs:
     def _price_group(self, name: str, group: NodeGroupState) -> None:
         if group.template is None:
             return
-        price = node_price(group.template.node, self._state.policy.prices, group.group.price)
-        if price is None:
+        price = self._book.of_node(group.template.node, group.group)
+        if isinstance(price, NoPrice):
             return
-        now, own = round(price * MICRO), self._state.policy.consolidation.replace_timeout
+        now, own = price.amount, self._state.policy.consolidation.replace_timeout
         history = self._settled(self._state.memory.consolidation.prices.get(name, ()), now)
         self.history[name] = history
         provision = self._state.options.max_node_provision_time if own is None else own
@@ -139,33 +138,24 @@ class Costs:
         highest = max(value for _, value in history)
         settled_at = max((after + self._settle for (_, value), (after, _) in _pairs(history) if value > now), default=0)
         overlap = round(highest * provision / 3600 / HORIZON)
-        self.groups[name] = PurchasePrice(
-            highest, now, settled_at, overlap, self._currency(group.group, group.template.node)
-        )
+        self.groups[name] = PurchasePrice(highest, now, settled_at, overlap)
 
     def _price_node(self, node: Node, disruption: int) -> NodeCost | None:
         name = self._state.group_of.get(node.name)
         if name is None:
             return None
         group = self._state.groups[name].group
-        prices = self._state.policy.prices
-        price = node_price(node, prices, group.price)
-        if price is None:
-            self.unpriced[node.name] = unpriced(node, prices)
+        price = self._book.of_node(node, group)
+        if isinstance(price, NoPrice):
+            self.unpriced[node.name] = price.detail
             return None
-        now = round(price * MICRO)
+        now = price.amount
         lowest = min([now, *(value for _, value in self.history.get(name, ()))])
         idle = 0
         if group.billed_per > 1 and node.created:
             unused = group.billed_per - (self._state.now - node.created) % group.billed_per
             idle = round(unused / 3600 * now / HORIZON)
-        return NodeCost(lowest, now, disruption, idle, pool_id(group), self._currency(group, node))
-
-    def _currency(self, group: NodeGroup, node: Node) -> str:
-        """Return the currency of a price: of the policy's list if that names the price."""
-        prices = self._state.policy.prices
-        listed = prices is not None and node_price(node, prices) is not None
-        return prices.currency if listed and prices is not None else group.currency
+        return NodeCost(lowest, now, disruption, idle, pool_id(group))
 
     def _settled(self, history: PriceHistory, price: int) -> PriceHistory:
         """Return the prices in force within priceSettleTime, oldest first, with the present one at the end."""
@@ -193,7 +183,6 @@ class Costs:
     def _totals(self) -> dict[str, PoolTotals]:
         price: dict[str, int] = {}
         disruption: dict[str, int] = {}
-        currency: dict[str, str] = {}
         missing: dict[str, int] = {}
         for name in self.unpriced:
             pool = pool_id(self._state.groups[self._state.group_of[name]].group)
@@ -201,12 +190,11 @@ class Costs:
         for node in self.nodes.values():
             price[node.pool] = price.get(node.pool, 0) + node.price
             disruption[node.pool] = disruption.get(node.pool, 0) + node.disruption
-            currency[node.pool] = node.currency
         return {
-            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0), currency.get(pool, ""))
+            pool: PoolTotals(price.get(pool, 0), disruption.get(pool, 0), missing.get(pool, 0))
             for pool in sorted(price.keys() | missing.keys())
         }
 
 
 def _pairs(history: PriceHistory) -> list[tuple[tuple[float, int], tuple[float, int]]]:
-    return list(zip(history, history[1:], strict=False))
+    return list(pairwise(history))

@@ -78,23 +78,29 @@ class Eligibility:
     def ineligible(self, node: Node, group: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
         """Return why a node is not looked at, None if it is: a filter of find_candidates."""
         del usage
-        if group.id not in self.named:
-            return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail="consolidation.groups does not name its group")
-        if group.group.options.zero_or_max:
-            return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail="its group goes as a whole or not at all")
-        if state.buckets[node.name] is not Bucket.READY:
-            return Reason.of(ReasonCode.CONSOLIDATION_OFF, detail="it is not ready")
+        if (off := self._excluded(node, group)) is not None:
+            return off
         if node.name in self._rows:
             return self._rows[node.name]
         if node.name not in self._costs.nodes:
             return Reason.of(ReasonCode.NO_PRICE, group=group.id, detail=self._costs.unpriced.get(node.name, ""))
-        old = node.created + self._settings.min_node_age
-        if old > state.now:
-            return Reason.of(ReasonCode.NODE_TOO_YOUNG, until=old)
-        quiet = self._quiet.memory_of(node)[1] + self._settings.quiet_time
-        if quiet > state.now:
-            return Reason.of(ReasonCode.NOT_QUIET, until=quiet)
+        for code, until in (
+            (ReasonCode.NODE_TOO_YOUNG, node.created + self._settings.min_node_age),
+            (ReasonCode.NOT_QUIET, self._quiet.memory_of(node)[1] + self._settings.quiet_time),
+        ):
+            if until > state.now:
+                return Reason.of(code, until=until)
         return self.protection(node)
+
+    def _excluded(self, node: Node, group: NodeGroupState) -> Reason | None:
+        """Return why consolidation does not apply to a node at all."""
+        checks = (
+            (group.id not in self.named, "consolidation.groups does not name its group"),
+            (group.group.options.zero_or_max, "its group goes as a whole or not at all"),
+            (self._state.buckets[node.name] is not Bucket.READY, "it is not ready"),
+        )
+        detail = next((detail for fails, detail in checks if fails), None)
+        return None if detail is None else Reason.of(ReasonCode.CONSOLIDATION_OFF, detail=detail)
 
     def protection(self, node: Node) -> Reason | None:
         """Return which annotation keeps a node. On nodes only "true" counts."""
@@ -107,8 +113,8 @@ class Eligibility:
         return None
 
     def blocked_candidate(self, candidate: Candidate, moves: OwnerMoves) -> Reason | None:
-        """Return why a candidate's pods keep it whatever else goes: one of them is under two PodDisruptionBudgets, or an
-        owner's pods were moved often enough today."""
+        """Return why a candidate's pods keep it whatever else goes: one of them is under two PodDisruptionBudgets, or
+        an owner's pods were moved often enough today."""
         for pod, names in candidate.limited:
             if len(names) > 1:
                 reason = Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=", ".join(names))

@@ -36,8 +36,8 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Limits:
-    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is exceeded
-    already, nothing may use more of it, but it does not stop what does not use it."""
+    """All rows for these candidates and groups, as arrays: going [L,N], buying [L,G], room [L]. Where a limit is
+    exceeded already, nothing may use more of it, but it does not stop what does not use it."""
 
     def __init__(self, rows: Sequence[Limit], candidates: int, groups: int) -> None:
         self.rows = tuple(rows)
@@ -55,8 +55,8 @@ class Limits:
         return bool((self.used(gone, bought) <= self.room).all())
 
     def refusal(self, used: Ints, candidate: int, bought: Ints) -> Reason | None:
-        """Return why a candidate may not go together with these purchases, beside what uses the rows already; None if it
-        may."""
+        """Return why a candidate may not go together with these purchases, beside what uses the rows already; None if
+        it may."""
         more = self.going[:, candidate] + self.buying @ bought
         broken = np.flatnonzero((used + more > self.room) & (more > 0))
         return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
@@ -156,7 +156,8 @@ class _Builder:
         return reason
 
     def breaker(self) -> Iterator[Limit]:
-        """The circuit breaker's hourly limits and its share. Consolidation stays within the share and never trips it."""
+        """The circuit breaker's hourly limits and its share. Consolidation stays within the share and never trips
+        it."""
         for what, room, reason in self.budgets.breaker.rooms():
             yield Limit(self.pods if what == "pods" else self.ones, self.none, max(0, room), _always(reason))
 

@@ -13,9 +13,6 @@ import msgspec
 from chalicelib.model.reason import Reason
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 
-MICRO = 1_000_000
-"""Millionths in a unit of currency."""
-
 
 class JudgedMove(msgspec.Struct, frozen=True):
     """A move whose pods all find a place in every tried order, within all limits.

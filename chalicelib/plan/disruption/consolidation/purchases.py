@@ -34,8 +34,8 @@ Form = tuple[str, tuple[tuple[str, int], ...], str, bool]
 
 class Purchasable(msgspec.Struct, frozen=True):
     """A group of which nodes may be bought. price: of one node, the overlap included. cost: without it. most: nodes;
-    stop: what keeps it from more. shared: limits that it shares with the others: what one node of each counts, the room,
-    the reason. settled_at: when its present price counts, 0.0 if it does already; now: that price."""
+    stop: what keeps it from more. shared: limits that it shares with the others: what one node of each counts, the
+    room, the reason. settled_at: when its present price counts, 0.0 if it does already; now: that price."""
 
     group: str
     node: Node
@@ -44,7 +44,6 @@ class Purchasable(msgspec.Struct, frozen=True):
     cost: int
     now: int
     settled_at: float
-    currency: str
     form: Form
     most: int
     stop: Reason
@@ -69,8 +68,8 @@ def form_of(node: Node, group: NodeGroupState | None) -> Form:
 
 
 class Market:
-    """The groups that may be bought, in the order of their ids, and why each other group is not. fits [G,K]: by constant
-    predicates, for the classes asked; room [G,R]."""
+    """The groups that may be bought, in the order of their ids, and why each other group is not. fits [G,K]: by
+    constant predicates, for the classes asked; room [G,R]."""
 
     def __init__(
         self,
@@ -106,7 +105,6 @@ class Market:
                 cost=price.price,
                 now=price.now,
                 settled_at=price.settled_at,
-                currency=price.currency,
                 form=form_of(group.template.node, group),
                 most=most,
                 stop=stop,

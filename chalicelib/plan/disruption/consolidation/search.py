@@ -20,12 +20,12 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.disruption.consolidation.limits import Limits
-from chalicelib.plan.disruption.consolidation.moves import MICRO
 from chalicelib.plan.disruption.consolidation.programme import Programme
 from chalicelib.plan.disruption.consolidation.purchases import Market, Purchasable, form_of
 from chalicelib.plan.disruption.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Bools, Ints
@@ -40,7 +40,6 @@ MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
 _MOST_CAREFUL = 32  # candidates that are tried one after the other in every order where greedy choice is not robust
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
-_PREFIXES = (2, 4, 8, 16, 32, 64)
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -104,10 +103,10 @@ class ConsolidationSearch:
         self.proven = True
 
     def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
-        """Return whether an offer may not be bought if the candidate goes: it has the same form or another currency, or
-        both are spot and too few spot groups are cheaper."""
+        """Return whether an offer may not be bought if the candidate goes: it has the same form, or both are spot and
+        too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
-        if offer.form == form or offer.currency != cost.currency:
+        if offer.form == form:
             return True
         if not (offer.form[-1] and form[-1]):
             return False
@@ -117,8 +116,8 @@ class ConsolidationSearch:
     # --- the search
 
     def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be done;
-        sets are compared as it returns them."""
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be
+        done; sets are compared as it returns them."""
         best = self._improved(None, self.greedy(), settle)
         if not self.over():
             best = self._improved(best, self._programme(), settle)
@@ -127,8 +126,8 @@ class ConsolidationSearch:
 
     @property
     def gap(self) -> float | None:
-        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the bound;
-        None if there is no bound."""
+        """Return by how much the best plan of the programme's candidates may exceed the result, as a share of the
+        bound; None if there is no bound."""
         if self.bound == np.inf:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
@@ -208,9 +207,9 @@ class ConsolidationSearch:
         return gone
 
     def _bundles(self, without: set[int], bought: Ints, most: int) -> list[tuple[list[int], int]]:
-        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within all
-        limits beside what goes already, the greatest gain first. without: candidates that go already. most: candidates
-        for each new node."""
+        """Return (candidates, offer) of new nodes that each take all pods of some candidates and bring a gain, within
+        all limits beside what goes already, the greatest gain first. without: candidates that go already. most:
+        candidates for each new node."""
         bundles: list[tuple[list[int], int]] = []
         order = np.array([at for at in self.worth_trying() if at not in without], dtype=np.int64)
         if not len(self.offers) or not len(order):
@@ -262,6 +261,7 @@ class ConsolidationSearch:
         return members
 
     def one(self, offer: int) -> Ints:
+        """Return the purchase of one node of an offer."""
         bought: Ints = np.zeros(len(self.offers), dtype=np.int64)
         bought[offer] = 1
         return bought
@@ -356,6 +356,14 @@ class ConsolidationSearch:
 
     # --- the value of a set, and its verification
 
+    def need_of(self, pods: Mapping[int, int]) -> Ints:
+        """Return what these pods request together. pods: class -> number."""
+        columns = self.simulated.table.columns
+        need: Ints = np.zeros(len(columns.names), dtype=np.int64)
+        for cls, count in pods.items():
+            need = need + columns.need(cls) * count
+        return need
+
     def gain(self, gone: Sequence[int], bought: Ints) -> int:
         """Return what a set brings per hour."""
         return int(self.saves[list(gone)].sum()) - int(bought @ self.cost)
@@ -398,13 +406,9 @@ class ConsolidationSearch:
         return None
 
     def _without_shortage(self, gone: list[int], shortage: Shortage) -> list[int]:
-        """Return the nodes that still go: the least valuable ones with pods of the failing classes stay, as many as hold
-        what found no place."""
-        columns = self.simulated.table.columns
-        lacking: Ints = sum(
-            (columns.need(cls) * count for cls, count in shortage.pods.items()),
-            start=np.zeros(len(columns.names), dtype=np.int64),
-        )
+        """Return the nodes that still go: the least valuable ones with pods of the failing classes stay, as many as
+        hold what found no place."""
+        lacking = self.need_of(shortage.pods)
         order = sorted(gone, key=lambda at: (int(self.saves[at]), -at))
         holding = [at for at in order if not shortage.pods or any(c in self.trial.moving[at] for c in shortage.pods)]
         staying: set[int] = set()
@@ -412,7 +416,7 @@ class ConsolidationSearch:
             staying.add(at)
             self.shortages[at] = shortage
             row = self.simulated.table.index[self.candidates[at].node.name]
-            own = sum(columns.need(cls) * count for cls, count in self.trial.moving[at].items())
+            own = self.need_of(self.trial.moving[at])
             lacking = lacking - own - np.maximum(self.simulated.table.free[row], 0)
             if (lacking <= 0).all():
                 break

@@ -41,8 +41,9 @@ Part = tuple[tuple[int, ...], Ints]
 
 
 def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
-    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one would begin before
-    it is there: they are one replacement with what the first order does not buy for others, or with a few others."""
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one would begin
+    before it is there: they are one replacement with what the first order does not buy for others, or with a few
+    others."""
     parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
     if not total.any():
         return parts

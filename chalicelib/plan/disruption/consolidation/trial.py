@@ -67,7 +67,9 @@ class Trial:
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         self.moving = [_classes(candidate.pods) for candidate in candidates]
         table = simulated.table
-        self._columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
+        self._columns: Ints = np.array(
+            [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None], dtype=np.int64
+        )
         self._mean: Floats = np.ones(len(table.columns.names))
         if simulated.real:
             self._mean = np.maximum(table.allocatable[: simulated.real].mean(axis=0), 1.0)

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.consolidation.moves import MICRO
 from chalicelib.plan.disruption.consolidation.purchases import Purchasable
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import text
@@ -65,15 +65,18 @@ class Explanation:
         alone = self._alone(at)
         if alone.shortage is not None:
             return self._infeasible(at, alone.shortage)
+        return self._reason_of_move(at, alone, shortage)
+
+    def _reason_of_move(self, at: int, alone: _Alone, shortage: Shortage | None) -> Reason:
+        """Return why a node stays that could go alone."""
+        search = self._search
         gain = search.gain([at], alone.bought)
         if gain <= 0:
             return self._unsettled(at, alone.bought) or self._not_bought(at) or self._not_worth([at], alone.bought)
         if not search.saves_enough([at], alone.bought):
             return self._savings_too_small(at, alone.bought)
-        refusal = self._refusal(at, alone.bought)
-        if refusal is not None:
-            return refusal
-        if shortage is not None and (reason := shortage_reason(search, at, shortage)) is not None:
+        reason = self._refusal(at, alone.bought) or shortage_reason(search, at, shortage)
+        if reason is not None:
             return reason
         if self._solution is not None:
             first = search.candidates[self._gone[0]].node.name
@@ -101,9 +104,7 @@ class Explanation:
         search = self._search
         options: dict[tuple[int, ...], int] = {}
         for pods in (dict(shortage.pods), search.trial.moving[at]):
-            need = sum(
-                (search.simulated.table.columns.need(cls) * count for cls, count in pods.items()), start=np.int64(0)
-            )
+            need = search.need_of(pods)
             for offer, purchasable in enumerate(search.offers):
                 fits = all(bool(search.market.fits(cls)[offer]) for cls in pods)
                 if fits and not search.barred[offer, at] and bool((need <= purchasable.shape.free).all()):
@@ -114,8 +115,8 @@ class Explanation:
         return [np.array(bought, dtype=np.int64) for bought in ordered]
 
     def _may_split(self, at: int, need: Ints) -> bool:
-        """Return whether a mix of several new nodes could bring a gain: the cheapest price of what the pods need most of
-        is less than what the node saves."""
+        """Return whether a mix of several new nodes could bring a gain: the cheapest price of what the pods need most
+        of is less than what the node saves."""
         search = self._search
         if not search.settings.split_nodes or not len(search.offers) or self._splits <= 0:
             return False
@@ -187,10 +188,7 @@ class Explanation:
         search = self._search
         if not same_form and search.is_barred(offer, at, search.forms[at]):
             return False
-        need = sum(
-            (search.simulated.table.columns.need(cls) * n for cls, n in search.trial.moving[at].items()),
-            start=np.int64(0),
-        )
+        need = search.need_of(search.trial.moving[at])
         return bool((need <= offer.shape.free).all()) and search.saves[at] > offer.price
 
     def _too_few_spot_groups(self, at: int) -> Reason:

@@ -24,7 +24,7 @@ from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker
 from chalicelib.plan.disruption.consolidation.costs import Costs, pool_id
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
 from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits, owner_of
-from chalicelib.plan.disruption.consolidation.moves import MICRO, JudgedMove
+from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
 from chalicelib.plan.disruption.consolidation.splitting import destinations_of, judged_move, moves_of
@@ -33,6 +33,7 @@ from chalicelib.plan.disruption.methods import DisruptionContext
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import Advance, Reservation, advance
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.reasons.text import sentence
 
@@ -268,20 +269,11 @@ class _Pass:
         """Judge a move on the present snapshot, with the lower score of what was wanted before. cost: of purchases that
         exist."""
         checker = DrainabilityChecker(self.state, self.budgets.pdbs)
-        index, candidates = self.state.occupancy.index, []
+        candidates = []
         for name in names:
-            if name not in index or name not in self.simulated.table.index:
-                return Reason.of(ReasonCode.UNEXPECTED, detail=f"node {name} is gone")
-            node = self.state.snapshot.nodes[index[name]]
-            if (protected := self.eligibility.protection(node)) is not None:
-                return protected
-            if name not in self.costs.nodes:
-                return Reason.of(ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail="")
-            candidate = checker.of(node)
-            if not isinstance(candidate, Candidate):
-                return candidate.reason
-            if (blocked := self.eligibility.blocked_candidate(candidate, self.moves_today)) is not None:
-                return blocked
+            candidate = self._row_candidate(name, checker)
+            if isinstance(candidate, Reason):
+                return candidate
             candidates.append(candidate)
         search = self._search(candidates, frozenset(names), buys=bool(purchases))
         solution = search.judged_set(purchases, cost)
@@ -289,6 +281,20 @@ class _Pass:
             return solution
         bought = np.array(solution.bought, dtype=np.int64)
         return judged_move(search, solution.gone, bought, destinations_of(search, solution), cost)
+
+    def _row_candidate(self, name: str, checker: DrainabilityChecker) -> Candidate | Reason:
+        """Return a node of a replacement as a candidate, or why it stays."""
+        at = self.state.occupancy.index.get(name)
+        if at is None or name not in self.simulated.table.index:
+            return Reason.of(ReasonCode.UNEXPECTED, detail=f"node {name} is gone")
+        if name not in self.costs.nodes:
+            return Reason.of(ReasonCode.NO_PRICE, group=self.state.group_of.get(name, ""), detail="")
+        node = self.state.snapshot.nodes[at]
+        candidate = checker.of(node)
+        reason = self.eligibility.protection(node)
+        if not isinstance(candidate, Candidate):
+            return reason or candidate.reason
+        return reason or self.eligibility.blocked_candidate(candidate, self.moves_today) or candidate
 
     # --- the next memory, and the report
 
@@ -333,12 +339,14 @@ class _Pass:
             state = "begins" if begun.issuperset(move.nodes) else "wanted"
             state = row.state.value if row is not None else state
             moves.append(
-                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self._currency(move))
+                _move(move, state if self.acts else "shadow", row.id if row is not None else "", self.costs.currency)
             )
         proposed = {move.nodes for move in self.moves}
-        for row in advanced.rows.values():
-            if row.nodes not in proposed and row.state is not ReplacementState.FAILED:
-                moves.append(_row_as_move(row))
+        moves += [
+            _row_as_move(row)
+            for row in advanced.rows.values()
+            if row.nodes not in proposed and row.state is not ReplacementState.FAILED
+        ]
         removed = begun | {removal.node for removal in self.removed}
         verdicts = tuple(
             NodeVerdict(name, reason, str(reason.params.get("pod", "")))
@@ -346,9 +354,6 @@ class _Pass:
             if name not in removed
         )
         return ConsolidationReport(self.settings.mode.value, tuple(moves), verdicts, self._pools(), self.gap)
-
-    def _currency(self, move: JudgedMove) -> str:
-        return self.costs.nodes[move.nodes[0]].currency
 
     def _pools(self) -> tuple[PoolCost, ...]:
         return tuple(
@@ -358,7 +363,7 @@ class _Pass:
                 disruption=total.disruption / MICRO,
                 rate=round(self.costs.rate(name), 9),
                 unpriced=total.unpriced,
-                currency=total.currency,
+                currency=self.costs.currency,
             )
             for name, total in self.costs.pools.items()
         )

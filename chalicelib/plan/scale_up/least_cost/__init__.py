@@ -149,11 +149,12 @@ def purchases(
     simulated: SimulatedCluster,
     limiter: ResourceLimiter,
     prices: NodePrices | None,
+    own: Mapping[str, float],
     stop: Stop,
     grown: Mapping[str, int],
 ) -> list[Purchase] | None:
     """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the next expander
-    decides. counts: class -> unplaced pods; grown: group -> nodes already bought.
+    decides. counts: class -> unplaced pods; own: group -> price by its provider; grown: group -> nodes already bought.
 
     Only what the search can optimise is converted to solver input. Pods with rules about other pods, host ports or
     claims, and groups that scale from zero to their maximum at once, are left to the rest of the chain, which sees the
@@ -162,7 +163,7 @@ def purchases(
     offers = []
     for group in candidates.groups:
         shape = candidates.shapes[group.id]
-        price = node_price(shape.template.node, prices, group.group.price)
+        price = node_price(shape.template.node, prices, own.get(group.id, 0.0))
         atomic = group.group.options.zero_or_max
         most = 0 if atomic else limiter.allowance(group, grown.get(group.id, 0)).nodes
         offers.append(Offer(group.id, shape.free, math.inf if price is None else price, most))

@@ -52,9 +52,19 @@ EUR = "EUR"
 def test_cherry_price_per_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
     for some in (rows, rows[::-1]):
         plan = CherryPlan(slug="a", pricing=some)
-        assert (hourly(plan, spot=False), hourly(plan, spot=True)) == (plain, spot)
+        stated = [hourly(plan, spot=False), hourly(plan, spot=True)]
+        assert [price and price[0] for price in stated] == [plain, spot]
 
 
 def test_cherry_price_of_the_example_plan() -> None:
     plan = msgspec.convert(PLAN, CherryPlan)
-    assert (hourly(plan), hourly(plan, spot=True)) == (0.4932, 0.37)
+    assert (hourly(plan), hourly(plan, spot=True)) == ((0.4932, "EUR"), (0.37, "EUR"))
+
+
+@each_row(
+    ("currency", "expected"),
+    [("EUR", "EUR"), (" usd ", "USD"), ("", ""), ("€", ""), ("EURO", ""), ("E\x1bR", "")],
+)
+def test_cherry_price_states_a_currency_by_its_code_only(currency: str, expected: str) -> None:
+    plan = CherryPlan(slug="a", pricing=(Pricing(0.2, currency=currency, unit="Hourly"),))
+    assert hourly(plan) == (0.2, expected)

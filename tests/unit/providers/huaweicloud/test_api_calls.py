@@ -277,7 +277,7 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
 @each_row(
     ("danger", "method", "wanted"),
     [
-        ("a missing total", "'POST'", ["api.scale_call", "credentials.granted"]),
+        ("a missing total", "'POST'", ["api.scale_call", "api.price_call", "credentials.granted"]),
         ("an update", "'PUT'", []),
         ("a deletion", "'DELETE'", ["api.delete_call"]),
     ],
@@ -291,6 +291,7 @@ def test_CCE_DANGER_1_to_3_package_has_no_other_way_to_send_requests() -> None:
         ("api.CceApi", "'GET'"),
         ("api.scale_call", "'POST'"),
         ("api.delete_call", "'DELETE'"),
+        ("api.price_call", "'POST'"),
         ("credentials.Projects", "'GET'"),
         ("credentials.granted", "'POST'"),
         ("credentials.signed", "call.method"),

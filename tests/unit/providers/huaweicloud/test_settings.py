@@ -38,6 +38,7 @@ def test_huawei_settings_minimal_ones_suffice() -> None:
         "https://cce.cn-north-4.myhuaweicloud.com",
         "https://ecs.cn-north-4.myhuaweicloud.com",
         "https://iam.cn-north-4.myhuaweicloud.com",
+        "https://bss.myhuaweicloud.com",
     ]
 
 
@@ -53,6 +54,8 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
             "cceEndpoint": "https://cce.example.com/",
             "ecsEndpoint": "http://127.0.0.1:8080",
             "iamEndpoint": "https://iam.example.com",
+            "bssEndpoint": "https://bss.example.com",
+            "readPrices": "false",
             "nodes": f"0:5:pool-a\n1:3:{POOL.upper()}/c7-az2\n",
             "autodiscovery": "false",
             "warnAboutAddon": "false",
@@ -67,7 +70,9 @@ def test_huawei_settings_are_all_read_and_trimmed() -> None:
         "https://cce.example.com",
         "http://127.0.0.1:8080",
         "https://iam.example.com",
+        "https://bss.example.com",
     ]
+    assert not found.read_prices
     assert found.groups == (
         CceBounds("pool-a", 0, 5),
         CceBounds(f"{POOL}/c7-az2", 1, 3),

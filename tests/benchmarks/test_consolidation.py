@@ -1,0 +1,153 @@
+"""Price after consolidation: of Karpenter's rules, of removals alone, and the bound that no rules can go below.
+
+Every planner's answers are applied to the same generated cluster until nothing more happens. A referee with the
+scheduler's default score binds the pods that move. All runs of an input are made in one process, so that their times
+compare.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+import pytest
+
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Snapshot
+from tests.benchmarks.consolidation_bound import PriceBound, lower_bound
+from tests.benchmarks.consolidation_clusters import ClusterShape, compare, generate, small_clusters
+from tests.benchmarks.consolidation_trace import STRATEGIES, TraceOutcome, replay, trace, trace_table
+from tests.benchmarks.consolidation_world import (
+    WITHOUT_TIMERS,
+    History,
+    Karpenter,
+    Outscaler,
+    World,
+    consolidating,
+    run_to_the_end,
+    table,
+)
+from tests.differential.karpenter import MICRO, KarpenterRules
+from tests.reference_data import needs_shared
+
+POLICY = Policy("bench", options=WITHOUT_TIMERS)
+OURS = msgspec.structs.replace(POLICY, consolidation=consolidating())
+EAGER = msgspec.structs.replace(POLICY, consolidation=consolidating(10.0))
+OF_BOUND = 1.03
+"""Price after consolidation as a multiple of the bound."""
+BELOW_KARPENTER = 0.90
+"""The same as a multiple of what Karpenter's rules reach with as many disrupted pods, unless the bound forbids it."""
+SECONDS = {1000: 2.0, 5000: 10.0}
+"""CPU of one pass, by nodes of the cluster."""
+INPUTS = {1000: ClusterShape(1000), 5000: ClusterShape(5000, pools=5)}
+
+
+@cache
+def cluster(nodes: int) -> Snapshot:
+    return generate(INPUTS[nodes])
+
+
+@cache
+def bound(nodes: int, disrupted: int | None = None) -> PriceBound:
+    return lower_bound(cluster(nodes), POLICY, disrupted=disrupted)
+
+
+@cache
+def peers(nodes: int) -> dict[str, History]:
+    """What others reach."""
+    snapshot = cluster(nodes)
+    return {
+        "removals only": run_to_the_end(World(snapshot), Outscaler(POLICY)),
+        "Karpenter's rules": run_to_the_end(World(snapshot), Karpenter(POLICY, KarpenterRules(), commands=1)),
+        "Karpenter's rules, Balanced": run_to_the_end(
+            World(snapshot), Karpenter(POLICY, KarpenterRules(balanced=2.0), commands=1)
+        ),
+    }
+
+
+def start(nodes: int) -> int:
+    return World(cluster(nodes)).price
+
+
+def report(nodes: int, ends: dict[str, History]) -> None:
+    """Prints the ends, the bound, and what each reaches within the same numbers of disrupted pods."""
+    lowest = bound(nodes)
+    print(f"\n{table(ends, start(nodes))}\nbound {lowest.price:,.2f}, {lowest.price / lowest.start:.3f} of the start\n")
+    counts = [round(lowest.disrupted * part / 4) for part in range(1, 6)]
+    print(f"| Disrupted pods at most | Bound | {' | '.join(ends)} |\n|{'---|' * (len(ends) + 2)}")
+    for count in counts:
+        prices = [bound(nodes, count).price, *(history.price_within(count) / MICRO for history in ends.values())]
+        print(f"| {count:,} | {' | '.join(f'{price:,.2f}' for price in prices)} |")
+
+
+@pytest.mark.parametrize("nodes", INPUTS)
+def test_no_rules_go_below_the_bound(nodes: int) -> None:
+    ends = peers(nodes)
+    lowest = bound(nodes)
+    report(nodes, ends)
+    assert len(ends) > 1
+    for history in ends.values():
+        assert history.price_within(10**9) / MICRO >= lowest.price * (1 - 1e-6)
+        assert history.last.price < start(nodes)
+        disrupted = history.last.disrupted
+        assert history.price_within(disrupted) / MICRO >= bound(nodes, disrupted).price * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("nodes", INPUTS)
+def test_consolidation_reaches_the_bound_and_stays_ten_percent_below_karpenter(nodes: int) -> None:
+    snapshot = cluster(nodes)
+    ours = {
+        "consolidation": run_to_the_end(World(snapshot), Outscaler(OURS), quiet=7),
+        "consolidation, aggressiveness 10": run_to_the_end(World(snapshot), Outscaler(EAGER), quiet=7),
+    }
+    ends, lowest = {**peers(nodes), **ours}, bound(nodes)
+    report(nodes, ends)
+    eager = ours["consolidation, aggressiveness 10"]
+    disrupted = eager.last.disrupted
+    karpenter = peers(nodes)["Karpenter's rules"].price_within(disrupted) / MICRO
+    least = bound(nodes, disrupted).price
+    price = eager.last.price / MICRO
+    print(f"with {disrupted:,} disrupted pods: ours {price:,.2f}, Karpenter {karpenter:,.2f}, bound {least:,.2f}")
+    assert price <= OF_BOUND * lowest.price
+    assert price <= max(BELOW_KARPENTER * karpenter, OF_BOUND * least)
+    assert max(history.slowest for history in ours.values()) <= SECONDS[nodes]
+
+
+@needs_shared
+@pytest.mark.parametrize("hours", [6.0, 72.0])
+def test_hours_of_a_trace_under_the_rules_of_others(hours: float) -> None:
+    task_trace = trace(hours)
+    outcomes = {name: replay(task_trace, STRATEGIES[name]()) for name in ("removals", "karpenter")}
+    print(f"\n{len(task_trace.pods)} tasks in {hours:g} hours\n{trace_table(outcomes)}")
+    assert outcomes["removals"].consolidated_young == 0
+    assert outcomes["removals"].moved == 0
+    assert outcomes["karpenter"].disrupted > outcomes["removals"].disrupted
+
+
+@needs_shared
+@pytest.mark.parametrize("hours", [6.0, 72.0])
+def test_consolidation_of_a_trace_neither_churns_nor_moves_pods_too_often(hours: float) -> None:
+    task_trace = trace(hours)
+    outcomes: dict[str, TraceOutcome] = {
+        name: replay(task_trace, STRATEGIES[name]()) for name in ("removals", "karpenter", "consolidation")
+    }
+    print(f"\n{len(task_trace.pods)} tasks in {hours:g} hours\n{trace_table(outcomes)}")
+    ours = outcomes["consolidation"]
+    assert ours.consolidated_young == 0, "a bought node is needed for minNodeAge at least"
+    assert ours.moved <= 4, "movesPerPodPerDay"
+    assert ours.price <= outcomes["removals"].price
+    assert ours.disrupted < outcomes["karpenter"].disrupted
+
+
+def test_karpenter_is_cheaper_than_removals_on_small_clusters() -> None:
+    def removals(snapshot: Snapshot) -> float:
+        return run_to_the_end(World(snapshot), Outscaler(POLICY)).price_within(10**9) / MICRO
+
+    def karpenter(snapshot: Snapshot) -> float:
+        rules = KarpenterRules(budget="100%")
+        return run_to_the_end(World(snapshot), Karpenter(POLICY, rules, commands=1)).price_within(10**9) / MICRO
+
+    compared = compare(karpenter, removals, small_clusters(100))
+    print(f"\n{compared}")
+    assert len(compared.margins) == 100
+    assert compared.first < compared.second

@@ -1,0 +1,294 @@
+"""`outscaler cost`: the stored bill, the bill of a folder, savings and moves, and the cost of another policy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import msgspec
+import pytest
+import yaml
+from moto import mock_aws
+
+from chalicelib.command.main import main
+from chalicelib.model.bill import ClusterBill
+from chalicelib.model.gauge_ring import GaugePoint
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
+from chalicelib.model.overview import ClusterOverview, GroupOverview
+from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase
+from chalicelib.model.policy import NodePrices, Options, Policy
+from chalicelib.model.policy_permissions import STRICT
+from chalicelib.plan.bill import cluster_bill
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.record import carry_over
+from chalicelib.record.carry_over import CarryOver
+from chalicelib.record.journal import decision, plan_entry
+from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
+from chalicelib.store import Store
+from infra.emulators.aws import create_table
+from tests.builders import ClusterBuilder, cluster, node
+from tests.functional import saved_cluster
+from tests.operations import new_operation
+from tests.unit.policy.policy_documents import GOOD
+
+Said = pytest.CaptureFixture[str]
+NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
+TABLE, SHOP = "outscaler-cli", "shop"
+
+
+def shop() -> ClusterBuilder:
+    builder = cluster().node("w-0", "4", "16Gi", group="workers").node("w-1", "4", "16Gi", group="workers")
+    builder.node("alone", "2", "8Gi").group(
+        "workers", max=5, price=0.2, currency="EUR", template=node("t", "4", "16Gi")
+    )
+    builder.running("w-0", 2, "1", "4Gi", owner="web", namespace="front", kind="StatefulSet")
+    return builder.running("w-1", 1, "1", "4Gi", owner="db", namespace="back", kind="StatefulSet")
+
+
+def bill_of(builder: ClusterBuilder) -> ClusterBill:
+    bill = cluster_bill(build_cluster_state(builder.snapshot(), Policy(SHOP), Memory(), NOW))
+    assert bill is not None
+    return msgspec.structs.replace(bill, at=NOW - 240)
+
+
+@pytest.fixture
+def empty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A cluster with a policy and without a pass."""
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        store = Store(TABLE, clock=lambda: NOW)
+        store.deployment_settings().publish(STRICT)
+        store.policies.put(SHOP, GOOD.replace("prod-geneva", SHOP), "d1", None)
+        yield store
+
+
+@pytest.fixture
+def store(empty: Store) -> Store:
+    """A cluster with a bill, a removal of two hours ago, and a decision with moves."""
+    overview = ClusterOverview(NOW - 240, (GroupOverview("workers", "Workers"),), bill=bill_of(shop()))
+    empty.gauge_rings.add(SHOP, GaugePoint(NOW, 3, 0), overview, seen=0.0)
+    moves = (
+        Move(("w-9",), (), 0.1, 0.1, 2.0, 0.05, 1.0, "shadow", currency="EUR"),
+        Move(("w-1", "w-0"), (MovePurchase("small", 1, 0.1),), 0.4, 0.3, 4.0, 0.2, 2.5, "shadow", currency="EUR"),
+    )
+    plan = msgspec.structs.replace(
+        shop().plan(), at=NOW - 60, cluster=SHOP, consolidation=ConsolidationReport("shadow", moves)
+    )
+    empty.journal.append(SHOP, plan_entry(plan))
+    planned = new_operation(
+        id="remove-1",
+        cluster=SHOP,
+        provider="test",
+        group="workers",
+        kind=OperationKind.DELETE_NODES,
+        plan="p",
+        created_at=NOW - 7200,
+        targets=(RemovalTarget("w-2", "w-2"),),
+        price=200_000,
+        currency="EUR",
+    )
+    memory, clock = Memory(), iter((NOW - 7200,) * 50)
+    early = Store(TABLE, clock=lambda: next(clock))
+    lease = early.leases.acquire(SHOP, "pass", 60)
+    early.memory.save(SHOP, early.memory.load(SHOP), memory, (planned,), lease)
+    early.leases.release(lease)
+    running = early.operations.claim(SHOP, "remove-1", "act", 60)
+    early.operations.advance(running, running.with_status(state=OperationState.SUCCEEDED), "act")
+    lease = empty.leases.acquire(SHOP, "pass", 60)
+    left = carry_over.write(CarryOver(decided=NOW - 60))
+    empty.leases.release(lease, passed_at=NOW - 13, carry_over=left, decision=decision(plan), succeeded=True)
+    return empty
+
+
+def printed(capsys: Said, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def answer(capsys: Said, *arguments: str) -> Any:
+    return json.loads(printed(capsys, *arguments, "-o", "json"))
+
+
+def refusal(capsys: Said, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 2
+    return capsys.readouterr().err.strip()
+
+
+def test_cost_of_a_cluster_is_shown_with_savings_and_moves(store: Store, capsys: Said) -> None:
+    assert (
+        printed(capsys, "cost", SHOP)
+        == """\
+shop: 0.4000 EUR per hour for 2 machines; 1 machine without a price not included (2026-11-18T11:02:40Z)
+
+WHAT FOR                                      PER HOUR   SHARE
+requested by pods                               0.1500   37.5%
+DaemonSets and static pods                        0.00    0.0%
+reserved for the system                           0.00    0.0%
+free, for headroom, rules and minimum sizes       0.00    0.0%
+free, avoidable at best                         0.2500   62.5%
+being drained, or without a node                  0.00    0.0%
+
+Lower bound: 0.0500 EUR, 12.5% of the price; no choice of nodes for these pods saves more than 0.3500 EUR
+
+GROUP     MACHINES   PER HOUR   REQUESTED   OTHER   WANTED   AVOIDABLE   NOT USABLE
+Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00
+
+Saved: 0.2000 EUR per hour now, 0.4000 today, 0.4000 in 7 days, 0.4000 this month (UTC)
+
+Best moves
+MOVE                          SAVES PER HOUR   SCORE   STATE
+w-1, w-0 go, for 1 of small       0.3000 EUR    2.50   shadow
+w-9 goes                          0.1000 EUR    1.00   shadow
+
+Machines only: without disks, load balancers, traffic and the vendor's fees.
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "lines"),
+    [
+        ("namespace", ["front         0.1000   25.0%   0.1667", "back          0.0500   12.5%   0.0833"]),
+        (
+            "owner",
+            ["front/StatefulSet/web     0.1000   25.0%   0.1667", "back/StatefulSet/db       0.0500   12.5%   0.0833"],
+        ),
+        ("pool", ["Workers          2     0.4000      0.1500    0.00     0.00      0.2500         0.00"]),
+    ],
+)
+def test_cost_is_shown_by_name(store: Store, capsys: Said, key: str, lines: list[str]) -> None:
+    shown = printed(capsys, "cost", SHOP, "--by", key).splitlines()
+    head = next(at for at, line in enumerate(shown) if line.startswith(key.upper()))
+    assert shown[head + 1 : head + 1 + len(lines)] == lines
+
+
+def test_cost_in_wide_form_has_every_table(store: Store, capsys: Said) -> None:
+    heads = [line.split()[0] for line in printed(capsys, "cost", SHOP, "-o", "wide").splitlines() if line.isupper()]
+    assert [head for head in heads if head in ("GROUP", "POOL", "NAMESPACE", "OWNER")] == [
+        "GROUP",
+        "POOL",
+        "NAMESPACE",
+        "OWNER",
+    ]
+
+
+def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
+    data = answer(capsys, "cost", "--days", "1")  # the only cluster
+    [bill] = data.pop("bills")
+    assert (bill["currency"], bill["lowerBound"], bill["efficiency"]) == ("EUR", 0.05, 0.125)
+    assert bill["perHour"]["paid"] == sum(amount for name, amount in bill["perHour"].items() if name != "paid") == 0.4
+    assert bill["groups"][0]["name"] == "workers"
+    assert bill["owners"][0] == {"name": "front/StatefulSet/web", "names": 1, "workload": 0.1, "idle": 0.166667}
+    assert [move["saves"] for move in data.pop("moves")] == [0.3, 0.1]
+    assert data == {
+        "cluster": SHOP,
+        "at": "2026-11-18T11:02:40Z",
+        "unpriced": 1,
+        "savings": [{"currency": "EUR", "perHour": 0.2, "today": 0.4, "sevenDays": 0.4, "month": 0.4}],
+        "savingsAt": "2026-11-18T11:06:40Z",
+        "note": "Machines only: without disks, load balancers, traffic and the vendor's fees.",
+        "savedInDays": {"days": 1, "byCurrency": {"EUR": 0.4}},
+    }
+
+
+def test_cost_without_a_bill_says_why(empty: Store, capsys: Said) -> None:
+    assert refusal(capsys, "cost", SHOP) == "shop: no pass has made a bill yet; repeat it after the next pass"
+    empty.gauge_rings.add(SHOP, GaugePoint(NOW, 3, 0), ClusterOverview(NOW), seen=0.0)
+    assert refusal(capsys, "cost", SHOP) == (
+        "shop: no machine has a price; add spec.prices to its policy (docs/bill.md)"
+    )
+    assert refusal(capsys, "cost", "shpo") == "shpo: no such cluster; did you mean shop?"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--by", "node"), "'node'"),
+        (("--days", "400"), "'400' is not a number from 1 to 35"),
+        (("--policy", "x.yaml"), "--policy: belongs to a folder, and shop is none; omit it"),
+        (("--with-policy", "x.yaml"), "--from: is not given, and OUTSCALER_DECISIONS is not set"),
+    ],
+)
+def test_cost_refuses_wrong_arguments(store: Store, capsys: Said, words: tuple[str, ...], says: str) -> None:
+    assert says in refusal(capsys, "cost", SHOP, *words)
+
+
+# -- a folder
+
+
+def test_cost_of_a_saved_cluster_is_computed_from_its_files(tmp_path: Path, capsys: Said) -> None:
+    policy = yaml.safe_load(GOOD)
+    policy["spec"]["prices"] = {"cpu": 0.03, "memory": 0.004}
+    file = tmp_path / "policy.yaml"
+    file.write_text(yaml.safe_dump(policy))
+    folder = str(saved_cluster.shop(tmp_path / "shop"))
+    data = answer(capsys, "cost", folder, "--policy", str(file))
+    [bill] = data["bills"]
+    assert bill["perHour"]["paid"] > bill["perHour"]["workload"] > 0
+    assert [row["name"] for row in bill["owners"]] == [
+        "shop/StatefulSet/db",
+        "shop/Deployment/api",
+        "shop/(no controller)",
+    ]
+    assert data["savings"] == []
+    assert "no machine has a price" in refusal(capsys, "cost", folder)
+    assert "--days: needs the operations of a deployment" in refusal(capsys, "cost", folder, "--days", "1")
+
+
+# -- another policy
+
+
+@pytest.fixture
+def decisions(tmp_path: Path) -> Path:
+    """Three decisions within twenty minutes about two half-empty nodes that nothing removes."""
+    place = tmp_path / "decisions"
+    for minutes in (60, 50, 40):
+        now = NOW - minutes * 60
+        stays = msgspec.structs.replace(Options(), scale_down_enabled=False)
+        own = Policy(SHOP, options=stays, prices=NodePrices(cpu=0.05, currency="EUR"))
+        snapshot = msgspec.structs.replace(shop().snapshot(), cluster=SHOP, taken_at=now)
+        plan, _ = plan_cluster(snapshot, own, Memory(), now, 1)
+        recorded = RecordedDecision(snapshot, own, Memory(), now, 1, plan)
+        file = place / key_of(recorded).path()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(encode(recorded))
+    return place
+
+
+def test_cost_of_another_policy_is_that_of_its_own_nodes(
+    decisions: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW)
+    policy = yaml.safe_load(GOOD)
+    policy["spec"]["options"] = {"scaleDownUnneededTime": "2m", "scaleDownUtilizationThreshold": 0.6}
+    file = tmp_path / "new.yaml"
+    file.write_text(yaml.safe_dump(policy))
+    words = ("cost", SHOP, "--with-policy", str(file), "--from", str(decisions))
+    data = answer(capsys, *words)
+    recorded, given = data["recorded"], data["withPolicy"]
+    assert (data["decisions"], data["leftOut"], data["hours"]) == (3, 0.0, 0.3333)
+    assert recorded["cost"] == {"EUR": pytest.approx(0.5 / 3, abs=1e-6)}  # ten cores for twenty minutes
+    assert (recorded["nodesRemoved"], given["nodesRemoved"], given["podsMoved"]) == (0, 1, 1)
+    assert given["cost"]["EUR"] < recorded["cost"]["EUR"]
+    assert answer(capsys, *words) == data, "the same every time"
+    shown = printed(capsys, *words)
+    assert "recorded policy   given policy" in shown.lower()
+    assert (
+        "Only decisions with changes are recorded; spans of more than 15 minutes without any are left out, 0%" in shown
+    )
+    assert "in 1 day" in refusal(capsys, "cost", "lab", *words[2:], "--days", "1")
