@@ -98,9 +98,7 @@ class RefereeCluster:
         for other in self.nodes.values():
             for bound in other.pods:
                 mine = any(_bars(term, bound.cls, cls.namespace, node, other) for term in cls.pod_anti_affinity)
-                theirs = any(
-                    _bars(term, cls, bound.cls.namespace, node, other) for term in bound.cls.pod_anti_affinity
-                )
+                theirs = any(_bars(term, cls, bound.cls.namespace, node, other) for term in bound.cls.pod_anti_affinity)
                 if mine or theirs:
                     return False
         return True

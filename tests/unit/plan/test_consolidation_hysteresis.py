@@ -1,4 +1,5 @@
-"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day, confirmation (fixture F)."""
+"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day, confirmation (fixture
+F)."""
 
 from __future__ import annotations
 
@@ -150,7 +151,12 @@ def _moved(*, times: int, oldest: float) -> Memory:
 
 @pytest.mark.parametrize(
     ("times", "oldest", "most", "goes"),
-    [(12, 82_800.0, 4, ["b", "c"]), (11, 82_800.0, 4, ["a", "b"]), (12, 86_400.0, 4, ["a", "b"]), (12, 82_800.0, 0, ["a", "b"])],
+    [
+        (12, 82_800.0, 4, ["b", "c"]),
+        (11, 82_800.0, 4, ["a", "b"]),
+        (12, 86_400.0, 4, ["a", "b"]),
+        (12, 82_800.0, 0, ["a", "b"]),
+    ],
 )
 def test_cons_41_pods_of_an_owner_are_moved_a_limited_number_of_times_a_day(
     times: int, oldest: float, most: int, goes: list[str]
@@ -222,7 +228,8 @@ def test_cons_42_removal_begins_if_a_later_pass_still_wants_it(second: float, be
 
 
 def _billed(unit: float, k: float) -> Result:
-    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are left, and a group t at 0.216."""
+    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are left, and a group t at
+    0.216."""
     types: dict[str, Machine] = {"h": ("4", "16Gi", 0.24), "t": ("2", "8Gi", 0.216)}
     build = machines({"a": ("h", pods(1))}, types, created=NOW - 7200.0 - 600.0)
     machines({"b": ("h", ((35, "110m", "100Mi"),))}, types, build=build)

@@ -182,7 +182,7 @@ class _Pass:
             names = before.reasons.keys() & {candidate.node.name for candidate in candidates}
             self.verdicts |= {name: before.reasons[name] for name in names}
             return before
-        solution = search.best()
+        solution = search.best(lambda proposed: moves_of(search, proposed)[1])
         if solution is not None:
             self.moves, solution = moves_of(search, solution)
         self.gap = search.gap
