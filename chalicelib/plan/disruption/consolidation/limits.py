@@ -20,6 +20,7 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, blocked
 from chalicelib.plan.disruption.consolidation.costs import pool_id
 from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Ints
 
@@ -194,7 +195,8 @@ class _Builder:
     def surge(self) -> Iterator[Limit]:
         """maxSurge, for each pool in which nodes are bought."""
         most = self.state.policy.consolidation.max_surge
-        open_nodes = open_surge(self.state)
+        rows = self.state.memory.replacements.values()
+        open_nodes = open_surge((row for row in rows if row.state in UNDER_WAY), self.state)
         registered: dict[str, int] = {}
         for group in self.state.groups.values():
             pool = pool_id(group.group)
@@ -216,18 +218,6 @@ class _Builder:
 def surge_limit(most: NodeLimit, registered: int) -> int:
     """Return how many nodes of a pool may be bought ahead; a share is at least one node, of an empty pool too."""
     return most.of(registered) if most.nodes is not None else max(1, most.of(registered))
-
-
-def open_surge(state: ClusterState) -> dict[str, int]:
-    """Return per pool the nodes that open replacements have bought and not yet paid back by a removal."""
-    bought: dict[str, int] = {}
-    for replacement in state.memory.replacements.values():
-        if not replacement.until:
-            for purchase in replacement.purchases:
-                group = state.groups.get(purchase.group)
-                pool = pool_id(group.group) if group is not None else purchase.group
-                bought[pool] = bought.get(pool, 0) + purchase.nodes
-    return bought
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:
