@@ -1,13 +1,14 @@
-"""Replacements from the first pass that wants one to the end, with the functions, the emulated cluster and the real search
+"""Replacements from the first pass that wants one to their end, with the functions, the emulated cluster and the search
 (docs/reference/consolidation.md "Replacements")."""
 
 from __future__ import annotations
 
-from typing import Any
+import pytest
 
 from chalicelib.model.memory import Replacement
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
 from tests.scenario.runner import scenario
 from tests.scenario.scenario_world import ScenarioWorld
@@ -52,10 +53,6 @@ def states(world: ScenarioWorld) -> list[str]:
     return [row.state.value for row in rows(world)]
 
 
-def ended(world: ScenarioWorld, kind: str) -> list[Any]:
-    return [(end["state"], len(end.get("nodes", ()))) for end in world.ended(kind)]
-
-
 @scenario(grain=5.0)
 def test_half_empty_node_is_replaced_by_a_cheaper_one(world: ScenarioWorld) -> None:
     old = half_empty(world)
@@ -73,7 +70,10 @@ def test_half_empty_node_is_replaced_by_a_cheaper_one(world: ScenarioWorld) -> N
 def test_cons_53_old_node_that_is_deleted_by_hand_needs_no_removal(world: ScenarioWorld) -> None:
     half_empty(world)
     world.step_until(lambda: states(world) == ["waiting"], limit=600)
-    world.scale("large", 0)
+    group = world.kube.get("machinedeployments", "large", "default", fields.GROUP)
+    assert group is not None
+    smaller = {**clone(group), "spec": {**group["spec"], "replicas": 0}}
+    world.kube.update("machinedeployments", smaller, fields.GROUP)
     world.step_until(lambda: states(world) == [], limit=600)
     world.minutes(5)
     assert world.ended("remove") == []
@@ -106,5 +106,7 @@ def test_cons_56_drain_that_is_stuck_on_a_budget_fails_the_replacement(world: Sc
     assert (failed["state"], failed["class"]) == ("failed", "EvictionBlocked")
     (row,) = rows(world)
     assert (row.state.value, row.nodes) == ("failed", (old,))
+    waits = world.group_memory(LARGE).failed_removals[old]
+    assert waits.until - failed["at"] == pytest.approx(300.0, abs=30.0)
     assert not world.is_marked(old)
     assert sorted(world.nodes()) == sorted([old, *row.new_nodes])
