@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Replacement
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import clone
@@ -110,3 +112,38 @@ def test_cons_56_drain_that_is_stuck_on_a_budget_fails_the_replacement(world: Sc
     assert waits.until - failed["at"] == pytest.approx(300.0, abs=30.0)
     assert not world.is_marked(old)
     assert sorted(world.nodes()) == sorted([old, *row.new_nodes])
+
+
+def test_cons_58_node_is_replaced_by_one_of_another_provider_that_takes_45_minutes() -> None:
+    account = CherryAccount(times=CherryDurations(deploy=2700.0))
+    with ScenarioWorld(None, quick=True, grain=20.0, clouds=(account,)) as world:
+        world.put_secret("outscaler/shop/kubeconfig", world.server.kubeconfig())
+        metal = {"provider": "cherryservers", "id": "metal", "min": 0, "max": 2}
+        world.apply_policy(
+            document(
+                providers={"clusterapi": {}, "cherryservers": account.settings()},
+                nodeGroups=[{"provider": "clusterapi", "id": LARGE, "min": 0, "max": 1}, metal],
+                consolidation=CONSOLIDATION,
+                prices={"cpu": 0.05},
+                disruptionBudgets=[{"name": "all", "nodes": 1}],
+                options={"scaleDownUnneededTime": "3h", "maxNodeProvisionTime": "75m"},
+            )
+        )
+        world.seed(objects.machine_deployment("large", 1, 0, 1, cpu="16"))
+        world.minutes(2)
+        world.seed(objects.deployment("web", replicas=2, cpu="700m"))
+        (old,) = world.nodes()
+        world.step_until(lambda: states(world) == ["waiting"], limit=900)
+        began = world.clock()
+        while len(world.nodes()) == 1:
+            assert not world.is_marked(old)
+            world.minutes(1)
+        assert world.clock() - began > 2000.0
+        world.step_until(lambda: old not in world.nodes(), limit=1200)
+        world.minutes(2)
+        assert [(end["state"], end["group"]) for end in world.ended()] == [
+            ("succeeded", "metal"),
+            ("succeeded", LARGE),
+        ]
+        assert rows(world) == []
+        assert world.pods_ready("web") == 2
