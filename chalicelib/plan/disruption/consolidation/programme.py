@@ -77,7 +77,7 @@ class Programme:
         bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
         self.bound = float(
             math.floor(bound * (1 + 1e-9) + 1e-3)
-        )  # gains are whole; last digits depend on the processor
+        )  # not its last digits
 
     def cut(self, proposal: Proposal) -> None:
         """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
