@@ -343,7 +343,7 @@ class _Pass:
             )
         proposed = {move.nodes for move in self.moves}
         moves += [
-            _row_as_move(row)
+            _row_as_move(row, self.costs.currency)
             for row in advanced.rows.values()
             if row.nodes not in proposed and row.state is not ReplacementState.FAILED
         ]
@@ -398,7 +398,7 @@ def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move
     )
 
 
-def _row_as_move(row: Replacement) -> Move:
+def _row_as_move(row: Replacement, currency: str) -> Move:
     saves = row.price - row.cost
     return Move(
         nodes=row.nodes,
@@ -411,4 +411,5 @@ def _row_as_move(row: Replacement) -> Move:
         state=row.state.value,
         pool=row.pool,
         replacement=row.id,
+        currency=currency,
     )
