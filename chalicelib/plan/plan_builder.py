@@ -34,6 +34,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.planner import DisruptionPlan
+from chalicelib.plan.disruption.replacement_rows import ended_rows
 from chalicelib.plan.prices import NoPrice, price_book
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
@@ -86,6 +87,7 @@ def build_plan(
         health=state.health,
         gaps=state.snapshot.gaps,
         consolidation=disruption.report,
+        ended_replacements=ended_rows(state.memory.replacements, rows),
     )
 
 

@@ -5,7 +5,7 @@ The sentences are the same in commands, on the page and in notifications. Money 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -123,15 +123,23 @@ def report_data(report: ConsolidationReport) -> dict[str, Any]:
 
 def _pool_data(pool: PoolCost) -> dict[str, Any]:
     data = {"pool": pool.pool, "price": pool.price, "disruption": pool.disruption, "rate": pool.rate}
-    return data | ({"unpriced": pool.unpriced} if pool.unpriced else {}) | (
-        {"currency": pool.currency} if pool.currency else {}
+    return (
+        data
+        | ({"unpriced": pool.unpriced} if pool.unpriced else {})
+        | ({"currency": pool.currency} if pool.currency else {})
     )
 
 
 def pool_row(pool: PoolCost) -> tuple[str, ...]:
     """Return a pool, its price, its disruption, what one disruption must bring, and its nodes without a price."""
     per_disruption = money(pool.rate, pool.currency)
-    return pool.pool, money(pool.price, pool.currency), f"{pool.disruption:g}", per_disruption, str(pool.unpriced or "-")
+    return (
+        pool.pool,
+        money(pool.price, pool.currency),
+        f"{pool.disruption:g}",
+        per_disruption,
+        str(pool.unpriced or "-"),
+    )
 
 
 # -- nodes
@@ -234,5 +242,3 @@ def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES)
     nodes = (*view.nodes, *view.gone)
     bought = ", ".join(f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items()))
     return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}"
-
-

@@ -105,9 +105,7 @@ def test_explain_node_shows_the_move_and_the_history_of_its_replacement() -> Non
     build = fixture(one_beside_a_full_one())
     answer = explained(decide(build), build, "a")
     [said] = [line for line in answer["says"] if line.startswith("Consolidation")]
-    assert said == (
-        "Consolidation: Replace a by 1 of s: saves 0.10 an hour (50%), score 1.00; buying new nodes."
-    )
+    assert said == ("Consolidation: Replace a by 1 of s: saves 0.10 an hour (50%), score 1.00; buying new nodes.")
     [row] = answer["consolidation"]["replacements"]
     assert (row["state"], row["nodes"], row["buys"], row["done"], row["of"]) == ("buying", ("a",), {"s": 1}, 0, 3)
     assert answer["consolidation"]["move"]["replacement"] == row["id"]
