@@ -136,7 +136,7 @@ def decision(plan: Plan) -> str:
     """Return 16 hexadecimal digits that are equal for two passes that decide the same for the same reasons.
 
     Reason codes are included without their numbers: `not unneeded long enough` is one decision for ten minutes, not one
-    per pass. Without rules, headroom and consolidation the digest equals that of releases that did not have them.
+    per pass. Without rules and headroom the digest equals that of releases that did not have them.
     """
     parts: list[object] = [
         plan.health.healthy,
@@ -164,14 +164,6 @@ def decision(plan: Plan) -> str:
                     for rule in plan.rules
                 ],
                 [(room.name, room.wanted, room.held, room.added) for room in plan.headroom],
-            ]
-        )
-    if (report := plan.consolidation) is not None:
-        parts.append(
-            [
-                report.mode,
-                [(move.nodes, [(row.group, row.nodes) for row in move.purchases], move.state) for move in report.moves],
-                [(verdict.node, verdict.reason.code) for verdict in report.verdicts],
             ]
         )
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]

@@ -92,9 +92,9 @@ spec:
 """
 UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 
-_CONSOLIDATION = f"""\
-  prices: {{cpu: 0.05, currency: EUR}}
-  consolidation: {{mode: MODE, groups: [{LEGACY}, {LEAN}, {SEARCH}], quietTime: 1m, minNodeAge: 2m, confirmAfter: 20s}}
+_CONSOLIDATION = """\
+  prices: {cpu: 0.05, currency: EUR}
+  consolidation: {mode: MODE, quietTime: 1m, minNodeAge: 2m, confirmAfter: 20s}
 """
 
 # The vendor's example, in the spelling of its definition.

@@ -316,14 +316,15 @@ def _shadowed(stage: DemoStage) -> bool:
     if not own.applied:
         if all(sizes[name] == (size, size) for name, size in fixture.DEAR.items()):
             own.applied = True
+            stage.account.say("you", "kubectl apply: workloads api and search")
             objects.apply(stage.emulation.kube, *fixture.dear_workloads())
-            _apply_consolidation(stage, SHADOW)
         return False
     if not own.since:
         if not (other or pending):
             own.since = stage.emulation.clock()
             own.changes.clear()
             stage.watcher.counting = True
+            _apply_consolidation(stage, SHADOW)
         return False
     bill = stage.emulation.store.gauge_rings.overview(fixture.CLUSTER).bill
     if len(own.shadowed) < 2 or bill is None or bill.at < own.since:
