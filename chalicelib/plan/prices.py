@@ -96,6 +96,14 @@ class PriceBook(msgspec.Struct, frozen=True):
             return self.of_node(node, group)
         return self._of_provider(group) if is_price(group.price) else NoPrice("it has no node template")
 
+    def paid(self, node: Node, group: NodeGroup | None) -> Price | None:
+        """Return what a node costs for bills: in its provider's currency where that cannot be compared with the others.
+        None if it is unknown."""
+        price = self.of_node(node, group)
+        if isinstance(price, Price):
+            return price
+        return self.named(group) if group is not None and self.foreign(group) else None
+
     def named(self, group: NodeGroup) -> Price | None:
         """Return what the group's provider states, in its own currency, whether it can be compared or not."""
         if not is_price(group.price):

@@ -32,7 +32,7 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits
+from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits_of
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.splitting import moves_of
@@ -72,6 +72,7 @@ class _Maker:
         self.prices = [round(0.05 * cpu * chance.uniform(0.6, 1.4), 4) for cpu, _ in self.sizes]
         self.count = chance.randint(1, nodes)
         self.build: ClusterBuilder = cluster()
+        self.tainted = chance.randrange(len(self.sizes)) if not plain and chance.random() < 0.2 else -1
         self.groups = [(at, zone) for at in range(len(self.sizes)) for zone in (ZONES if self.zoned else ("",))]
 
     def case(self, seed: int) -> Case:
@@ -80,28 +81,13 @@ class _Maker:
         for at in range(self.count):
             kind, zone = chance.choice(self.groups)
             build.nodes.append(self._node(f"n{at}", kind, zone))
-        tainted = not self.plain and chance.random() < 0.2
-        if tainted:
-            build.nodes[0] = msgspec.structs.replace(build.nodes[0], taints=(DEDICATED,))
-        agent = (
-            build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system")
-            if chance.random() < 0.3
-            else -1
-        )
-        if agent >= 0:
+        if chance.random() < 0.3:
             build.daemonset("agent", "100m", "64Mi")
             for member in build.nodes:
-                build.running(
-                    member.name,
-                    1,
-                    "100m",
-                    "64Mi",
-                    owner="agent",
-                    kind="DaemonSet",
-                    namespace="kube-system",
-                    tolerations=(Toleration(operator="Exists"),),
-                )
-        self._pods(tolerant=tainted)
+                everywhere = (Toleration(operator="Exists"),)
+                owner = {"owner": "agent", "kind": "DaemonSet", "namespace": "kube-system"}
+                build.running(member.name, 1, "100m", "64Mi", tolerations=everywhere, **owner)  # type: ignore[arg-type]
+        self._pods()
         if not self.plain and chance.random() < 0.3:
             app = chance.choice(APPS)
             build.budget(app, chance.randint(0, 3), having(app=app))
@@ -111,7 +97,9 @@ class _Maker:
 
     def _node(self, name: str, kind: int, zone: str) -> Node:
         cpu, memory = self.sizes[kind]
-        return node(name, str(cpu), f"{memory}Gi", group=f"g{kind}{zone}", labels={TYPE: f"t{kind}"}, zone=zone)
+        taints = (DEDICATED,) if kind == self.tainted else ()
+        labels, group = {TYPE: f"t{kind}"}, f"g{kind}{zone}"
+        return node(name, str(cpu), f"{memory}Gi", group=group, labels=labels, zone=zone, taints=taints)
 
     def _group(self, kind: int, zone: str) -> None:
         name = f"g{kind}{zone}"
@@ -121,12 +109,12 @@ class _Maker:
         pool = Pool("pool") if self.chance.random() < 0.8 else None
         self.build.group(name, min=least, max=most, template=self._node(f"new-{name}", kind, zone), pool=pool)
 
-    def _pods(self, *, tolerant: bool) -> None:
+    def _pods(self) -> None:
         """Pods of up to four applications, until the nodes are as full as drawn."""
         chance, build = self.chance, self.build
         referee = RefereeCluster(build.snapshot())
         fill = chance.uniform(0.1, 0.8)
-        classes = [self._class(app, tolerant=tolerant) for app in APPS[: chance.randint(1, len(APPS))]]
+        classes = [self._class(app) for app in APPS[: chance.randint(1, len(APPS))]]
         total = sum(member.allocatable["cpu"] for member in build.nodes)
         used = 0
         for number in range(60):
@@ -148,7 +136,7 @@ class _Maker:
             build.pods.append(msgspec.structs.replace(pod, node=place))
             used += cpu
 
-    def _class(self, app: str, *, tolerant: bool) -> tuple[int, int, dict[str, Any]]:
+    def _class(self, app: str) -> tuple[int, int, dict[str, Any]]:
         chance = self.chance
         more: dict[str, Any] = {"owner": app}
         if not self.plain:
@@ -160,7 +148,7 @@ class _Maker:
                 more["spread"] = (even(key, having(app=app), chance.randint(1, 2)),)
             if self.zoned and chance.random() < 0.2:
                 more["node_selector"] = {ZONE: chance.choice(ZONES)}
-            if tolerant and chance.random() < 0.5:
+            if self.tainted >= 0 and chance.random() < 0.5:
                 more["tolerations"] = (Toleration("dedicated", "Exists"),)
             if chance.random() < 0.2:
                 more["priority"] = chance.choice((-5, 10_000_000, 100_000_000))
@@ -202,7 +190,7 @@ def search_of(case: Case) -> ConsolidationSearch:
         if eligibility.blocked_candidate(candidate, moves) is None
     ]
     market = Market(state, simulated, costs, eligibility.named, None)
-    rows = limits(state, budgets, candidates, market.offers)
+    rows = limits_of(state, budgets, candidates, market.offers)
     return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
 
 

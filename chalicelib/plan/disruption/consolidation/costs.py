@@ -59,13 +59,13 @@ class PurchasePrice(msgspec.Struct, frozen=True):
     overlap: int
 
 
-def eviction_cost(cls: PodClass) -> int:
+def eviction_cost(pod_class: PodClass) -> int:
     """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
     none."""
-    text = cls.deletion_cost
+    text = pod_class.deletion_cost
     deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
-    cost = MICRO + deletion * MICRO // 2**27 + (cls.priority or 0) * MICRO // 2**25
+    cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
 
 

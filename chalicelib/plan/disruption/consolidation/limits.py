@@ -19,7 +19,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, blocked
 from chalicelib.plan.disruption.consolidation.costs import pool_id
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables import Ints
 
@@ -62,8 +62,8 @@ class Limits:
         return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
 
 
-def limits(
-    state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+def limits_of(
+    state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
 ) -> Limits:
     """Return the rows, in the order in which their reasons are given."""
     builder = _Builder(state, budgets, candidates, offers)
@@ -85,7 +85,7 @@ def limits(
 
 class _Builder:
     def __init__(
-        self, state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+        self, state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
     ) -> None:
         self.state, self.budgets, self.candidates, self.offers = state, budgets, candidates, offers
         self.groups_of = [candidate.group for candidate in candidates]
@@ -213,9 +213,9 @@ class _Builder:
             yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)), purchases=True)
 
 
-def surge_limit(most: NodeLimit, registered: int) -> int:
+def surge_limit(limit: NodeLimit, registered: int) -> int:
     """Return how many nodes of a pool may be bought ahead; a share is at least one node, of an empty pool too."""
-    return most.of(registered) if most.nodes is not None else max(1, most.of(registered))
+    return limit.of(registered) if limit.nodes is not None else max(1, limit.of(registered))
 
 
 def open_surge(state: ClusterState) -> dict[str, int]:
@@ -280,6 +280,6 @@ class OwnerMoves:
         return self._replicas.get(owner, 0)
 
 
-def owner_of(cls: PodClass) -> str:
+def owner_of(pod_class: PodClass) -> str:
     """Return the owner of a class's pods as namespace/kind/name, "" without one."""
-    return f"{cls.namespace}/{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else ""
+    return f"{pod_class.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}" if pod_class.owner is not None else ""

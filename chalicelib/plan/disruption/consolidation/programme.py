@@ -16,6 +16,7 @@ import numpy as np
 
 from chalicelib.plan.disruption.consolidation.relaxation import (
     EPSILON,
+    EXISTING,
     NOWHERE,
     ConsolidationProblem,
     Leaf,
@@ -73,7 +74,10 @@ class Programme:
             self._leaves = relax_problem(self._numbers, 2 * rounds, stop)
         except Trouble:
             return
-        self.bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        self.bound = float(
+            math.floor(bound * (1 + 1e-9) + 1e-3)
+        )  # gains are whole; last digits depend on the processor
 
     def cut(self, proposal: Proposal) -> None:
         """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
@@ -95,17 +99,17 @@ class Programme:
         self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
         return best if robust or self._stop() else self._improved(best)
 
-    def _improved(self, best: Proposal | None) -> Proposal | None:
+    def _improved(self, proposal: Proposal | None) -> Proposal | None:
         """Return the optimum of a small problem, or the best plan within the limit of branches."""
-        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, best)
+        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, proposal)
         if exact.small:
             try:
-                best, self.proven = exact.solve()
+                proposal, self.proven = exact.solve()
             except Trouble:
-                return best
+                return proposal
             if self.proven and not self._cuts:
-                self.bound = float(best.gain if best else 0)
-        return best
+                self.bound = float(proposal.gain if proposal else 0)
+        return proposal
 
 
 def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
@@ -282,9 +286,10 @@ class _Search:
         return gone, bought
 
     def _feasible(self, gone: Bools, bought: Ints) -> bool:
-        if not self._numbers.allowed(gone, bought) or any(_violates(gone, bought, cut) for cut in self._cuts):
-            return False
-        return not self._packer.unplaced(gone, bought, self._orders).any()
+        return self._permitted(gone, bought) and not self._packer.unplaced(gone, bought, self._orders).any()
+
+    def _permitted(self, gone: Bools, bought: Ints) -> bool:
+        return self._numbers.allowed(gone, bought) and not any(_violates(gone, bought, cut) for cut in self._cuts)
 
     def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Bools] | None:
         """Put nodes back until limits hold, no cut is violated, and all pods have places. Also returns the nodes that a
@@ -301,7 +306,7 @@ class _Search:
                     given_up[worst] = True
             left = self._packer.unplaced(gone, bought, self._orders)
             if not left.any():
-                return (gone, given_up) if self._numbers.allowed(gone, bought) else None
+                return (gone, given_up) if self._permitted(gone, bought) else None
             if not gone.any() or self._stop():
                 return None
             more = max(0, round_ - _REPAIRS // 2)
@@ -351,8 +356,9 @@ class _Search:
         return gone
 
 
-def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
-    return bool(gone[list(cut.gone)].all() and (bought <= np.array(cut.bought)).all())
+def _violates(gone: Bools, bought: Ints, failed_proposal: Proposal) -> bool:
+    within = bought <= np.array(failed_proposal.bought, dtype=np.int64)
+    return bool(gone[list(failed_proposal.gone)].all() and within.all())
 
 
 def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
@@ -378,15 +384,16 @@ class _ExactProgramme:
         leaves: Sequence[Leaf],
         cuts: Sequence[Proposal],
         branches: int,
-        best: Proposal | None,
+        proposal: Proposal | None,
     ) -> None:
-        self._numbers, self._cuts, self._best = numbers, cuts, best
-        self._may_go, most = _worth_trying(numbers, leaves, best.gain if best else 1)
+        """proposal: the best that is known."""
+        self._numbers, self._cuts, self._best = numbers, cuts, proposal
+        self._may_go, most = _worth_trying(numbers, leaves, proposal.gain if proposal else 1)
         useful = np.flatnonzero(
             numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go))
         )
         copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
-        self._places = [Place(useful[at : at + 1]) for at in range(len(useful))]
+        self._places = [Place(useful[at : at + 1], EXISTING, 0) for at in range(len(useful))]
         self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
         columns = int((numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()) + len(copies)
         self.small = bool(columns <= _COLUMNS * math.isqrt(branches) and (most <= _COPIES).all())
@@ -446,7 +453,7 @@ class _ExactProgramme:
         gone, bought = solution.gone > 0.5, np.round(solution.bought).astype(np.int64)
         put = np.round(solution.put).astype(np.int64)
         for place, pods in zip(self._places, put, strict=True):
-            room = problem.room[place.group] if place.group >= 0 else problem.free[place.nodes[0]]
+            room = problem.room[place.group] if place.group != EXISTING else problem.free[place.nodes[0]]
             for cls in np.flatnonzero(pods).tolist():
                 room = room - pods[cls] * problem.need[cls]
                 if (room[problem.need[cls] > 0] < 0).any():

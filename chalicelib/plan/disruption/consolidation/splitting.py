@@ -23,7 +23,7 @@ def moves_of(search: ConsolidationSearch, solution: Solution) -> tuple[list[Judg
     for _ in range(len(solution.gone) + sum(solution.bought) + 1):
         if current is None:
             break
-        parts = _independent(search, [part for part in _parts(search, current) if _is_worth(search, *part)])
+        parts = [part for part in _independent(search, current) if _is_worth(search, *part)]
         gone = tuple(sorted(at for members, _ in parts for at in members))
         bought = sum((extra for _, extra in parts), start=np.zeros(len(search.offers), dtype=np.int64))
         if (gone, tuple(bought.tolist())) == (current.gone, current.bought):
@@ -37,14 +37,20 @@ Part = tuple[tuple[int, ...], Ints]
 """The nodes of a move, and what it buys of each offer."""
 
 
-def _independent(search: ConsolidationSearch, parts: list[Part]) -> list[Part]:
-    """Return the parts without those that buy nothing but need what others buy: they begin before that is there."""
-    if not any(bought.any() for _, bought in parts):
+def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one begin before it
+    is there: they are one replacement with the purchases that the first order does not use, or left out."""
+    parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
+    if not total.any():
         return parts
     direct = [at for gone, bought in parts if not bought.any() for at in gone]
     alone = search.verified(direct, np.zeros(len(search.offers), dtype=np.int64))
-    lost = set(direct) - set(alone.gone if alone is not None else ())
-    return [part for part in parts if not lost.intersection(part[0])]
+    lost = sorted(set(direct) - set(alone.gone if alone is not None else ()))
+    parts = [part for part in parts if not set(lost).intersection(part[0])]
+    unused: Ints = total - sum((bought for _, bought in _parts(search, solution)), start=np.zeros_like(total))
+    if lost and unused.any():
+        parts = sorted([*parts, (tuple(lost), unused)], key=lambda part: part[0])
+    return parts
 
 
 def judged_move(
