@@ -14,12 +14,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Ints
 
 HORIZON = 24.0
@@ -67,11 +67,6 @@ def eviction_cost(pod_class: PodClass) -> int:
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
     cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
-
-
-def pool_id(group: NodeGroup) -> str:
-    """Return the id of a group's pool; a group without one is its own pool."""
-    return group.pool.id if group.pool is not None else group.id
 
 
 class Costs:

@@ -21,7 +21,7 @@ from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase, NodeV
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, find_candidates
-from chalicelib.plan.disruption.consolidation.costs import Costs, pool_id
+from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
 from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits_of, owner_of
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
@@ -35,6 +35,7 @@ from chalicelib.plan.disruption.replacements import Advance, Reservation, advanc
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.reasons.text import sentence
 
 REPEAT_AFTER = 300.0
