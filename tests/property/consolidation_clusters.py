@@ -196,12 +196,14 @@ def search_of(case: Case) -> ConsolidationSearch:
 
 def enumerated(search: ConsolidationSearch) -> int:
     """The greatest gain of all sets of nodes and purchases that pass the search's own verification."""
-    options = []
+    options: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     for count in range(1, len(search.candidates) + 1):
         for gone in combinations(range(len(search.candidates)), count):
-            for bought in _purchases(search, int(search.saves[list(gone)].sum())):
-                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought):
-                    options.append((-search.gain(gone, bought), gone, tuple(bought.tolist())))
+            options.extend(
+                (-search.gain(gone, bought), gone, tuple(bought.tolist()))
+                for bought in _purchases(search, int(search.saves[list(gone)].sum()))
+                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought)
+            )
     for loss, gone, bought in sorted(options):
         places = search.trial.run(gone, np.array(bought, dtype=np.int64))
         if isinstance(places, Places):

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.model.memory import ConsolidationMemory, Memory
 from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -31,7 +32,7 @@ from tests.unit.plan.consolidation_fixture import (
 
 def test_cons_15_price_must_settle_before_it_counts() -> None:
     build = fixture(one_beside_a_full_one())
-    prices = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
+    prices: dict[str, PriceHistory] = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
     before = decide(build, policy(), Memory(consolidation=ConsolidationMemory(prices=prices)))
     assert (before.report.moves, before.codes["a"]) == ((), "PriceUnsettled")
     assert before.reasons["a"].params == {"group": "s", "until": NOW + 60.0}
@@ -41,7 +42,7 @@ def test_cons_15_price_must_settle_before_it_counts() -> None:
 
 
 def test_cons_15_node_counts_at_the_lowest_price_of_the_settle_time() -> None:
-    prices = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
+    prices: dict[str, PriceHistory] = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
     memory = Memory(consolidation=ConsolidationMemory(prices=prices))
     before = decide(fixture(one_beside_a_full_one()), policy(), memory)
     assert (before.report.moves, before.report.pools[0].price) == ((), 0.10)

@@ -203,7 +203,7 @@ class _Builder:
         """Without splitNodes no more nodes are bought than go."""
         if not self.state.policy.consolidation.split_nodes and self.offers:
             ones: Ints = np.ones(len(self.offers), dtype=np.int64)
-            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)), purchases=True)
+            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:
