@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.memory import PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, PurchasedNodes, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.plan import EndedReplacement
 from chalicelib.model.reason import Reason
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pool_id
 
@@ -137,6 +139,22 @@ def failed(replacement: Replacement, reason: Reason, now: float) -> Replacement:
     until = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(replacement.times, 10))
     state, times = ReplacementState.FAILED, replacement.times + 1
     return msgspec.structs.replace(replacement, state=state, since=now, until=until, times=times, why=reason)
+
+
+def ended_rows(before: Mapping[str, Replacement], after: Mapping[str, Replacement]) -> tuple[EndedReplacement, ...]:
+    """Return the replacements that were under way before a pass and are over after it. One of which nothing was bought
+    in time is none of them: it may be proposed again at once."""
+    ended = []
+    for name, row in sorted(before.items()):
+        now = after.get(name)
+        is_over = now is None or now.state is ReplacementState.FAILED
+        not_begun = now is None and all(row.ends.get(bought.operation) == NOT_BEGUN for bought in row.purchases)
+        if row.state in UNDER_WAY and is_over and not not_begun:
+            last = now or row
+            nodes = tuple(sorted(all_nodes(last)))
+            saves = (row.price - row.cost) / MICRO
+            ended.append(EndedReplacement(name, nodes, last.new_nodes, saves, last.why if now else None, last.until))
+    return tuple(ended)
 
 
 def without_failures_of(replacement: Replacement, rows: Mapping[str, Replacement]) -> dict[str, Replacement]:

@@ -346,7 +346,7 @@ class _Pass:
             )
         proposed = {move.nodes for move in self.moves}
         moves += [
-            _row_as_move(row)
+            _row_as_move(row, self.costs.currency)
             for row in advanced.rows.values()
             if row.nodes not in proposed and row.state is not ReplacementState.FAILED
         ]
@@ -403,7 +403,7 @@ def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move
     )
 
 
-def _row_as_move(replacement: Replacement) -> Move:
+def _row_as_move(replacement: Replacement, currency: str) -> Move:
     saves = replacement.price - replacement.cost
     return Move(
         nodes=replacement.nodes,
@@ -418,4 +418,5 @@ def _row_as_move(replacement: Replacement) -> Move:
         state=replacement.state.value,
         pool=replacement.pool,
         replacement=replacement.id,
+        currency=currency,
     )
