@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import Pool
-from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.model.policy import ConsolidationMode, NodeLimit, Policy
 from tests.builders import ZONE, even, having, near, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
