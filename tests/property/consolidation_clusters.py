@@ -32,7 +32,7 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits
+from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits_of
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.splitting import moves_of
@@ -190,7 +190,7 @@ def search_of(case: Case) -> ConsolidationSearch:
         if eligibility.blocked_candidate(candidate, moves) is None
     ]
     market = Market(state, simulated, costs, eligibility.named, None)
-    rows = limits(state, budgets, candidates, market.offers)
+    rows = limits_of(state, budgets, candidates, market.offers)
     return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
 
 

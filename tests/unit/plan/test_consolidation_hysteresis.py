@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.model.memory import ConsolidationMemory, Memory
-from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.policy import ConsolidationMode, NodeLimit
 from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
@@ -203,6 +203,14 @@ def test_cons_42_replacement_begins_if_a_later_pass_still_wants_it(
         if result.grown and bought is None:
             bought = seconds
     assert bought == begun
+
+
+def test_proposed_purchase_does_not_use_up_the_surge_of_its_own_pool() -> None:
+    build = fixture(one_beside_a_full_one(), pool=None)
+    document = policy(confirm_after=60.0, max_surge=NodeLimit(share=0.1))
+    first = decide(build, document)
+    assert (first.codes["a"], first.grown) == ("NotConfirmedYet", {})
+    assert decide(build, document, first.memory, now=NOW + 60.0).grown == {"s": 1}
 
 
 def _removal(seconds: float, dear: float, memory: Memory | None) -> Result:
