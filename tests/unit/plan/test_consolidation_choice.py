@@ -195,7 +195,7 @@ def test_cons_37_spot_node_is_not_of_the_same_shape() -> None:
 
 def _apart(price: float) -> Any:
     types: dict[str, Machine] = {**TYPES, "s": ("2", "8Gi", price)}
-    build = machines({name: ("m", ()) for name in "abc"}, types)
+    build = machines(dict.fromkeys("abc", ("m", ())), types)
     for name in "abc":
         build.running(name, 1, *("500m", "2Gi"), pod_anti_affinity=(near("kubernetes.io/hostname", having(app="rs")),))
     return decide(grouped(build, types), policy(types))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import pytest
 
 from chalicelib.model.group import Pool
@@ -153,7 +154,7 @@ def test_cons_35_pool_is_left_alone_while_one_of_its_pods_has_no_place() -> None
 
 def test_cons_35_other_pools_are_consolidated_while_a_pod_has_no_place() -> None:
     selector = {"place": "other"}
-    build = machines({name: ("m", ()) for name in "abc"}).pending(1, "1", "2Gi", node_selector=selector)
+    build = machines(dict.fromkeys("abc", ("m", ()))).pending(1, "1", "2Gi", node_selector=selector)
     for name in "abc":
         build.running(name, 2, *P)
     build.node("x", "1", "2Gi", group="other", labels=selector)
