@@ -23,7 +23,7 @@ from chalicelib.plan.cost_bound import bound
 from chalicelib.plan.demand.headroom import headroom_demand
 from chalicelib.plan.demand.scaling_rules.allocation_rate import RESOURCE, Rates
 from chalicelib.plan.demand.scaling_rules.sources import sources, threshold
-from chalicelib.plan.prices import NoPrice, price_book
+from chalicelib.plan.prices import price_book
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import pools
 from chalicelib.plan.state.readiness import Bucket
@@ -50,14 +50,8 @@ class PriceTags:
     def of_node(self, node: Node, group: str) -> tuple[int, str] | None:
         """Return the price of a node per hour, and its currency; None if it is unknown. A provider's price that
         cannot be compared with the others is in its own currency. group: its id, "" for none."""
-        own = self._groups.get(group)
-        price = self._book.of_node(node, own)
-        if isinstance(price, NoPrice):
-            named = self._book.named(own) if own is not None and self._book.foreign(own) else None
-            if named is None:
-                return None
-            price = named
-        return (price.amount, price.currency) if 0 <= price.amount <= DEAREST * MILLION else None
+        price = self._book.paid(node, self._groups.get(group))
+        return (price.amount, price.currency) if price is not None and price.amount <= DEAREST * MILLION else None
 
 
 def cluster_bill(state: ClusterState) -> ClusterBill | None:

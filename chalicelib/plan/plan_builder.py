@@ -35,7 +35,7 @@ from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.disruption.replacement_rows import ended_rows
-from chalicelib.plan.prices import NoPrice, price_book
+from chalicelib.plan.prices import price_book
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
@@ -143,10 +143,9 @@ def _is_single(replacement: Replacement) -> bool:
 
 def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dict[str, Any]:
     """Return the price of one node and its currency, as fields of a spec; nothing where it is unknown."""
-    if node is None:
-        return {}
-    price = price_book(state.policy.prices, state.snapshot.groups, state.now).of_node(node, group.group)
-    return {} if isinstance(price, NoPrice) else {"price": price.amount, "currency": price.currency}
+    book = price_book(state.policy.prices, state.snapshot.groups, state.now)
+    price = book.paid(node, group.group) if node is not None else None
+    return {"price": price.amount, "currency": price.currency} if price is not None and price.amount else {}
 
 
 def _repair(state: ClusterState, repair: Repair, plan: str) -> Operation:

@@ -90,12 +90,19 @@ class PriceBook(msgspec.Struct, frozen=True):
         return NoPrice(group.price_error if self.prices is None else f"{detail}; {group.price_error}")
 
     def of_group(self, group: NodeGroup, example_node: Node | None = None) -> Price | NoPrice:
-        """Return the price of a new node of the group. example_node: one of its nodes, for a group without a
-        template."""
+        """Return the price of a new node of the group. example_node: one of its nodes, if it has no template."""
         node = group.template or example_node
         if node is not None:
             return self.of_node(node, group)
         return self._of_provider(group) if is_price(group.price) else NoPrice("it has no node template")
+
+    def paid(self, node: Node, group: NodeGroup | None) -> Price | None:
+        """Return what a node costs for bills: in its provider's currency where that cannot be compared with the others.
+        None if it is unknown."""
+        price = self.of_node(node, group)
+        if isinstance(price, Price):
+            return price
+        return self.named(group) if group is not None and self.foreign(group) else None
 
     def named(self, group: NodeGroup) -> Price | None:
         """Return what the group's provider states, in its own currency, whether it can be compared or not."""

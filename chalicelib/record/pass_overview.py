@@ -79,7 +79,7 @@ def _last_change(memory: Memory) -> float:
 
 
 def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> tuple[ClusterOverview, GaugePoint]:
-    """Return the overview, and the point of the charts, with the cost in the currency of the largest bill."""
+    """Return the overview, and the point of the charts, with the cost in the currency of the overview."""
     snapshot = state.snapshot
     book = price_book(state.policy.prices, snapshot.groups, snapshot.taken_at)
     at_group = {group.id: at for at, group in enumerate(snapshot.groups)}
@@ -100,11 +100,13 @@ def pass_overview(plan: Plan, state: ClusterState, bill: ClusterBill | None) -> 
     shares = _percents(amounts)
     named = sorted(range(len(snapshot.nodes)), key=lambda at: snapshot.nodes[at].name)[:MOST_NODES]
     nodes = tuple(_node(snapshot.nodes[at], owners[at], *shares[at], pods[at]) for at in named)
-    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), book.currency, bill)
+    currency = book.currency or (bill.bills[0].currency if bill is not None else "")
+    overview = ClusterOverview(snapshot.taken_at, groups, nodes, len(snapshot.nodes) - len(nodes), currency, bill)
     alone = members.get(-1, ())
     ((cpu, memory),) = _percents(amounts[:, ready].sum(axis=1, keepdims=True))
     waiting = sum(len(row.pods) for row in plan.unschedulable) + sum(len(up.pods) for up in plan.scale_ups)
-    cost = bill.bills[0].parts.paid / MILLION if bill is not None else -1.0
+    paid = (own.parts.paid / MILLION for own in (bill.bills if bill is not None else ()) if own.currency == currency)
+    cost = next(paid, -1.0)
     return overview, GaugePoint(plan.at, plan.health.ready, waiting, _wanted(plan, len(alone)), cpu, memory, cost)
 
 

@@ -24,7 +24,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.memory_updates import memory_updates, replacement_update
 from chalicelib.plan.bill import PriceTags
+from chalicelib.plan.disruption.consolidation.costs import eviction_cost
 from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.replay.recorded_decision import RecordedDecision
 from chalicelib.store.memory_rows import confirm
@@ -299,7 +301,7 @@ class _Run:
             self._removed += 1
             self._moved += len(removal.evict)
             moving = (snapshot.classes[pods[key].cls] for key in removal.evict if key in pods)
-            self._disruption += 1 + sum(min(10.0, max(0.0, 1 + (cls.priority or 0) / 2**25)) for cls in moving)
+            self._disruption += 1 + sum(max(0, eviction_cost(cls)) for cls in moving) / MICRO
             for key in removal.evict:
                 place = removal.destinations.get(key, "")
                 if place in self._machines and self._machines[place].ready_at <= now:

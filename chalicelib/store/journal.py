@@ -255,13 +255,16 @@ def _overview_prints(overview: ClusterOverview | None, row: GaugesRow, now: floa
 
 
 def _packed_overview(overview: ClusterOverview) -> bytes:
-    """Return the form that is stored, with fewer nodes where all of them are more than a row takes."""
+    """Return the form that is stored, with fewer nodes where all of them are more than a row takes, or without the
+    bill."""
     pieces = pack(encode(overview))
     while len(pieces) > 1 and overview.nodes:
         nodes = overview.nodes[: len(overview.nodes) // 2]
         more = overview.more_nodes + len(overview.nodes) - len(nodes)
         overview = msgspec.structs.replace(overview, nodes=nodes, more_nodes=more)
         pieces = pack(encode(overview))
+    if len(pieces) > 1:
+        pieces = pack(encode(msgspec.structs.replace(overview, bill=None)))
     return pieces[0] if len(pieces) == 1 else pack(encode(ClusterOverview(overview.at)))[0]
 
 

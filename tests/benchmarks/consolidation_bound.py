@@ -21,9 +21,9 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.disruption.drain_rules import PdbTracker
+from chalicelib.plan.linear_solver import Entries, Solver
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.prices import node_price
-from chalicelib.plan.scale_up.least_cost.linear_programs import Entries, Solver
 from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.tables import NodeTable, ResourceColumns
 from tests.differential.karpenter import class_eviction_cost, disruption_cost

@@ -5,7 +5,6 @@
                 pods none of which waits any more
     victims     a lowered size removes only instances that an operation named; their nodes have no pod that the last
                 read saw and that should have been moved
-    replaced    a node is drained for a replacement only when all nodes bought for it are ready
     evictions   only through the eviction API, only within the pod's budget, and no protected pod
     cordons     a user's cordon stays
     replacements  see replacement_audit.py
@@ -28,13 +27,12 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from tests.faults.io_interceptor import Process
-from tests.faults.objects import is_protected, is_ready, marks_of, must_move, taint_of
+from tests.faults.objects import is_protected, marks_of, must_move, taint_of
 from tests.faults.replacement_audit import ReplacementAudit
 
 Json = dict[str, Any]
 OURS = "outscaler/"
 _PODS = "/api/v1/pods"
-OPERATION_ANNOTATION = "outscaler.dev/operation"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -62,8 +60,7 @@ class Audit:
     """faults: broken invariants, as text. bounds: group -> its bounds over time, maintained by the caller that changes
     them.
 
-    planned: id -> (kind, from, to, handles …) of an operation, None where there is no such operation. bought_by: id of
-    a replacement -> the nodes that it has bought.
+    planned: id -> (kind, from, to, handles) of an operation, None where there is no such operation.
     """
 
     def __init__(self, kube: ObjectStore, clock: Callable[[], float], process: Callable[[], Process | None]) -> None:
@@ -72,7 +69,6 @@ class Audit:
         self.faults: list[str] = []
         self.bounds: dict[str, list[AuditLimit]] = {}
         self.planned: Callable[[str], Json | None] = lambda _: None
-        self.bought_by: Callable[[str], Collection[str] | None] = lambda _: None
         self.bought: dict[str, int] = {}
         self.by_hand: dict[str, int] = {}  # group -> size set by a user
         self.seen: dict[str, tuple[float, frozenset[str]]] = {}  # node -> its pods at our last read
@@ -218,10 +214,7 @@ class Audit:
         needs_pods = known.get("broken") and not known.get("replacement")
         if needs_pods and not paused and not any(pod in seen or self._waits(pod) for pod in known["pods"]):
             self.fault(f"{group} grew to {after} by {operation}, whose executor had died, and none of its pods waits")
-        if known.get("replacement"):
-            self.count("grown for a replacement")
-        else:
-            self._needed(group, after)
+        self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
         """Each upcoming instance needs a pending pod or a replacement, summed over all plans. Failed instances no
@@ -339,7 +332,6 @@ class Audit:
             self.count("tainted")
             pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]
             self.protected[name] = frozenset(pod["metadata"]["uid"] for pod in pods)
-            self._replaced(name, marks_of(after).get(OPERATION_ANNOTATION, ""))
             known = self._known()
             if self.replacements is not None and known.get("replacement"):
                 self.replacements.tainted(known["replacement"], name, known["planned_at"])
@@ -348,17 +340,6 @@ class Audit:
         lost = before["spec"].get("unschedulable") and not after["spec"].get("unschedulable")
         if lost and name in self.cordoned_by_users:
             self.fault(f"node {name} was cordoned by a person, and we uncordoned it")
-
-    def _replaced(self, name: str, operation: str) -> None:
-        """Checks that what replaces a node exists and works when its drain begins."""
-        known = self.planned(operation) if operation else None
-        if known is None or not known.get("replacement"):
-            return
-        self.count("tainted for a replacement")
-        bought = self.bought_by(known["replacement"])
-        nodes = [self._kube.peek("nodes", new) for new in bought or ()]
-        if not nodes or not all(node is not None and is_ready(node) for node in nodes):
-            self.fault(f"node {name} is drained by {operation}, and what was bought for it ({bought}) is not ready")
 
 
 def _owner(pod: KubeObject) -> str:

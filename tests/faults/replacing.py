@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,7 +19,6 @@ from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import advance
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.state.cluster_state import ClusterState
-from tests.faults import cluster
 from tests.faults.run_state import FaultRun
 
 LARGE, SMALL = "MachineDeployment/default/large", "MachineDeployment/default/small"
@@ -73,15 +71,8 @@ class ReplacementRun(FaultRun):
     """A run with consolidation, and without removals of unneeded nodes."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__(seed)
+        super().__init__(seed, consolidates=True)
         self._options |= {"scaleDownUnneededTime": "3h", "scaleDownUnreadyTime": "3h"}
-
-    def apply_policy(self) -> None:
-        """See FaultRun."""
-        super().apply_policy()
-        document = json.loads(cluster.policy(self.mode, self.bounds, self._options, reports=self._reports))
-        document["spec"] |= {"consolidation": {"mode": "full", "maxSurge": 3}, "prices": {"cpu": 0.05}}
-        self.world.apply_policy(json.dumps(document))
 
 
 @contextmanager

@@ -49,7 +49,6 @@ class FaultRun:
     def __enter__(self) -> Self:
         self.world.start()
         self.world.audit.planned, self.world.audit.leaving = self._planned, self._leaving
-        self.world.audit.bought_by = self._bought
         for name, (least, most) in self.bounds.items():
             self.world.audit.note_bounds(name, least, most)
         self.apply_policy()
@@ -113,13 +112,6 @@ class FaultRun:
             "reason": found.spec.reason,
             "planned_at": found.spec.created_at,
         }
-
-    def _bought(self, replacement: str) -> tuple[str, ...] | None:
-        """The names of all nodes that a replacement has bought; None while it does not know all of them."""
-        row = self.world.store.memory.look(self.world.name).replacements.get(replacement)
-        if row is None or len(row.new_nodes) < sum(purchase.nodes for purchase in row.purchases):
-            return None
-        return row.new_nodes
 
     def _leaving(self) -> set[str]:
         """Cached, because every list of pods queries it, while the table changes far less often."""

@@ -19,7 +19,7 @@ GROUP = "MachineDeployment/default/{}"
 HAPPEN = ("replacements finished", "nodes bought by replacements", "nodes drained by replacements")
 
 
-class History:
+class ForgedHistory:
     """A cluster with the old nodes `old-1` and `old-2` of large and the new one `new-1` of small, and the rows that it
     stores, which a test changes as it likes."""
 
@@ -72,63 +72,63 @@ class History:
         del self.nodes["old-1"]
 
 
-def finished(history: History) -> None:
+def finished(history: ForgedHistory) -> None:
     history.drained()
     del history.rows["r"]
     history.audit.look()
 
 
-def drained_early(history: History) -> None:
+def drained_early(history: ForgedHistory) -> None:
     history.bought()
     history.row("r", "waiting", "old-1")
     history.audit.tainted("r", "old-1", history.clock())
 
 
-def drained_though_not_ready(history: History) -> None:
+def drained_though_not_ready(history: ForgedHistory) -> None:
     history.row("r", "buying", "old-1")
     history.arrives(ready=False)
     history.row("r", "waiting", "old-1", names=("new-1",))
     history.audit.tainted("r", "old-1", history.clock())
 
 
-def drained_long_after_it_was_ready(history: History) -> None:
+def drained_long_after_it_was_ready(history: ForgedHistory) -> None:
     history.waits()
     history.nodes["new-1"] = AuditedNode("small", START, ready=False)
     history.clock.advance(600.0)
     history.audit.tainted("r", "old-1", history.clock())
 
 
-def bought_twice(history: History) -> None:
+def bought_twice(history: ForgedHistory) -> None:
     history.bought()
     history.audit.bought("r", "small", 1)
 
 
-def bought_of_another_group(history: History) -> None:
+def bought_of_another_group(history: ForgedHistory) -> None:
     history.row("r", "buying", "old-1")
     history.audit.bought("r", "large", 1)
 
 
-def bought_for_no_row(history: History) -> None:
+def bought_for_no_row(history: ForgedHistory) -> None:
     history.audit.bought("r", "small", 1)
 
 
-def old_node_of_two(history: History) -> None:
+def old_node_of_two(history: ForgedHistory) -> None:
     history.row("r", "buying", "old-1")
     history.row("s", "buying", "old-1", "old-2")
 
 
-def new_node_of_two(history: History) -> None:
+def new_node_of_two(history: ForgedHistory) -> None:
     history.waits()
     history.row("s", "waiting", "old-2", names=("new-1",))
 
 
-def ends_with_a_node_left(history: History) -> None:
+def ends_with_a_node_left(history: ForgedHistory) -> None:
     history.waits()
     del history.rows["r"]
     history.audit.look()
 
 
-def ends_dearer(history: History) -> None:
+def ends_dearer(history: ForgedHistory) -> None:
     history.audit.note_prices({"small": 20, "large": 20})
     history.clock.advance(600.0)
     history.row("r", "draining", "old-1", bought_at=history.clock())
@@ -136,7 +136,7 @@ def ends_dearer(history: History) -> None:
     history.audit.look()
 
 
-def bought_and_drained_by_another(history: History) -> None:
+def bought_and_drained_by_another(history: ForgedHistory) -> None:
     history.waits()
     del history.nodes["old-1"], history.rows["r"]
     history.row("s", "waiting", "new-1", names=("new-2",))
@@ -145,12 +145,12 @@ def bought_and_drained_by_another(history: History) -> None:
     history.audit.tainted("s", "new-1", history.clock())
 
 
-def too_many_at_once(history: History) -> None:
+def too_many_at_once(history: ForgedHistory) -> None:
     history.row("r", "buying", "old-1", buys=2)
     history.row("s", "buying", "old-2", buys=1)
 
 
-def moved_too_often(history: History) -> None:
+def moved_too_often(history: ForgedHistory) -> None:
     for _ in range(5):
         history.audit.moved("ReplicaSet/web", 2)
 
@@ -174,31 +174,31 @@ def moved_too_often(history: History) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_forged_history_of_a_replacement_is_detected(history: Callable[[History], None], words: str) -> None:
-    forged = History()
+def test_forged_history_of_a_replacement_is_detected(history: Callable[[ForgedHistory], None], words: str) -> None:
+    forged = ForgedHistory()
     history(forged)
     assert [fault for fault in forged.faults if words in fault], forged.faults
 
 
-def paid_back_in_part(history: History) -> None:
+def paid_back_in_part(history: ForgedHistory) -> None:
     history.row("r", "draining", "old-1", buys=2, gone=("x",))
     history.row("s", "buying", "old-2", buys=1)
 
 
-def moved_on_the_next_day(history: History) -> None:
+def moved_on_the_next_day(history: ForgedHistory) -> None:
     for _ in range(5):
         history.audit.moved("ReplicaSet/web", 2)
         history.clock.advance(43_200.0)
 
 
-def failed_and_kept(history: History) -> None:
+def failed_and_kept(history: ForgedHistory) -> None:
     history.waits()
     history.row("r", "failed", "old-1", names=("new-1",))
     del history.rows["r"]
     history.audit.look()
 
 
-def drained_by_another_when_old_enough(history: History) -> None:
+def drained_by_another_when_old_enough(history: ForgedHistory) -> None:
     history.waits()
     del history.nodes["old-1"], history.rows["r"]
     history.row("s", "waiting", "new-1", names=("new-2",))
@@ -211,8 +211,8 @@ def drained_by_another_when_old_enough(history: History) -> None:
     "history",
     [finished, paid_back_in_part, moved_on_the_next_day, failed_and_kept, drained_by_another_when_old_enough],
 )
-def test_right_history_of_a_replacement_is_accepted(history: Callable[[History], None]) -> None:
-    right = History()
+def test_right_history_of_a_replacement_is_accepted(history: Callable[[ForgedHistory], None]) -> None:
+    right = ForgedHistory()
     history(right)
     assert right.faults == []
 

@@ -188,7 +188,7 @@ def test_cost_in_wide_form_has_every_table(store: Store, capsys: Said) -> None:
 
 
 def test_cost_for_programs_has_stable_keys(store: Store, capsys: Said) -> None:
-    data = answer(capsys, "cost", SHOP, "--days", "1")
+    data = answer(capsys, "cost", "--days", "1")  # the only cluster
     [bill] = data.pop("bills")
     assert (bill["currency"], bill["lowerBound"], bill["efficiency"]) == ("EUR", 0.05, 0.125)
     assert bill["perHour"]["paid"] == sum(amount for name, amount in bill["perHour"].items() if name != "paid") == 0.4

@@ -6,15 +6,17 @@ Pods are bound by the referee's scheduler, so that no cluster breaks its own rul
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import combinations, product
 from typing import Any
 
 import msgspec
+import numpy as np
 
-from chalicelib.model.group import Instance, NodeGroup, Pool
+from chalicelib.model.group import Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.model.pod import Pod, PodClass, Toleration
+from chalicelib.model.pod import Pod, Toleration
 from chalicelib.model.policy import (
     Consolidation,
     ConsolidationMode,
@@ -26,6 +28,18 @@ from chalicelib.model.policy import (
     Policy,
 )
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.disruption.budgets import Budgets
+from chalicelib.plan.disruption.candidates import find_candidates
+from chalicelib.plan.disruption.consolidation.costs import Costs
+from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
+from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits_of
+from chalicelib.plan.disruption.consolidation.purchases import Market
+from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
+from chalicelib.plan.disruption.consolidation.splitting import moves_of
+from chalicelib.plan.disruption.consolidation.trial import Places
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables import Ints, ResourceColumns
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, node
 from tests.property.consolidation_referee import RefereeCluster
 
@@ -58,6 +72,7 @@ class _Maker:
         self.prices = [round(0.05 * cpu * chance.uniform(0.6, 1.4), 4) for cpu, _ in self.sizes]
         self.count = chance.randint(1, nodes)
         self.build: ClusterBuilder = cluster()
+        self.tainted = chance.randrange(len(self.sizes)) if not plain and chance.random() < 0.2 else -1
         self.groups = [(at, zone) for at in range(len(self.sizes)) for zone in (ZONES if self.zoned else ("",))]
 
     def case(self, seed: int) -> Case:
@@ -66,16 +81,13 @@ class _Maker:
         for at in range(self.count):
             kind, zone = chance.choice(self.groups)
             build.nodes.append(self._node(f"n{at}", kind, zone))
-        tainted = not self.plain and chance.random() < 0.2
-        if tainted:
-            build.nodes[0] = msgspec.structs.replace(build.nodes[0], taints=(DEDICATED,))
-        agent = build.cls("100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system") if chance.random() < 0.3 else -1
-        if agent >= 0:
+        if chance.random() < 0.3:
             build.daemonset("agent", "100m", "64Mi")
             for member in build.nodes:
-                build.running(member.name, 1, "100m", "64Mi", owner="agent", kind="DaemonSet", namespace="kube-system",
-                              tolerations=(Toleration(operator="Exists"),))
-        self._pods(tolerant=tainted)
+                everywhere = (Toleration(operator="Exists"),)
+                owner = {"owner": "agent", "kind": "DaemonSet", "namespace": "kube-system"}
+                build.running(member.name, 1, "100m", "64Mi", tolerations=everywhere, **owner)  # type: ignore[arg-type]
+        self._pods()
         if not self.plain and chance.random() < 0.3:
             app = chance.choice(APPS)
             build.budget(app, chance.randint(0, 3), having(app=app))
@@ -85,7 +97,9 @@ class _Maker:
 
     def _node(self, name: str, kind: int, zone: str) -> Node:
         cpu, memory = self.sizes[kind]
-        return node(name, str(cpu), f"{memory}Gi", group=f"g{kind}{zone}", labels={TYPE: f"t{kind}"}, zone=zone)
+        taints = (DEDICATED,) if kind == self.tainted else ()
+        labels, group = {TYPE: f"t{kind}"}, f"g{kind}{zone}"
+        return node(name, str(cpu), f"{memory}Gi", group=group, labels=labels, zone=zone, taints=taints)
 
     def _group(self, kind: int, zone: str) -> None:
         name = f"g{kind}{zone}"
@@ -95,27 +109,34 @@ class _Maker:
         pool = Pool("pool") if self.chance.random() < 0.8 else None
         self.build.group(name, min=least, max=most, template=self._node(f"new-{name}", kind, zone), pool=pool)
 
-    def _pods(self, *, tolerant: bool) -> None:
+    def _pods(self) -> None:
         """Pods of up to four applications, until the nodes are as full as drawn."""
         chance, build = self.chance, self.build
         referee = RefereeCluster(build.snapshot())
         fill = chance.uniform(0.1, 0.8)
-        classes = [self._class(app, tolerant=tolerant) for app in APPS[: chance.randint(1, len(APPS))]]
+        classes = [self._class(app) for app in APPS[: chance.randint(1, len(APPS))]]
         total = sum(member.allocatable["cpu"] for member in build.nodes)
         used = 0
         for number in range(60):
             cpu, memory, more = chance.choice(classes)
             if used + cpu > fill * total:
                 break
-            pod = Pod("default", f"p-{number:03d}", f"uid-p-{number}", build.cls(f"{cpu}m", f"{memory}Mi", **more),
-                      created=NOW - 7200.0, phase="Running", scheduled="True")
+            pod = Pod(
+                "default",
+                f"p-{number:03d}",
+                f"uid-p-{number}",
+                build.cls(f"{cpu}m", f"{memory}Mi", **more),
+                created=NOW - 7200.0,
+                phase="Running",
+                scheduled="True",
+            )
             place = referee.bind(pod, build.classes[pod.cls], lambda nodes, _: chance.choice(nodes))
             if place is None:
                 continue
             build.pods.append(msgspec.structs.replace(pod, node=place))
             used += cpu
 
-    def _class(self, app: str, *, tolerant: bool) -> tuple[int, int, dict[str, Any]]:
+    def _class(self, app: str) -> tuple[int, int, dict[str, Any]]:
         chance = self.chance
         more: dict[str, Any] = {"owner": app}
         if not self.plain:
@@ -127,7 +148,7 @@ class _Maker:
                 more["spread"] = (even(key, having(app=app), chance.randint(1, 2)),)
             if self.zoned and chance.random() < 0.2:
                 more["node_selector"] = {ZONE: chance.choice(ZONES)}
-            if tolerant and chance.random() < 0.5:
+            if self.tainted >= 0 and chance.random() < 0.5:
                 more["tolerations"] = (Toleration("dedicated", "Exists"),)
             if chance.random() < 0.2:
                 more["priority"] = chance.choice((-5, 10_000_000, 100_000_000))
@@ -156,12 +177,49 @@ class _Maker:
         )
 
 
-def classes_of(snapshot: Snapshot, pods: Sequence[Pod]) -> list[PodClass]:
-    """The class of each pod."""
-    return [snapshot.classes[pod.cls] for pod in pods]
+def search_of(case: Case) -> ConsolidationSearch:
+    """The search of the first pass over a cluster."""
+    state = build_cluster_state(case.snapshot, case.policy, case.memory, NOW)
+    simulated = build(state, (), ResourceColumns(state.snapshot.classes))
+    budgets, costs = Budgets(state), Costs(state)
+    eligibility, moves = Eligibility(state, costs, QuietTimes(state), {}), OwnerMoves(state)
+    eligible, _ = find_candidates(state, simulated, budgets.pdbs, eligibility.ineligible, may_buy=True)
+    candidates = [
+        candidate
+        for candidate in sorted(eligible, key=lambda candidate: candidate.node.name)
+        if eligibility.blocked_candidate(candidate, moves) is None
+    ]
+    market = Market(state, simulated, costs, eligibility.named, None)
+    rows = limits_of(state, budgets, candidates, market.offers)
+    return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
 
 
-def members(snapshot: Snapshot, group: NodeGroup) -> list[Instance]:
-    """The instances of a group whose nodes are there."""
-    names = {present.name for present in snapshot.nodes}
-    return [instance for instance in group.instances if instance.node in names]
+def enumerated(search: ConsolidationSearch) -> int:
+    """The greatest gain of all sets of nodes and purchases that pass the search's own verification."""
+    options: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+    for count in range(1, len(search.candidates) + 1):
+        for gone in combinations(range(len(search.candidates)), count):
+            options.extend(
+                (-search.gain(gone, bought), gone, tuple(bought.tolist()))
+                for bought in _purchases(search, int(search.saves[list(gone)].sum()))
+                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought)
+            )
+    for loss, gone, bought in sorted(options):
+        places = search.trial.run(gone, np.array(bought, dtype=np.int64))
+        if isinstance(places, Places):
+            solution = Solution(gone, bought, -loss, int(search.disruption[list(gone)].sum()), places)
+            settled = moves_of(search, solution)[1]
+            if settled is not None and settled.gain == -loss:
+                return -loss
+    return 0
+
+
+def _purchases(search: ConsolidationSearch, saves: int) -> Iterator[Ints]:
+    """All purchases that cost less than this."""
+    if saves <= 0:
+        return
+    most = [min(offer.most, (saves - 1) // max(1, offer.price)) for offer in search.offers]
+    for counts in product(*(range(number + 1) for number in most)):
+        bought = np.array(counts, dtype=np.int64)
+        if int(bought @ search.cost) < saves:
+            yield bought

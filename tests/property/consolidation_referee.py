@@ -98,9 +98,7 @@ class RefereeCluster:
         for other in self.nodes.values():
             for bound in other.pods:
                 mine = any(_bars(term, bound.cls, cls.namespace, node, other) for term in cls.pod_anti_affinity)
-                theirs = any(
-                    _bars(term, cls, bound.cls.namespace, node, other) for term in bound.cls.pod_anti_affinity
-                )
+                theirs = any(_bars(term, cls, bound.cls.namespace, node, other) for term in bound.cls.pod_anti_affinity)
                 if mine or theirs:
                     return False
         return True
@@ -207,7 +205,7 @@ def _buy(referee: RefereeCluster, snapshot: Snapshot, plan: Plan) -> None:
     for number, group in enumerate(bought):
         template = templates[group]
         assert template is not None
-        node = RefereeNode(f"bought-{number}", template)
+        node = RefereeNode(f"replacement-{number}", template)
         for at, cls in enumerate(daemons):
             node.put(Bound(Pod("kube-system", f"agent-{number}-{at}", f"agent-{number}-{at}", -1), cls))
         referee.nodes[node.name] = node

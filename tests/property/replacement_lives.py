@@ -7,7 +7,7 @@ import random
 
 import msgspec
 
-from chalicelib.model.memory import Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy import Consolidation, ConsolidationMode, NodeLimit
 from chalicelib.model.reason import Reason, ReasonCode
@@ -103,7 +103,9 @@ class ReplacementLives:
                 continue
             spec, why = operation.spec, ""
             if not self.quiet and self.dice.random() < 0.15:
-                why = "it failed"
+                why = self.dice.choice(("it failed", NOT_BEGUN))
+                if why == NOT_BEGUN and spec.kind is OperationKind.SCALE_UP:
+                    del self.bought[spec.replacement, spec.group]
             elif spec.kind is OperationKind.SCALE_UP:
                 for _ in range(spec.to_size - spec.from_size):
                     self._arrives()

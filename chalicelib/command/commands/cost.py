@@ -19,7 +19,13 @@ import msgspec
 from chalicelib.command import plan_inputs
 from chalicelib.command.arguments import not_one_of
 from chalicelib.command.output import Block, Table, emit, plural, with_local_times
-from chalicelib.command.store_access import add_table_argument, load_decision, open_store, stored_policy
+from chalicelib.command.store_access import (
+    add_table_argument,
+    load_decision,
+    only_cluster,
+    open_store,
+    stored_policy,
+)
 from chalicelib.model.bill import ClusterBill
 from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import Plan
@@ -41,7 +47,13 @@ _OTHERS = "others"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add CLUSTER, --by, --days, --policy, --with-policy, --from and --table."""
-    parser.add_argument("name", metavar="CLUSTER", help="the cluster, or a folder of saved *.json or *.json.gz")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="",
+        metavar="CLUSTER",
+        help="the cluster, or a folder of saved *.json; may be omitted where there is only one cluster",
+    )
     parser.add_argument(
         "--by", type=_by, default="group", metavar="KEY", help=f"one of {', '.join(_TABLES)} (default: group)"
     )
@@ -77,12 +89,14 @@ def _days(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Print the bill. Returns 0; raises BadInput, also where no machine has a price."""
     if args.with_policy is not None:
+        if not args.name:
+            raise BadInput("outscaler cost --with-policy", "needs a cluster's name", "write it first")
         from chalicelib.command.policy_cost import show
 
         return show(args)
     folder, names, days = Path(args.name), dict[str, str](), dict[str, float]()
     plan: Plan | None
-    if folder.is_dir():
+    if args.name and folder.is_dir():
         if args.days:
             raise BadInput("--days", f"needs the operations of a deployment, and {args.name} is a folder", "omit it")
         bill, plan = _of_folder(args)
@@ -90,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
         if args.policy is not None:
             raise BadInput("--policy", f"belongs to a folder, and {args.name} is none", "omit it")
         store = open_store(args)
+        args.name = args.name or only_cluster(store, "outscaler cost")
         stored_policy(store, args.name)
         bill, plan, names = _stored(store, args.name)
         bill, days = _with_savings(store, args.name, bill, args.days)

@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.command import stored_rows
 from chalicelib.command.arguments import duration, not_one_of, unknown
 from chalicelib.command.output import emit, one_line, row_line, warn, with_local_times
-from chalicelib.command.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.command.store_access import add_table_argument, only_cluster, open_store, stored_policy
 from chalicelib.command.stored_rows import Listing, Row, StoredCluster
 from chalicelib.model.errors import BadInput
 from chalicelib.record import views
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if thing.of_all:
         cluster, names = "", tuple(filter(None, (args.name, *names)))
     else:
-        cluster = args.name or _only_cluster(store, thing)
+        cluster = args.name or only_cluster(store, f"outscaler get {thing.name}")
         stored_policy(store, cluster)
     if thing.rows is None:
         return _show_one(store, thing, cluster, args)
@@ -133,15 +133,6 @@ def run(args: argparse.Namespace) -> int:
         return watch(listing, args.output, lambda: time.sleep(args.interval))
     _print(listing(), args.output)
     return 0
-
-
-def _only_cluster(store: Store, thing: Thing) -> str:
-    """Return the only cluster. Raises BadInput where there are several, or none."""
-    names = store.policies.names()
-    if len(names) == 1:
-        return names[0]
-    remedy = f"write one of {', '.join(names[:10])}" if names else "store a policy with outscaler apply"
-    raise BadInput(f"outscaler get {thing.name}", "needs a cluster's name", remedy)
 
 
 def _chosen(listing: Listing, names: tuple[str, ...], selector: str) -> Listing:

@@ -17,7 +17,8 @@ from chalicelib.model.plan import EndedReplacement
 from chalicelib.model.reason import Reason
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.prices import MICRO
-from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pools import pool_id
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 3600.0, 86_400.0
 REMEMBERED = 86_400.0
@@ -73,6 +74,14 @@ def propose_row(move: JudgedMove, state: ClusterState) -> Replacement:
         proposed_at=state.now,
         since=state.now,
         times=before.times if before is not None else 0,
+    )
+
+
+def proposed_again(replacement: Replacement, now: float) -> Replacement:
+    """Return a row of which nothing was bought as proposed, for as long as it has been."""
+    purchases = tuple(msgspec.structs.replace(purchase, operation="") for purchase in replacement.purchases)
+    return msgspec.structs.replace(
+        replacement, state=ReplacementState.PROPOSED, since=now, bought_at=0.0, purchases=purchases, ends={}
     )
 
 
@@ -225,23 +234,18 @@ def _not_from_the_future(replacement: Replacement, now: float) -> Replacement:
     )
 
 
-def pool_of(group: NodeGroupState) -> str:
-    """Return the id of the pool that the group belongs to, or is."""
-    return group.group.pool.id if group.group.pool is not None else group.id
-
-
 def open_surge(rows: Iterable[Replacement], state: ClusterState) -> dict[str, int]:
     """Return per pool how many nodes these replacements buy that are not yet paid back by a removal."""
     surge: dict[str, int] = {}
     for replacement in rows:
         for purchase in replacement.purchases:
             group = state.groups.get(purchase.group)
-            pool = pool_of(group) if group is not None else purchase.group
+            pool = pool_id(group.group) if group is not None else purchase.group
             surge[pool] = surge.get(pool, 0) + max(0, purchase.nodes - len(replacement.gone))
     return surge
 
 
-def surge_limit(group: NodeGroupState, state: ClusterState) -> int:
-    """Return maxSurge of the group's pool: at least one node."""
-    registered = sum(len(other.nodes) for other in state.groups.values() if pool_of(other) == pool_of(group))
+def surge_limit(pool: str, state: ClusterState) -> int:
+    """Return maxSurge of a pool: at least one node."""
+    registered = sum(len(group.nodes) for group in state.groups.values() if pool_id(group.group) == pool)
     return max(1, state.policy.consolidation.max_surge.of(registered))

@@ -24,7 +24,7 @@ from chalicelib.model.memory import NOT_BEGUN, Replacement, ReplacementState
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import NodeVerdict, Removal, ScaleUp
 from chalicelib.model.policy import ConsolidationMode
-from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timeouts import operation_timeout, provision_time
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import DrainabilityChecker
@@ -36,8 +36,8 @@ from chalicelib.plan.disruption.replacement_rows import (
     failed,
     kept_failures,
     open_surge,
-    pool_of,
     propose_row,
+    proposed_again,
     reserved_nodes,
     surge_limit,
     without_failures_of,
@@ -47,6 +47,7 @@ from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
 from chalicelib.schedules.maintenance_windows import allowed_for, called
@@ -339,8 +340,9 @@ class _Pass:
         if not may_grow(group):
             detail = f"node group {group.id} cannot grow now"
             return group.growth_paused or Reason.of(ReasonCode.GROUP_UNHEALTHY, detail=detail)
-        limit = surge_limit(group, self.state)
-        return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool_of(group)] > limit else None
+        pool = pool_id(group.group)
+        limit = surge_limit(pool, self.state)
+        return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool] > limit else None
 
     def _limited(self, replacement: Replacement) -> Reason | None:
         """Return which maximum of a group, a pool or the cluster the purchases exceed; otherwise use their room."""
@@ -379,7 +381,8 @@ class _Pass:
         if (why := self._called_off(replacement)) is not None:
             return self._fail(replacement, why)
         if all(replacement.ends.get(purchase.operation) == NOT_BEGUN for purchase in replacement.purchases):
-            return None  # nothing was bought: it may be proposed again at once
+            self.rows[replacement.id] = proposed_again(replacement, self.now)  # nothing was bought
+            return self._proposed(self.rows[replacement.id])
         for purchase in replacement.purchases:
             if (
                 why := self._problem_of(purchase.operation or f"the scale-up of {purchase.group}", replacement)
@@ -466,7 +469,7 @@ class _Pass:
         replacement, verdict = self._judged(replacement, waits)
         if isinstance(verdict, Reason):
             return self._held(replacement, verdict)
-        chosen, refused = self._draw(verdict, replacement.reason)
+        chosen, refused = self._draw(replacement, verdict)
         if not chosen:
             return self._held(replacement, refused)
         self.commands.append(
@@ -520,13 +523,13 @@ class _Pass:
     def _drain_time(self) -> float:
         return operation_timeout(OperationKind.DELETE_NODES, self.state.options)
 
-    def _draw(self, move: JudgedMove, reason: DisruptionReason) -> tuple[list[SimulatedRemoval], Reason]:
-        """Return the removals for which the budgets have room now, and why the next one has none. Each is drawn by
-        itself, in the order of the move."""
+    def _draw(self, replacement: Replacement, move: JudgedMove) -> tuple[list[SimulatedRemoval], Reason]:
+        """Return the removals for which the budgets have room now. Each is drawn by itself: a replacement stays within
+        the breaker's share and never trips it."""
         chosen: list[SimulatedRemoval] = []
         why = Reason.of(ReasonCode.PARALLELISM, limit=0)
         for removal in move.removals:
-            drawn, refused = self.budgets.draw([removal], lambda _: None, reason)
+            drawn, refused = self.budgets.draw([removal], lambda _: None, replacement.reason)
             if not drawn:
                 return chosen, refused.get(removal.node.name, why)
             chosen += drawn

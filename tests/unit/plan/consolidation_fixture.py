@@ -73,14 +73,20 @@ def grouped(
     """The nodes with a group of each type. grows: types of which nodes may be bought, all if not given. groups: further
     fields of the group of a type."""
     for kind, (cpu, memory, _) in types.items():
-        fields: dict[str, Any] = {"max": 10, "pool": pool, "template": node(f"new-{kind}", cpu, memory, labels={TYPE: kind})}
+        fields: dict[str, Any] = {
+            "max": 10,
+            "pool": pool,
+            "template": node(f"new-{kind}", cpu, memory, labels={TYPE: kind}),
+        }
         if grows is not None and kind not in grows:
             fields["max"] = sum(member.labels.get(TYPE) == kind for member in build.nodes)
         build.group(kind, **fields | dict((groups or {}).get(kind, {})))
     return build
 
 
-def fixture(nodes: Mapping[str, tuple[str, PodCounts]], types: Mapping[str, Machine] = TYPES, **more: Any) -> ClusterBuilder:
+def fixture(
+    nodes: Mapping[str, tuple[str, PodCounts]], types: Mapping[str, Machine] = TYPES, **more: Any
+) -> ClusterBuilder:
     """Nodes of these types with their pods, in their groups."""
     return grouped(machines(nodes, types), types, **more)
 

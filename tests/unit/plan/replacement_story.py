@@ -10,7 +10,7 @@ import msgspec
 from chalicelib.model.memory import GroupMemory, Memory, PurchasedNodes, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy import Consolidation, ConsolidationMode, DisruptionBudget, Mode, NodeLimit, Options, Policy
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.replacements import Advance, advance
@@ -24,6 +24,7 @@ from tests.operations import new_operation
 
 BOUGHT = NOW - 300.0
 GROW, PRICE, COST = "grow-1", 200_000, 100_000
+NO_PLACE = Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod="default/p", what="no node takes it")
 ALL = DisruptionBudget("all", NodeLimit(share=1.0))
 FULL = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(share=1.0))
 
@@ -60,6 +61,13 @@ def replacement(
         ends={} if waits else {GROW: ""},
     )
     return msgspec.structs.replace(row, **fields)
+
+
+def draining(*nodes: str, **fields: Any) -> Replacement:
+    """A row of which the first node is being removed."""
+    bought = (PurchasedNodes("s", 1, COST, GROW, ("s-0",)),)
+    removals = {name: f"remove-{name}" for name in nodes[:1]}
+    return replacement(*nodes, state=ReplacementState.DRAINING, **{"purchases": bought, "removals": removals, **fields})
 
 
 def purchase_operation(**fields: Any) -> Operation:

@@ -1,4 +1,5 @@
-"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day, confirmation (fixture F)."""
+"""What keeps consolidation calm: settled prices, age, quiet time, protection, moves of the day, confirmation (fixture
+F)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib.model.memory import ConsolidationMemory, Memory
-from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -30,7 +32,7 @@ from tests.unit.plan.consolidation_fixture import (
 
 def test_cons_15_price_must_settle_before_it_counts() -> None:
     build = fixture(one_beside_a_full_one())
-    prices = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
+    prices: dict[str, PriceHistory] = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
     before = decide(build, policy(), Memory(consolidation=ConsolidationMemory(prices=prices)))
     assert (before.report.moves, before.codes["a"]) == ((), "PriceUnsettled")
     assert before.reasons["a"].params == {"group": "s", "until": NOW + 60.0}
@@ -40,7 +42,7 @@ def test_cons_15_price_must_settle_before_it_counts() -> None:
 
 
 def test_cons_15_node_counts_at_the_lowest_price_of_the_settle_time() -> None:
-    prices = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
+    prices: dict[str, PriceHistory] = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
     memory = Memory(consolidation=ConsolidationMemory(prices=prices))
     before = decide(fixture(one_beside_a_full_one()), policy(), memory)
     assert (before.report.moves, before.report.pools[0].price) == ((), 0.10)
@@ -150,7 +152,12 @@ def _moved(*, times: int, oldest: float) -> Memory:
 
 @pytest.mark.parametrize(
     ("times", "oldest", "most", "goes"),
-    [(12, 82_800.0, 4, ["b", "c"]), (11, 82_800.0, 4, ["a", "b"]), (12, 86_400.0, 4, ["a", "b"]), (12, 82_800.0, 0, ["a", "b"])],
+    [
+        (12, 82_800.0, 4, ["b", "c"]),
+        (11, 82_800.0, 4, ["a", "b"]),
+        (12, 86_400.0, 4, ["a", "b"]),
+        (12, 82_800.0, 0, ["a", "b"]),
+    ],
 )
 def test_cons_41_pods_of_an_owner_are_moved_a_limited_number_of_times_a_day(
     times: int, oldest: float, most: int, goes: list[str]
@@ -198,6 +205,14 @@ def test_cons_42_replacement_begins_if_a_later_pass_still_wants_it(
     assert bought == begun
 
 
+def test_proposed_purchase_does_not_use_up_the_surge_of_its_own_pool() -> None:
+    build = fixture(one_beside_a_full_one(), pool=None)
+    document = policy(confirm_after=60.0, max_surge=NodeLimit(share=0.1))
+    first = decide(build, document)
+    assert (first.codes["a"], first.grown) == ("NotConfirmedYet", {})
+    assert decide(build, document, first.memory, now=NOW + 60.0).grown == {"s": 1}
+
+
 def _removal(seconds: float, dear: float, memory: Memory | None) -> Result:
     """A node m whose pods fit into a node of this price, so that its score is 0.20 * 16 / (3 * (0.20 + dear))."""
     types: dict[str, Machine] = {"m": ("4", "16Gi", 0.20), "d": ("8", "32Gi", dear)}
@@ -222,7 +237,8 @@ def test_cons_42_removal_begins_if_a_later_pass_still_wants_it(second: float, be
 
 
 def _billed(unit: float, k: float) -> Result:
-    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are left, and a group t at 0.216."""
+    """A node of 0.24, billed by this unit and created so that 50 minutes of an hour are left, and a group t at
+    0.216."""
     types: dict[str, Machine] = {"h": ("4", "16Gi", 0.24), "t": ("2", "8Gi", 0.216)}
     build = machines({"a": ("h", pods(1))}, types, created=NOW - 7200.0 - 600.0)
     machines({"b": ("h", ((35, "110m", "100Mi"),))}, types, build=build)

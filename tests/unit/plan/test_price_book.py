@@ -9,9 +9,11 @@ from chalicelib.model.group import DEAREST, NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Mode, NodePrices, Options, Policy
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.prices import NoPrice, Price, PriceSource, date_of, price_book
-from tests.builders import NOW, cluster, growth, node
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"
 LISTED = node("n1", "4", "16Gi", labels={TYPE: "listed"})
@@ -168,3 +170,32 @@ def test_scale_up_does_not_compare_prices_of_two_currencies(
         details = [str(note.params["detail"]) for note in plan.notes if note.code is ReasonCode.NO_PRICE]
         assert len(details) == (2 if prices is None else 1)
         assert all("EUR" in detail and "CNY" in detail for detail in details)
+
+
+def two_currencies() -> ClusterBuilder:
+    build = cluster()
+    for name in ("a", "b"):
+        build.node(f"{name}-1", "4", "16Gi", group=name, labels={TYPE: f"type-{name}"})
+    for name, currency in (("a", "EUR"), ("b", "CNY")):
+        template = node("t", "4", "16Gi", labels={TYPE: f"type-{name}"})
+        build.group(name, template=template, price=0.3, currency=currency)
+    return build
+
+
+@pytest.mark.parametrize(
+    ("prices", "currency", "priced", "unpriced"),
+    [
+        pytest.param(None, "", (), ("a-1", "b-1"), id="none-without-a-list"),
+        pytest.param(NodePrices(node=0.01, currency="EUR"), "EUR", ("a-1",), ("b-1",), id="in-the-lists"),
+        pytest.param(NodePrices({"type-a": 0.2}), "", ("a-1",), ("b-1",), id="list-without-a-currency"),
+    ],
+)
+def test_consolidation_compares_prices_of_one_currency_only(
+    prices: NodePrices | None, currency: str, priced: tuple[str, ...], unpriced: tuple[str, ...]
+) -> None:
+    policy = Policy(name="test", mode=Mode.ACTIVE, prices=prices)
+    costs = Costs(build_cluster_state(two_currencies().snapshot(), policy, Memory(), NOW))
+    assert (costs.currency, tuple(costs.nodes)) == (currency, priced)
+    assert tuple(costs.unpriced) == unpriced
+    assert all("EUR" in detail and "CNY" in detail for detail in costs.unpriced.values())
+    assert {f"{name}-1" for name in costs.groups} == set(priced)

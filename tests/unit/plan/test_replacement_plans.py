@@ -35,13 +35,13 @@ from tests.unit.plan.replacement_story import (
     COST,
     FULL,
     GROW,
+    NO_PLACE,
     PRICE,
     machines,
     purchase_operation,
     removal_operation,
     replacement,
 )
-from tests.unit.plan.test_replacements import NO_PLACE
 
 OFF = Consolidation()
 EMPTY: dict[str, Any] = {"unneeded": 7200.0}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.group import Instance
+from chalicelib.model.group import Instance, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.policy import Consolidation, ConsolidationMode, Mode, NodeLimit, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.replay.policy_simulation import Comparison, Inputs, PolicyCost, ReadyTimes, compare
@@ -125,6 +125,22 @@ def test_pods_of_a_removed_node_move_to_where_the_plan_puts_them() -> None:
     moves.running("n-0", 1, "1", "1Gi", name="a").running("n-1", 1, "2", "8Gi", name="b")
     cost = alone([record(at, moves) for at in (0, 10, 20)])
     assert (cost.nodes_removed, cost.pods_moved, cost.disruption, cost.pending_minutes) == (1, 1, 2.0, 0.0)
+
+
+def test_replacement_is_bought_waited_for_and_drained_in_the_simulation() -> None:
+    """A half-empty node of 0.2 is replaced by one of 0.1: proposed at 0, bought at 5 minutes, drained at 10."""
+    builder = ClusterBuilder()
+    for name, cpu, memory, price in (("s", "2", "8Gi", 0.1), ("m", "4", "16Gi", 0.2)):
+        for at in range(2 if name == "m" else 0):
+            builder.node(f"m-{at}", cpu, memory, group="m")
+        template = node(f"t-{name}", cpu, memory)
+        builder.group(name, max=10, price=price, currency="EUR", pool=Pool("p"), template=template)
+    builder.running("m-0", 2, "500m", "2Gi").running("m-1", 8, "500m", "2Gi")
+    surge = Consolidation(mode=ConsolidationMode.FULL, max_surge=NodeLimit(share=1.0))
+    consolidates = msgspec.structs.replace(REMOVES, consolidation=surge)
+    cost = alone([record(at, builder) for at in range(0, 61, 10)], consolidates)
+    assert (cost.nodes_bought, cost.nodes_removed, cost.pods_moved, cost.pending_minutes) == (1, 1, 2, 0.0)
+    assert cost.cost == {"EUR": pytest.approx((5 * 0.4 + 5 * 0.5 + 50 * 0.3) / 60, abs=1e-6)}
 
 
 def test_long_gaps_are_left_out_and_their_share_is_stated() -> None:

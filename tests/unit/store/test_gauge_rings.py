@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.bill import Bill, ClusterBill, MachineCost
 from chalicelib.model.gauge_ring import EVERY, HOUR, GaugePoint
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.store import Store
@@ -125,6 +126,14 @@ def test_overview_that_no_row_takes_has_fewer_nodes_and_says_so() -> None:
     read = ring.read().overview
     assert 0 < len(read.nodes) < len(nodes)
     assert len(read.nodes) + read.more_nodes == len(nodes) + 5
+
+
+def test_bill_that_no_row_takes_is_left_out() -> None:
+    ring, lot = Ring(), random.Random(1)
+    costs = tuple(MachineCost(lot.randbytes(200).hex()) for _ in range(2000))
+    ring.point(msgspec.structs.replace(SEEN, bill=ClusterBill(START, (Bill("EUR", groups=costs),))))
+    read = ring.read().overview
+    assert (read.groups, read.nodes, read.more_nodes, read.bill) == (SEEN.groups, (), len(NODES), None)
 
 
 @pytest.mark.parametrize("blob", [b"", b"x", b"\x78\x9c\x00"])

@@ -16,6 +16,7 @@ import numpy as np
 
 from chalicelib.plan.disruption.consolidation.relaxation import (
     EPSILON,
+    EXISTING,
     NOWHERE,
     ConsolidationProblem,
     Leaf,
@@ -31,15 +32,16 @@ from chalicelib.plan.tables import Bools, Floats, Ints
 
 __all__ = ["ConsolidationProblem", "Programme", "Proposal"]
 
-_COLUMNS, _FEW = 9, 25  # an exact programme has at most so many columns per square root of branches; with more than a
+_COLUMNS, _FEW = 6, 25  # an exact programme has at most so many columns per square root of branches; with more than a
 # few columns it gets fewer branches, because each takes longer
 _COPIES = 12  # new nodes of a group in an exact programme
 _REPAIRS, _PATIENT = 24, 3  # rounds in which nodes are put back: the first ones count on their room, the second half
 # puts back ever more than seems necessary
-_WORK = 600_000  # pairs of a node and a class that a round may look at
+_WORK = 400_000  # pairs of a node and a class that a round may look at
+_OVERHEAD = 300  # nodes: what it costs to look at a class at all
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
 _NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
-_TENTH = 10  # of a large set that failed is given up at once
+_TENTH = 10  # of a set that failed, the least valuable tenth is given up at once
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -60,8 +62,8 @@ class Programme:
     """
 
     def __init__(self, problem: ConsolidationProblem, *, rounds: int, branches: int, stop: Callable[[], bool]) -> None:
-        """rounds: mixes of purchases that a search tries; branches: nodes of HiGHS's search tree; stop: called between
-        steps, ends the search when it returns true."""
+        """rounds: mixes of purchases that a search tries, fewer after cuts; branches: nodes of HiGHS's tree; stop:
+        called between steps, ends the search when it returns true."""
         self._numbers = Numbers(problem)
         self._rounds, self._branches, self._stop = rounds, branches, stop
         self._cuts: list[Proposal] = []
@@ -69,10 +71,11 @@ class Programme:
         self._leaves: list[Leaf] | None = None
         self.bound, self.proven = math.inf, False
         try:
-            self._leaves = relax_problem(self._numbers, 2 * rounds)
+            self._leaves = relax_problem(self._numbers, 2 * rounds, stop)
         except Trouble:
             return
-        self.bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
+        self.bound = float(math.floor(bound * (1 + 1e-9) + 1e-3))  # not its last digits
 
     def cut(self, proposal: Proposal) -> None:
         """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
@@ -88,22 +91,23 @@ class Programme:
         if self._leaves is None or self._stop():
             return None
         orders = _SCHEDULERS if robust else _TIGHT
-        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, self._rounds, self._stop)
+        rounds = max(1, self._rounds // (1 + len(self._cuts)))
+        search = _Search(self._numbers, self._packer, self._leaves, orders, self._cuts, rounds, self._stop)
         best = min(search.plans(), key=_rank, default=None)
         self.proven = self.bound < 1 or (best is not None and best.gain + 1 > self.bound)
         return best if robust or self._stop() else self._improved(best)
 
-    def _improved(self, best: Proposal | None) -> Proposal | None:
+    def _improved(self, proposal: Proposal | None) -> Proposal | None:
         """Return the optimum of a small problem, or the best plan within the limit of branches."""
-        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, best)
+        exact = _ExactProgramme(self._numbers, self._leaves or (), self._cuts, self._branches, proposal)
         if exact.small:
             try:
-                best, self.proven = exact.solve()
+                proposal, self.proven = exact.solve()
             except Trouble:
-                return best
+                return proposal
             if self.proven and not self._cuts:
-                self.bound = float(best.gain if best else 0)
-        return best
+                self.bound = float(proposal.gain if proposal else 0)
+        return proposal
 
 
 def _rank(proposal: Proposal) -> tuple[int, int, int, int, tuple[int, ...]]:
@@ -136,7 +140,7 @@ class _Packer:
     def __init__(self, numbers: Numbers) -> None:
         problem = self._problem = numbers.problem
         rooms = np.concatenate([np.maximum(problem.free, 0), problem.room])
-        wanted = np.einsum("k,kr->r", numbers.demand, problem.need)
+        wanted = np.einsum("k,kr->r", numbers.demand.astype(np.float64), problem.need)
         self._weights: Floats = wanted / np.maximum(rooms.mean(axis=0), 1) ** 2
         self._weights /= max(float(self._weights.max(initial=0.0)), 1e-300)
         self._sizes = np.einsum("kr,r->k", problem.need, self._weights)
@@ -168,7 +172,7 @@ class _Packer:
         fits = np.concatenate([problem.fits[stays], problem.group_fits[new]])
         empty = np.einsum("nr,r->n", free, self._weights)
         left: Ints = problem.extra + problem.pods[gone].sum(axis=0)
-        self.work += len(free) * int((left > 0).sum())
+        self.work += (len(free) + _OVERHEAD) * int((left > 0).sum())
         classes = self._by_choice if order.matched else self._by_size if order.largest else self._by_size[::-1]
         for cls in classes[left[classes] > 0].tolist():
             rows, cap = self._room(free, fits[:, cls], cls, int(left[cls]))
@@ -269,37 +273,22 @@ class _Search:
     def _plan(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Ints] | None:
         """Return nodes that go with these purchases, None if the purchases obey no limit."""
         may_go = leaf.may_go & ~self._numbers.problem.same_shape[bought > 0].any(axis=0)
+        for cut in self._cuts:
+            if (bought <= np.array(cut.bought, dtype=np.int64)).all():
+                worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
+                may_go[worst] = False
         repaired = self._repaired(leaf, gone & may_go, bought)
-        if repaired is None:
-            return None
-        gone, given_up = repaired
-        gone = self._extended(leaf, gone, may_go & ~given_up, bought)
-        for group in np.flatnonzero(bought)[::-1].tolist():
-            while bought[group] and self._feasible(gone, fewer := bought - (np.arange(len(bought)) == group)):
-                bought = fewer
-        return gone, bought
+        return None if repaired is None else (self._extended(leaf, repaired, may_go, bought), bought)
 
-    def _feasible(self, gone: Bools, bought: Ints) -> bool:
-        if not self._numbers.allowed(gone, bought) or any(_violates(gone, bought, cut) for cut in self._cuts):
-            return False
-        return not self._packer.unplaced(gone, bought, self._orders).any()
-
-    def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Bools] | None:
-        """Put nodes back until limits hold, no cut is violated, and all pods have places. Also returns the nodes that a
-        cut put back."""
-        given_up: Bools = np.zeros(len(gone), dtype=np.bool_)
+    def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> Bools | None:
+        """Put nodes back until limits hold and all pods have places."""
         for round_ in range(_REPAIRS):
             gone = gone.copy()
             if not self._obey_limits(leaf, gone, bought):
                 return None
-            for cut in self._cuts:
-                if _violates(gone, bought, cut):
-                    worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
-                    gone[worst] = False
-                    given_up[worst] = True
             left = self._packer.unplaced(gone, bought, self._orders)
             if not left.any():
-                return (gone, given_up) if self._numbers.allowed(gone, bought) else None
+                return gone
             if not gone.any() or self._stop():
                 return None
             more = max(0, round_ - _REPAIRS // 2)
@@ -342,15 +331,16 @@ class _Search:
             block = blocks.pop(0)
             more = gone.copy()
             more[block] = True
-            if self._feasible(more, bought):
+            if self._numbers.allowed(more, bought) and not self._packer.unplaced(more, bought, self._orders).any():
                 gone = more
             elif len(block) > 1:
                 blocks[:0] = [block[: len(block) // 2], block[len(block) // 2 :]]
         return gone
 
 
-def _violates(gone: Bools, bought: Ints, cut: Proposal) -> bool:
-    return bool(gone[list(cut.gone)].all() and (bought <= np.array(cut.bought)).all())
+def _violates(gone: Bools, bought: Ints, failed_proposal: Proposal) -> bool:
+    within = bought <= np.array(failed_proposal.bought, dtype=np.int64)
+    return bool(gone[list(failed_proposal.gone)].all() and within.all())
 
 
 def _worth_trying(numbers: Numbers, leaves: Sequence[Leaf], gain: int) -> tuple[Bools, Ints]:
@@ -376,15 +366,16 @@ class _ExactProgramme:
         leaves: Sequence[Leaf],
         cuts: Sequence[Proposal],
         branches: int,
-        best: Proposal | None,
+        proposal: Proposal | None,
     ) -> None:
-        self._numbers, self._cuts, self._best = numbers, cuts, best
-        self._may_go, most = _worth_trying(numbers, leaves, best.gain if best else 1)
+        """proposal: the best that is known."""
+        self._numbers, self._cuts, self._best = numbers, cuts, proposal
+        self._may_go, most = _worth_trying(numbers, leaves, proposal.gain if proposal else 1)
         useful = np.flatnonzero(
             numbers.cap.any(axis=1) | np.isin(np.arange(len(numbers.cap)), np.flatnonzero(self._may_go))
         )
         copies = np.repeat(np.arange(len(most)), np.minimum(most, _COPIES + 1))
-        self._places = [Place(useful[at : at + 1]) for at in range(len(useful))]
+        self._places = [Place(useful[at : at + 1], EXISTING, 0) for at in range(len(useful))]
         self._places += [Place(NOWHERE, group, 1) for group in copies.tolist()]
         columns = int((numbers.cap[useful] > 0).sum() + (numbers.group_cap[copies] > 0).sum()) + len(copies)
         self.small = bool(columns <= _COLUMNS * math.isqrt(branches) and (most <= _COPIES).all())
@@ -444,9 +435,11 @@ class _ExactProgramme:
         gone, bought = solution.gone > 0.5, np.round(solution.bought).astype(np.int64)
         put = np.round(solution.put).astype(np.int64)
         for place, pods in zip(self._places, put, strict=True):
-            room = problem.room[place.group] if place.group >= 0 else problem.free[place.nodes[0]]
-            if (np.einsum("k,kr->r", pods, problem.need) > np.maximum(room, 0)).any():
-                return None
+            room = problem.room[place.group] if place.group != EXISTING else problem.free[place.nodes[0]]
+            for cls in np.flatnonzero(pods).tolist():
+                room = room - pods[cls] * problem.need[cls]
+                if (room[problem.need[cls] > 0] < 0).any():
+                    return None
         placed = put.sum(axis=0) >= problem.extra + problem.pods[gone].sum(axis=0)
         if not placed.all() or not numbers.allowed(gone, bought) or any(_violates(gone, bought, c) for c in self._cuts):
             return None

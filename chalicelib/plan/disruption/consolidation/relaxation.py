@@ -6,7 +6,7 @@ programme (programme.py) rounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from chalicelib.plan.tables import MOST_PODS, Bools, Floats, Ints
 EPSILON = 1e-6
 _LEVELS = 12  # of the prices of room that a bound tries per mix of resources
 NOWHERE: Ints = np.zeros(0, dtype=np.int64)
+EXISTING = -1
 
 
 class ConsolidationProblem(msgspec.Struct, frozen=True):
@@ -89,11 +90,11 @@ def _capacity(free: Ints, need: Ints, fits: Bools) -> Ints:
 
 class Place(msgspec.Struct, frozen=True):
     """Where pods may be put, as the columns of a linear programme see it: existing nodes as one place, or up to `most`
-    new nodes of a group, which is -1 for existing nodes."""
+    new nodes of a group, which is EXISTING for existing nodes."""
 
     nodes: Ints
-    group: int = -1
-    most: int = 0
+    group: int
+    most: int
 
 
 class LinearRule(msgspec.Struct, frozen=True):
@@ -125,7 +126,7 @@ class Model:
         problem = numbers.problem
         self._numbers, self._places, self._rules = numbers, places, rules
         self._candidates = np.flatnonzero(numbers.may_go)
-        self._new = [at for at, place in enumerate(places) if place.group >= 0]
+        self._new = [at for at, place in enumerate(places) if place.group != EXISTING]
         self._units = np.maximum(problem.need.max(axis=0, initial=0), 1)
         self._resources = np.flatnonzero(problem.need.any(axis=0))
         amounts = np.concatenate([problem.going, problem.buying], axis=1)
@@ -144,7 +145,7 @@ class Model:
         problem, infinity = self._numbers.problem, self.solver.infinity
         free: Floats = np.zeros((len(self._places), len(self._resources)))
         for at, place in enumerate(self._places):
-            free[at] = np.maximum(problem.free[place.nodes], 0).sum(axis=0)[self._resources]
+            free[at] = np.maximum(problem.free[place.nodes], 0.0).sum(axis=0)[self._resources]
         free /= self._units[self._resources]
         limits, rules = problem.limit / self._limit_units, [rule.most for rule in self._rules]
         upper = np.concatenate([np.full(len(problem.need), infinity), free.ravel(), limits, rules])
@@ -162,7 +163,7 @@ class Model:
         upper: list[int] = []
         for at, place in enumerate(self._places):
             alone, group = numbers.cap[place.nodes].sum(axis=0), place.group
-            cap = alone if group < 0 else numbers.group_cap[group] * place.most
+            cap = alone if group == EXISTING else numbers.group_cap[group] * place.most
             for cls in np.flatnonzero(cap).tolist():
                 self._pods.append((at, cls))
                 upper.append(int(cap[cls]))
@@ -273,8 +274,11 @@ class Leaf(msgspec.Struct, frozen=True):
     solution: Solution
 
 
-def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
-    """Return the leaves of the relaxation, the largest bound first, which holds for every plan. Raises Trouble."""
+def relax_problem(numbers: Numbers, most: int, stop: Callable[[], bool]) -> list[Leaf]:
+    """Return the leaves of the relaxation, the largest bound first, which holds for every plan. Raises Trouble.
+
+    most: relaxations to solve; then, and when `stop` returns true, a leaf may buy a group whose shape goes.
+    """
     problem = numbers.problem
     if not numbers.may_go.any():
         return []
@@ -290,7 +294,7 @@ def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
         if solution is None:
             continue
         clash = (solution.bought > EPSILON) & (problem.same_shape & (solution.gone > EPSILON)).any(axis=1)
-        if clash.any() and solved < most:
+        if clash.any() and solved < most and not stop():
             group = int(np.flatnonzero(clash)[0])
             choices.append((may_go, may_buy & (np.arange(len(may_buy)) != group)))
             choices.append((may_go & ~problem.same_shape[group], may_buy))
@@ -302,7 +306,7 @@ def relax_problem(numbers: Numbers, most: int) -> list[Leaf]:
 def _merged_places(numbers: Numbers) -> list[Place]:
     """Return the nodes with equal predicates as one place each, and the groups."""
     rows, which = np.unique(numbers.problem.fits, axis=0, return_inverse=True)
-    places = [Place(np.flatnonzero(which == row)) for row in range(len(rows))]
+    places = [Place(np.flatnonzero(which == row), EXISTING, 0) for row in range(len(rows))]
     groups = np.flatnonzero(numbers.most > 0).tolist()
     return [*places, *(Place(NOWHERE, group, int(numbers.most[group])) for group in groups)]
 

@@ -21,7 +21,7 @@ from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.disruption.consolidation.limits import Limits
 from chalicelib.plan.disruption.consolidation.programme import Programme
-from chalicelib.plan.disruption.consolidation.purchases import Market, Purchasable, form_of
+from chalicelib.plan.disruption.consolidation.purchases import Market, NodeOffer, form_of
 from chalicelib.plan.disruption.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval
@@ -38,8 +38,8 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
+_MOST_CAREFUL = 32  # candidates that are tried one after the other in every order where greedy choice is not robust
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
-_PREFIXES = (2, 4, 8, 16, 32, 64)
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -51,9 +51,9 @@ class Solution(msgspec.Struct, frozen=True):
     disruption: int
     places: Places
 
-    def better_than(self, other: Solution) -> bool:
+    def better_than(self, other_solution: Solution) -> bool:
         """Return whether it is preferred: greater gain, less disruption, fewer nodes, fewer purchases, names."""
-        return self._key() < other._key()
+        return self._key() < other_solution._key()
 
     def _key(self) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
         return -self.gain, self.disruption, len(self.gone), sum(self.bought), self.gone, self.bought
@@ -99,11 +99,12 @@ class ConsolidationSearch:
         self._verified: dict[tuple[tuple[int, ...], tuple[int, ...]], Solution | None] = {}
         self.shortages: dict[int, Shortage] = {}  # candidate -> why the last trial gave it up
         self.bound, self.best_gain = np.inf, 0
+        self.effort = EFFORTS[self.settings.effort]
         self.proven = True
 
-    def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
-        """Return whether an offer may not be bought if the candidate goes: it has the same form, or
-        both are spot and too few spot groups are cheaper."""
+    def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
+        """Return whether an offer may not be bought if the candidate goes: it has the same form, or both are spot and
+        too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
         if offer.form == form:
             return True
@@ -114,11 +115,12 @@ class ConsolidationSearch:
 
     # --- the search
 
-    def best(self) -> Solution | None:
-        """Return the best verified set; None if nothing brings a gain."""
-        best = self._improved(None, self._greedy())
+    def best(self, settle: Callable[[Solution], Solution | None]) -> Solution | None:
+        """Return the best verified set; None if nothing brings a gain. settle: leaves out of a set what may not be
+        done; sets are compared as it returns them."""
+        best = self._improved(None, self.greedy(), settle)
         if not self.over():
-            best = self._improved(best, self._programme())
+            best = self._improved(best, self._programme(), settle)
         self.best_gain = best.gain if best is not None else 0
         return best
 
@@ -130,11 +132,16 @@ class ConsolidationSearch:
             return None
         return round(max(0.0, (self.bound - self.best_gain) / max(self.bound, 1.0)), 6)
 
-    def _improved(self, best: Solution | None, solutions: Iterable[Solution]) -> Solution | None:
-        for solution in solutions:
-            if solution.gain > 0 and (best is None or solution.better_than(best)):
-                best = solution
-        return best
+    def _improved(
+        self,
+        best_solution: Solution | None,
+        solutions: Iterable[Solution],
+        settle: Callable[[Solution], Solution | None],
+    ) -> Solution | None:
+        for solution in map(settle, solutions):
+            if solution is not None and (best_solution is None or solution.better_than(best_solution)):
+                best_solution = solution
+        return best_solution
 
     def worth_trying(self) -> list[int]:
         """Return the candidates whose removal alone would bring a gain, by price per disruption."""
@@ -143,10 +150,14 @@ class ConsolidationSearch:
             key=lambda at: (-self.price[at] / self.disruption[at], at),
         )
 
-    def _greedy(self) -> Iterator[Solution]:
+    def greedy(self) -> Iterator[Solution]:
+        """Yield what greedy choice finds: removals, then replacements beside them."""
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
+        if base is None or len(base.gone) < len(removed):
+            careful = self.verified(self._careful_removals(), none)
+            base = careful if careful is not None and (base is None or careful.better_than(base)) else base
         if base is not None:
             yield base
         gone, bought = list(base.gone) if base is not None else [], none.copy()
@@ -159,6 +170,16 @@ class ConsolidationSearch:
                     bought[offer] += 1
         if bought.any() and (replaced := self.verified(gone, bought)) is not None:
             yield replaced
+
+    def _careful_removals(self) -> list[int]:
+        """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
+        none: Ints = np.zeros(len(self.offers), dtype=np.int64)
+        gone: list[int] = []
+        for at in self.worth_trying()[:_MOST_CAREFUL]:
+            more = [*gone, at]
+            if self.limits.allow(more, none) and isinstance(self.trial.run(sorted(more), none), Places):
+                gone = more
+        return gone
 
     def _removals(self, order: Sequence[int]) -> list[int]:
         """Return the candidates that go one after the other into room that exists, within all limits."""
@@ -200,7 +221,7 @@ class ConsolidationSearch:
         is_free: Bools = np.ones(len(order), dtype=np.bool_)
         while True:
             options = [
-                self._bundle(order, load, suited[:, offer] & is_free, offer, used)[:most]
+                self._bundle(order, load, suited[:, offer] & is_free, offer, used, most)
                 for offer in range(len(self.offers))
             ]
             gains = [int(self.saves[order[members]].sum()) - int(self.cost[at]) for at, members in enumerate(options)]
@@ -217,9 +238,9 @@ class ConsolidationSearch:
             is_free[members] = False
             gone, bought = [*gone, *names], more
 
-    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints) -> list[int]:
-        """Return the positions in `order` of the candidates whose pods fill one new node best: those that save most for
-        the room that their pods take."""
+    def _bundle(self, order: Ints, load: Ints, usable: Bools, offer: int, used: Ints, most: int) -> list[int]:
+        """Return the positions in `order` of at most so many candidates whose pods fill one new node best: those that
+        save most for the room that their pods take; a single one is that which saves most."""
         room = np.maximum(self.market.room(load.shape[1])[offer], 0)
         used = used + self.limits.buying[:, offer]
         if ((used > self.limits.room) & (self.limits.going >= 0).all(axis=1)).any():
@@ -227,7 +248,7 @@ class ConsolidationSearch:
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.nan_to_num(np.where(load > 0, load / room, 0.0), nan=0.0, posinf=np.inf).max(axis=1)
         rows = np.flatnonzero(usable & (share <= 1))
-        value = self.saves[order[rows]] / np.maximum(share[rows], 1e-9)
+        value = self.saves[order[rows]] / (np.maximum(share[rows], 1e-9) if most > 1 else 1.0)
         members: list[int] = []
         for row in rows[np.argsort(-value, kind="stable")].tolist():
             going = self.limits.going[:, order[row]]
@@ -235,6 +256,8 @@ class ConsolidationSearch:
                 members.append(row)
                 room = room - load[row]
                 used = used + going
+            if len(members) == most:
+                break
         return members
 
     def one(self, offer: int) -> Ints:
@@ -273,7 +296,7 @@ class ConsolidationSearch:
         return classes, pods, need
 
     def _programme(self) -> Iterator[Solution]:
-        rounds, branches = EFFORTS[self.settings.effort]
+        rounds, branches = self.effort
         searched = np.flatnonzero(self.saves > 0).tolist()
         if not 0 < len(searched) <= MOST_CANDIDATES:
             return

@@ -15,23 +15,53 @@ from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch,
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.tables import Ints
 
+MOST_JOINED = 8
+"""Most nodes of a replacement that is made of several which depend on each other only in some orders."""
+
 
 def moves_of(search: ConsolidationSearch, solution: Solution) -> tuple[list[JudgedMove], Solution | None]:
-    """Return the moves, in the order of their first nodes' names, and the set that they make up: what does not bring a
-    gain or save enough by itself is left out."""
+    """Return the moves, in the order of their first nodes' names, and the set that they make up. Left out is what does
+    not bring a gain or save enough by itself, and what has a place only while there are purchases of other moves."""
     current: Solution | None = solution
-    for _ in range(len(solution.gone) + 1):
+    for _ in range(len(solution.gone) + sum(solution.bought) + 1):
         if current is None:
-            return [], None
-        parts = _parts(search, current)
-        bad = [part for part in parts if not _is_worth(search, *part)]
-        if not bad:
+            break
+        parts = [part for part in _independent(search, current) if _is_worth(search, *part)]
+        gone = tuple(sorted(at for members, _ in parts for at in members))
+        bought = sum((extra for _, extra in parts), start=np.zeros(len(search.offers), dtype=np.int64))
+        if (gone, tuple(bought.tolist())) == (current.gone, current.bought):
             destinations = destinations_of(search, current)
-            return [judged_move(search, gone, bought, destinations) for gone, bought in parts], current
-        dropped = {at for gone, _ in bad for at in gone}
-        bought = np.array(current.bought, dtype=np.int64) - sum(extra for _, extra in bad)
-        current = search.verified([at for at in current.gone if at not in dropped], bought)
+            return [judged_move(search, members, extra, destinations) for members, extra in parts], current
+        current = search.verified(gone, bought)
     return [], None
+
+
+Part = tuple[tuple[int, ...], Ints]
+"""The nodes of a move, and what it buys of each offer."""
+
+
+def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one would begin
+    before it is there: they are one replacement with what the first order does not buy for others, or with a few
+    others."""
+    parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
+    if not total.any():
+        return parts
+    direct = [at for gone, bought in parts if not bought.any() for at in gone]
+    alone = search.verified(direct, np.zeros(len(search.offers), dtype=np.int64))
+    lost = set(direct) - set(alone.gone if alone is not None else ())
+    if not lost:
+        return parts
+    bought: Ints = total - sum((bought for _, bought in parts), start=np.zeros_like(total))
+    members, parts = sorted(lost), [part for part in parts if not lost.intersection(part[0])]
+    if not bought.any():
+        buying = [part for part in parts if part[1].any()]
+        members = sorted([*members, *(at for gone, _ in buying for at in gone)])
+        if not buying or len(members) > MOST_JOINED:
+            return parts
+        bought = sum((extra for _, extra in buying), start=bought)
+        parts = [part for part in parts if not part[1].any()]
+    return sorted([*parts, (tuple(members), bought)], key=lambda part: part[0])
 
 
 def judged_move(
@@ -108,7 +138,7 @@ def _rows(search: ConsolidationSearch, solution: Solution) -> dict[int, dict[str
     return rows
 
 
-def _parts(search: ConsolidationSearch, solution: Solution) -> list[tuple[tuple[int, ...], Ints]]:
+def _parts(search: ConsolidationSearch, solution: Solution) -> list[Part]:
     """Return the nodes and the purchases of each move."""
     new_rows, rows = solution.places.new_rows, _rows(search, solution)
     leader: dict[int, int] = {}  # new row -> the first candidate that uses it, by union

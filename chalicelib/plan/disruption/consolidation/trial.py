@@ -16,7 +16,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.disruption.candidates import Candidate
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.tables import Bools, Floats, Ints
 
@@ -24,7 +24,7 @@ _MOST_PAIRS = 400_000  # (row, pod) pairs that are ranked one by one when pods a
 _ONE_BY_ONE = 64  # pods of a class that must be spread are placed one by one up to this number
 
 
-class Order(msgspec.Struct, frozen=True):
+class SchedulerOrder(msgspec.Struct, frozen=True):
     """One order of the scheduler."""
 
     largest_first: bool
@@ -37,7 +37,10 @@ class Order(msgspec.Struct, frozen=True):
         return f"the {pods} pods first, into the {'fullest' if self.fullest_first else 'emptiest'} nodes"
 
 
-ORDERS = (Order(True, True), Order(False, False), Order(True, False), Order(False, True))  # noqa: FBT003
+ORDERS = tuple(
+    SchedulerOrder(largest_first=largest, fullest_first=fullest)
+    for largest, fullest in ((True, True), (False, False), (True, False), (False, True))
+)
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -61,7 +64,7 @@ class Trial:
     """Trials of moves among these candidates. The simulated cluster is left as it was."""
 
     def __init__(
-        self, simulated: SimulatedCluster, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+        self, simulated: SimulatedCluster, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
     ) -> None:
         self._simulated, self._candidates, self._offers = simulated, candidates, offers
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
@@ -147,7 +150,7 @@ class Trial:
         return {cls: sum(rows.values()) for cls, rows in sorted(per_class.items())}
 
     def _place(
-        self, moving: Mapping[int, int], order: Order, new_rows: Mapping[int, str]
+        self, moving: Mapping[int, int], order: SchedulerOrder, new_rows: Mapping[int, str]
     ) -> tuple[list[tuple[int, int, int]], dict[int, int], str]:
         """Place all pods; returns the placements, the pods without a place, and the headroom without one. A class that
         depends on others is tried again after them."""
@@ -175,7 +178,7 @@ class Trial:
         return placed, {}, ""
 
     def _place_class(
-        self, cls: int, count: int, order: Order, usable: Bools, placed: list[tuple[int, int, int]]
+        self, cls: int, count: int, order: SchedulerOrder, usable: Bools, placed: list[tuple[int, int, int]]
     ) -> int:
         """Place the pods of a class; returns how many found no place."""
         simulated, again, needs = self._simulated, True, self._simulated.needs(cls)

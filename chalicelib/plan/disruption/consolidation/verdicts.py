@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage
 from chalicelib.plan.prices import MICRO
@@ -81,7 +81,7 @@ class Explanation:
         if self._solution is not None:
             first = search.candidates[self._gone[0]].node.name
             return Reason.of(ReasonCode.OTHER_MOVE_BETTER, move=first, gain=self._solution.gain / MICRO)
-        return Reason.of(ReasonCode.SEARCH_LIMIT)
+        return Reason.of(ReasonCode.SEARCH_LIMIT, **({} if search.gap is None else {"gap": search.gap}))
 
     # --- the best move of one node
 
@@ -183,7 +183,7 @@ class Explanation:
                 return Reason.of(ReasonCode.SAME_SHAPE, group=offer.group)
         return None
 
-    def _would_pay(self, at: int, offer: Purchasable, *, same_form: bool = False) -> bool:
+    def _would_pay(self, at: int, offer: NodeOffer, *, same_form: bool = False) -> bool:
         """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
         search = self._search
         if not same_form and search.is_barred(offer, at, search.forms[at]):
