@@ -20,10 +20,11 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
-from chalicelib.record.views import as_json, breaker_view, coded, operation_view
+from chalicelib.record import consolidation_view
+from chalicelib.record.views import ago, as_json, breaker_view, coded, operation_view
 
 _BREAKER_REASONS = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
@@ -49,6 +50,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     group = next((group for group in snapshot.groups if owned_by(group, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     sentences, data = fate(context, node.name)
+    consolidation, consolidation_data = _consolidation(context, node.name, data)
+    sentences, data = (*sentences, *consolidation), data | consolidation_data
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})
@@ -63,7 +66,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         "pods": [pod.key for pod in pods],
         "expected": expected,
     }
-    tables = (_pods(context, pods, destinations), expected_table)
+    tables = (_pods(context, pods, destinations), _replacements(context, name), expected_table)
     gaps = weakening(plan, removal=True, node=name)
     return Explanation("node", name, sentences, data, _facts(context, node, data), tables, gaps)
 
@@ -76,11 +79,14 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
     if removal is not None:
         evicting = len(removal.evict)
         what = f"evicting {plural(evicting, 'pod')}" if evicting else "empty as it is"
-        return (f"Node {name} would be removed now, {what}.",), {
+        why = "" if removal.reason is DisruptionReason.UNNEEDED else f" for {removal.reason.value}"
+        return (f"Node {name} would be removed now{why}, {what}.",), {
             "verdict": "removed",
             "how": removal.kind,
             "evict": list(removal.evict),
             "destinations": dict(sorted(removal.destinations.items())),
+            **({"removedFor": removal.reason.value} if why else {}),
+            **({"replacement": removal.replacement} if removal.replacement else {}),
         }
     verdict = next((verdict for verdict in plan.unremovable if verdict.node == name), None)
     operation = _open_operation(context, name)
@@ -101,6 +107,51 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
         data |= {"until": format_time(until)} if until else {}
         data |= {"remedy": helps} if helps else {}
     return tuple(says), data
+
+
+def _consolidation(
+    context: ExplainContext, name: str, said: Mapping[str, Any]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Say by which move a node goes, or why it is not consolidated, unless that is why it is not removed. said: what
+    `fate` returned."""
+    plan = context.plan
+    if plan.consolidation is None:
+        return (), {}
+    move, verdict = consolidation_view.move_of(plan, name), consolidation_view.verdict_of(plan, name)
+    data: dict[str, Any] = {"mode": plan.consolidation.mode}
+    says = []
+    if move is not None:
+        data["move"] = consolidation_view.move_data(move)
+        what = f"{consolidation_view.action(move)}: {consolidation_view.worth(move)}"
+        says.append(f"Consolidation: {what}; {consolidation_view.state_words(move.state)}.")
+    if verdict is not None:
+        helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
+        data["reason"] = coded(verdict.reason)
+        data |= {"until": format_time(until)} if until else {}
+        data |= {"remedy": helps} if helps else {}
+        if said.get("reason") != data["reason"]:
+            start = "It waits" if move is not None else "It is not consolidated"
+            says.append(f"{start}: {sentence(verdict.reason)}.")
+            says += [f"What helps: {helps}."] if helps else []
+    rows = consolidation_view.replacements_of(context.decided.memory, name)
+    data |= {"replacements": [as_json(row) for row in rows]} if rows else {}
+    return tuple(says), {"consolidation": data}
+
+
+def _replacements(context: ExplainContext, name: str) -> Table:
+    """Return how far the replacements of a node have come."""
+    now = context.case.now
+    rows = []
+    for row in consolidation_view.replacements_of(context.decided.memory, name):
+        bought = f"bought {ago(row.bought_at, now)}" if row.bought_at else ""
+        proposed = f"proposed {ago(row.proposed_at, now)}"
+        since = f"{consolidation_view.state_words(row.state)} since {format_time(row.since)}"
+        new = f"new nodes: {some(row.new_nodes)}" if row.new_nodes else ""
+        gone = f"gone: {some(row.gone)}" if row.gone else ""
+        why = f"{row.why}; not before {format_time(row.until)}" if row.is_over else ""
+        history = "; ".join(filter(None, (proposed, bought, since, new, gone, why)))
+        rows.append((row.id, consolidation_view.replacement_action(row), history))
+    return Table(("replacement", "what", "how far"), tuple(rows), title="Replacements")
 
 
 def _open_operation(context: ExplainContext, node: str) -> Operation | None:
@@ -267,5 +318,31 @@ _ADVICE: Mapping[ReasonCode, str] = MappingProxyType(
             "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how many are too many"
         ),
         ReasonCode.UNEXPECTED: "look at what it names; everything else goes on without it",
+        ReasonCode.NO_PRICE: "add its instance type or rates to spec.prices",
+        ReasonCode.CONSOLIDATION_OFF: "nothing, or name its group in consolidation.groups; see the text",
+        ReasonCode.NODE_TOO_YOUNG: "nothing but time; consolidation.minNodeAge says how long",
+        ReasonCode.NOT_QUIET: (
+            "nothing but time; consolidation.quietTime says how long; give short jobs nodes of their own"
+        ),
+        ReasonCode.POD_MOVED_RECENTLY: "nothing but time; consolidation.movesPerPodPerDay says how often",
+        ReasonCode.DO_NOT_DISRUPT: "take the annotation karpenter.sh/do-not-disrupt off, if the node may go",
+        ReasonCode.NO_CHEAPER_PLACE: (
+            "nothing: its pods are where they cost least; mode full of consolidation looks at purchases, too"
+        ),
+        ReasonCode.SAVINGS_TOO_SMALL: "nothing, or lower consolidation.minSavings",
+        ReasonCode.NOT_WORTH_DISRUPTION: "nothing, or raise consolidation.aggressiveness",
+        ReasonCode.SAME_SHAPE: "see why equal machines have different prices, in spec.prices or at the provider",
+        ReasonCode.SPOT_FLEXIBILITY: "set consolidation.spotToSpot and name more spot groups, or leave it as it is",
+        ReasonCode.SURGE_LIMIT: (
+            "nothing but time: a replacement under way must end first; consolidation.maxSurge and maxReplacements say "
+            "how many"
+        ),
+        ReasonCode.NOT_ROBUST: "make a little more room on other nodes, or loosen the constraints of the named pod",
+        ReasonCode.NOT_CONFIRMED: "nothing but time; consolidation.confirmAfter says how long",
+        ReasonCode.PRICE_UNSETTLED: "nothing but time; consolidation.priceSettleTime says how long",
+        ReasonCode.OTHER_MOVE_BETTER: "nothing: a later pass looks at it again",
+        ReasonCode.SEARCH_LIMIT: "nothing: a later pass goes on; consolidation.effort says how long it searches",
+        ReasonCode.IN_REPLACEMENT: "nothing: outscaler get operations {cluster} shows what is under way",
+        ReasonCode.REPLACEMENT_FAILED: "see to what is named; it is tried again by itself, later after each failure",
     }
 )

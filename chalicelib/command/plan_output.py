@@ -2,8 +2,8 @@
 
 Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
 `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
-were added to the original ones, as was `unreadProviders`. Scaling rules and headroom are omitted where they are not
-used, so that existing output stays unchanged.
+were added to the original ones, as was `unreadProviders`. Scaling rules, headroom and consolidation are omitted where
+they are not used, so that existing output stays unchanged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from chalicelib.model.plan import (
     NodeVerdict,
     Plan,
     PodPlacement,
+    Removal,
     RuleVerdict,
     ScaleUp,
     UnschedulablePods,
 )
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import lasting_first, sentence, text
+from chalicelib.record import consolidation_view
 
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
@@ -43,6 +45,9 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
     (command/whatif.py)."""
     rules = {"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}
     headroom = {"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {}
+    consolidation = (
+        {"consolidation": consolidation_view.report_data(plan.consolidation)} if plan.consolidation is not None else {}
+    )
     unread = unread_providers(plan)
     return {
         "plan": plan.id,
@@ -76,6 +81,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
                 "kind": removal.kind,
                 "evict": list(removal.evict),
                 "destinations": dict(sorted(removal.destinations.items())),
+                **removal_data(removal),
             }
             for removal in plan.removals
         ],
@@ -87,12 +93,20 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "groups": [_group_data(verdict) for verdict in plan.groups],
         **rules,
         **headroom,
+        **consolidation,
         "notes": [_coded(note) for note in plan.notes],
         **({"unreadProviders": unread} if unread else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
     }
+
+
+def removal_data(removal: Removal) -> dict[str, str]:
+    """Return why a node is removed that is not unneeded, and the replacement that it belongs to."""
+    if removal.reason is DisruptionReason.UNNEEDED:
+        return {}
+    return {"reason": removal.reason.value} | ({"replacement": removal.replacement} if removal.replacement else {})
 
 
 def _coded(reason: Reason) -> dict[str, str]:
@@ -144,20 +158,9 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
                 for room in plan.headroom
             ],
         ),
-        (
-            "Nodes to remove",
-            ("node", "group", "how", "pods go to"),
-            [
-                (
-                    removal.node,
-                    removal.group,
-                    removal.kind,
-                    ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items())) or "-",
-                )
-                for removal in plan.removals
-            ],
-        ),
-        ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan)),
+        _removals_table(plan),
+        ("Blocked removals", ("node", "rule", "why"), _unremovable_rows(plan.unremovable)),
+        *_consolidation_tables(plan),
         ("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         (
             "Not read",
@@ -217,9 +220,12 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     unhealthy = "" if health.healthy else " UNHEALTHY,"
     ignored = sum(len(item.pods) for item in plan.ignored)
     rules = len({rule for up in plan.scale_ups for rule in up.rules})
+    replacements = len({up.replacement for up in plan.scale_ups if up.replacement})
+    unneeded = sum(removal.reason is DisruptionReason.UNNEEDED for removal in plan.removals)
     causes = [plural(helped, "pod")]
     causes += [plural(rules, "rule")] * bool(rules)
     causes += ["headroom"] * any(up.headroom for up in plan.scale_ups)
+    causes += [plural(replacements, "replacement")] * bool(replacements)
     parts = [
         *headline(plan),
         f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unhealthy} {plural(pending, 'pending pod')}.",
@@ -228,7 +234,8 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
             f"{_counted(no_place, 'has', 'have')} no place, {_counted(fitting, 'fits', 'fit')} on existing nodes, "
             f"{_counted(ignored, 'is', 'are')} ignored."
         ),
-        f"Remove {len(plan.removals)} of {plural(len(plan.unneeded), 'unneeded node')}.",
+        f"Remove {unneeded} of {plural(len(plan.unneeded), 'unneeded node')}.",
+        *([consolidation_view.summary(plan.consolidation)] if plan.consolidation is not None else []),
     ]
     if plan.gaps:
         parts.append(f"{plural(len(plan.gaps), 'thing')} {_was(plan.gaps)} not read (below).")
@@ -274,14 +281,51 @@ def _unschedulable_rows(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _unremovable_rows(plan: Plan) -> list[tuple[str, ...]]:
+def _removals_table(plan: Plan) -> Table:
+    """Return the nodes to be removed; with the reasons, if some of them are not unneeded."""
+    reasons = any(map(removal_data, plan.removals))
+    rows = []
+    for removal in plan.removals:
+        why = (" ".join(filter(None, (removal.reason.value, removal.replacement))),) if reasons else ()
+        pods = ", ".join(f"{pod} -> {node}" for pod, node in sorted(removal.destinations.items())) or "-"
+        rows.append((removal.node, removal.group, removal.kind, *why, pods))
+    columns = ("node", "group", "how", *(("why",) if reasons else ()), "pods go to")
+    return Table(columns, tuple(rows), title="Nodes to remove")
+
+
+def _consolidation_tables(plan: Plan) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they are not removed."""
+    report = plan.consolidation
+    if report is None:
+        return []
+    known = {verdict.node: verdict.reason.code for verdict in plan.unremovable}
+    stays = [verdict for verdict in report.verdicts if known.get(verdict.node) is not verdict.reason.code]
+    moves: list[tuple[str, ...]] = [
+        (
+            consolidation_view.action(move),
+            consolidation_view.worth(move),
+            f"{move.disruption:g}",
+            " ".join(filter(None, (consolidation_view.state_words(move.state), move.replacement))),
+        )
+        for move in report.moves
+    ]
+    pools = [consolidation_view.pool_row(pool) for pool in report.pools]
+    pool_columns = ("pool", "price an hour", "disruption", "one disruption must bring", "nodes without a price")
+    return [
+        ("Consolidation", ("move", "worth", "disruption", "state"), moves),
+        ("Pools", pool_columns, pools),
+        ("Nodes that are not consolidated", ("node", "rule", "why"), _unremovable_rows(stays)),
+    ]
+
+
+def _unremovable_rows(unremovable: Sequence[NodeVerdict]) -> list[tuple[str, ...]]:
     """Return one row per node or, for many nodes, one row per rule: `outscaler explain node` shows the rest, and the
     JSON is complete. Where pods block nodes, the cause on which to act is part of the rule: the drain rule and the
     budget that allows no disruption."""
-    if len(plan.unremovable) <= _NODES_LISTED:
-        return [(verdict.node, verdict.reason.code.value, sentence(verdict.reason)) for verdict in plan.unremovable]
+    if len(unremovable) <= _NODES_LISTED:
+        return [(verdict.node, verdict.reason.code.value, sentence(verdict.reason)) for verdict in unremovable]
     by_rule: dict[tuple[str, ...], list[NodeVerdict]] = {}
-    for verdict in plan.unremovable:
+    for verdict in unremovable:
         reason, rule = verdict.reason, [verdict.reason.code.value]
         if reason.code is ReasonCode.BLOCKED_BY_POD:
             rule += [str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))]
@@ -351,7 +395,7 @@ def next_times(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, 
 
 def growth_data(up: ScaleUp) -> dict[str, Any]:
     """Return the causes of a scale-up other than pods."""
-    data = {"rules": list(up.rules), "headroom": list(up.headroom)}
+    data = {"rules": list(up.rules), "headroom": list(up.headroom), "replacement": up.replacement}
     return {key: names for key, names in data.items() if names}
 
 
@@ -359,7 +403,9 @@ def causes(up: ScaleUp) -> str:
     """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where pods are the only
     cause."""
     rules = f"rule{'s' if len(up.rules) > 1 else ''} {', '.join(up.rules)}" if up.rules else ""
-    return "; ".join(filter(None, (rules, f"headroom {', '.join(up.headroom)}" if up.headroom else "")))
+    headroom = f"headroom {', '.join(up.headroom)}" if up.headroom else ""
+    replacement = f"replacement {up.replacement}" if up.replacement else ""
+    return "; ".join(filter(None, (rules, headroom, replacement)))
 
 
 def rules_table(verdicts: Iterable[RuleVerdict], next_times: Mapping[str, str] | None = None) -> Table:

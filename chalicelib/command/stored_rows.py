@@ -408,6 +408,7 @@ def _node_row(row: NodeRow, now: float) -> Row:
     data: dict[str, Any] = {"node": row.node, "decision": row.decision}
     data |= {"evict": list(row.evict)} if removed else {}
     data |= {"reason": coded(row.reason)} if row.reason is not None else {}
+    data |= {"consolidation": coded(row.consolidation)} if row.consolidation is not None else {}
     data |= {"pod": row.pod} if row.pod else {}
     more = {"group", "groupName", "machine", "zone", "created", "cpu", "memory", "pods"}
     data |= {name: value for name, value in as_json(row).items() if name in more}

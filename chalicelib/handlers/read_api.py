@@ -24,6 +24,7 @@ from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record import views
+from chalicelib.record.consolidation_view import replacement_views
 from chalicelib.record.redaction import without_secrets
 from chalicelib.record.views import as_json, instant
 from chalicelib.runtime.active_policy import in_force_or_problem
@@ -77,6 +78,7 @@ def cluster(name: str, runtime: Runtime) -> HttpResponse:
         "policy": _policy(policy) if policy else {"error": problem},
         **_tables(name, memory, now, runtime),
         "operations": [_operation(operation) for operation in memory.operations],
+        "replacements": [as_json(view) for view in replacement_views(memory)],
         "cooldowns": _cooldowns(memory, policy.options, now) if policy else {},
         "brake": as_json(views.breaker_view(memory, now)),
         "timers": [
@@ -194,7 +196,8 @@ def _tables(name: str, memory: Memory, now: float, runtime: Runtime) -> dict[str
 
 
 def _node(row: NodeRow) -> dict[str, Any]:
-    return as_json(row) | {"reason": views.coded(row.reason) if row.reason is not None else None}
+    reasons = {"reason": row.reason, "consolidation": row.consolidation}
+    return as_json(row) | {key: views.coded(why) if why is not None else None for key, why in reasons.items()}
 
 
 def _group(name: str, memory: GroupMemory, now: float) -> dict[str, Any]:

@@ -45,6 +45,14 @@ UID = "own.uid"
 """The key in a removal's data for the uid of its Node object when it was planned. The executor keeps keys that begin
 with `own.`."""
 
+REPLACES, REPLACED_BY, SAVES = "own.replaces", "own.replacedBy", "own.saves"
+"""Keys in the data of an operation of a replacement, for the journal and the page: the old nodes of a purchase, the new
+ones of a removal (comma-separated, the first MOST_NAMES), and what the whole replacement saves, per hour in
+millionths."""
+
+MOST_NAMES = 10
+"""Nodes that REPLACES and REPLACED_BY name."""
+
 BROKEN = "own.broken"
 """The key in an operation's data that says that an executor of it has died: the attempt that has taken over."""
 

@@ -226,6 +226,18 @@ class ConsolidationReport(msgspec.Struct, frozen=True, omit_defaults=True):
     gap: float | None = None
 
 
+class EndedReplacement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A replacement that this pass ended. nodes: all its old ones. new_nodes: those that it bought, as far as known.
+    saves: per hour. why: it failed; until: its nodes are not replaced again before."""
+
+    id: str
+    nodes: tuple[str, ...]
+    new_nodes: tuple[str, ...] = ()
+    saves: float = 0.0
+    why: Reason | None = None
+    until: float = 0.0
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The complete plan. id is derived from the inputs, so a replay has the same id."""
 
@@ -251,6 +263,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     gaps: tuple[MissingData, ...] = ()
     notes: tuple[Reason, ...] = ()  # what limited the whole pass: cooldowns, limits, time budget
     consolidation: ConsolidationReport | None = None  # None: it is off
+    ended_replacements: tuple[EndedReplacement, ...] = ()
 
     @property
     def waits_for_pods(self) -> float:

@@ -12,13 +12,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.memory import ReplacementState
+from chalicelib.model.operation import REPLACES, Operation, OperationKind
 from chalicelib.model.pause import Pause, PausedPart, whole
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.reasons.text import lasting_first, sentence
+from chalicelib.record.consolidation_view import (
+    ReplacementView,
+    money,
+    replacement_action,
+    replacement_views,
+    state_words,
+)
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import Tone, usual_seconds
 from chalicelib.record.views import LATE_AFTER
@@ -254,9 +262,22 @@ _STEPS = {
 
 
 def under_way(details: ClusterDetails) -> list[OperationProgress]:
-    """Return the open operations, the oldest first."""
+    """Return the replacements that are not over and the open operations, the oldest first."""
     operations = sorted(details.memory.operations, key=lambda operation: (operation.spec.created_at, operation.spec.id))
-    return [_progress(details, operation) for operation in operations]
+    replacements = [view for view in replacement_views(details.memory) if not view.is_over]
+    return [
+        *(_replacement(details, view) for view in replacements),
+        *(_progress(details, operation) for operation in operations),
+    ]
+
+
+def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationProgress:
+    text = replacement_action(view, details.names)
+    if view.saves > 0:
+        text += f", saves {money(view.saves, details.overview.currency)} an hour"
+    proposed = view.state == ReplacementState.PROPOSED.value
+    done, of = (0, 0) if proposed else (view.done, view.of - 1)
+    return OperationProgress(view.id, "", False, text, state_words(view.state), view.since, 0.0, done, of)
 
 
 def _progress(details: ClusterDetails, operation: Operation) -> OperationProgress:
@@ -272,12 +293,14 @@ def _progress(details: ClusterDetails, operation: Operation) -> OperationProgres
     match spec.kind:
         case OperationKind.SCALE_UP:
             pods = f" for {counted(len(spec.pods), 'pod')}" if spec.pods else ""
+            pods += f" to replace {replaced.replace(',', ', ')}" if (replaced := status.data.get(REPLACES)) else ""
             text = f"{name} grows from {spec.from_size} to {spec.to_size}{pods}"
             of = spec.to_size - spec.from_size
             done = min(max((row.ready if row is not None else 0) - spec.from_size, 0), of)
         case OperationKind.DELETE_NODES:
             moved = sum(len(target.evict) for target in spec.targets)
             text = f"{which} of {name} is removed" if len(nodes) == 1 else f"{which} of {name} are removed"
+            text += f" for {spec.reason}" if spec.reason else ""
             text += f", {counted(moved, 'pod')} to move" if moved else ""
             done, of = list(steps).index(status.step) if status.step in steps else 0, len(steps) - 1
         case OperationKind.DECREASE_TARGET:

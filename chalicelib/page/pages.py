@@ -221,6 +221,7 @@ def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "rows": nodes[:PAGE_ROWS],
         "total": len(nodes),
         "stays": views.stays(cluster.plan),
+        "unconsolidated": views.unconsolidated(cluster.plan),
         "code": code,
         "group": group,
         "words": words,

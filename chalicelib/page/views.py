@@ -23,6 +23,7 @@ from chalicelib.page.render import money
 from chalicelib.page.timeline import FILTERS, event_of, selected
 from chalicelib.reasons.text import PASSING, sentence
 from chalicelib.record.bill_view import PARTS, BillView, CostView, cost_view, move_text
+from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import operation_of
 from chalicelib.record.metrics import key
 from chalicelib.record.tables import GroupRow, NodeRow, Tone
@@ -47,6 +48,27 @@ _STAYS = {
     ReasonCode.HEADROOM: "kept as headroom",
     ReasonCode.BEING_DELETED: "being deleted",
     ReasonCode.GROUP_GROWING: "in a group that grows",
+    ReasonCode.CONSOLIDATION_OFF: "left out of it",
+    ReasonCode.NO_PRICE: "without a price",
+    ReasonCode.NODE_TOO_YOUNG: "too young",
+    ReasonCode.NOT_QUIET: "with pods that came or went",
+    ReasonCode.POD_MOVED_RECENTLY: "with pods moved often enough today",
+    ReasonCode.DO_NOT_DISRUPT: "protected by an annotation",
+    ReasonCode.NO_CHEAPER_PLACE: "without a cheaper place",
+    ReasonCode.SAVINGS_TOO_SMALL: "that would save too little",
+    ReasonCode.NOT_WORTH_DISRUPTION: "not worth the disruption",
+    ReasonCode.SAME_SHAPE: "with equal machines only",
+    ReasonCode.SPOT_FLEXIBILITY: "with too few spot groups",
+    ReasonCode.SURGE_LIMIT: "waiting for other replacements",
+    ReasonCode.NOT_ROBUST: "with pods that fit in one order only",
+    ReasonCode.NOT_CONFIRMED: "to be confirmed",
+    ReasonCode.PRICE_UNSETTLED: "with a price that has just changed",
+    ReasonCode.OTHER_MOVE_BETTER: "behind a better move",
+    ReasonCode.SEARCH_LIMIT: "not decided in time",
+    ReasonCode.IN_REPLACEMENT: "in a replacement",
+    ReasonCode.REPLACEMENT_FAILED: "whose replacement failed",
+    ReasonCode.DISRUPTION_BUDGET: "held by a disruption budget",
+    ReasonCode.DISRUPTION_LIMIT: "held by maxDisruption",
 }
 
 
@@ -159,6 +181,7 @@ def cluster_values(details: ClusterDetails, query: Mapping[str, str], now: float
         "kind": query["kind"] if query["kind"] in FILTERS else "all",
         "folded": passes,
         "stays": stays(plan),
+        "unconsolidated": unconsolidated(plan),
         "costs": costs(details),
     }
 
@@ -194,6 +217,12 @@ def costs(details: ClusterDetails) -> CostRows | None:
 def stays(plan: Plan) -> list[tuple[str, int, str]]:
     """Return why nodes stay: the code, how many, and what they are."""
     counts = Counter(verdict.reason.code for verdict in plan.unremovable)
+    return [(code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()]
+
+
+def unconsolidated(plan: Plan) -> list[tuple[str, int, str]]:
+    """Return why nodes are not consolidated: the code, how many, and what they are."""
+    counts = Counter(reason.code for reason in reasons_by_node(plan).values())
     return [(code.value, count, _STAYS.get(code, code.value)) for code, count in counts.most_common()]
 
 
@@ -263,7 +292,7 @@ def shown_nodes(nodes: Sequence[NodeRow], code: str, group: str, words: str) -> 
         for row in nodes
         if words in row.node
         and group in ("", row.group)
-        and (not code or (row.reason is not None and row.reason.code.value == code))
+        and (not code or code in {why.code.value for why in (row.reason, row.consolidation) if why is not None})
     ]
 
 

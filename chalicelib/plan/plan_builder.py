@@ -13,9 +13,14 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.memory import Replacement
 from chalicelib.model.node import Node
 from chalicelib.model.operation import (
+    MOST_NAMES,
     MOST_PODS,
+    REPLACED_BY,
+    REPLACES,
+    SAVES,
     UID,
     Operation,
     OperationKind,
@@ -29,6 +34,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.planner import DisruptionPlan
+from chalicelib.plan.disruption.replacement_rows import ended_rows
 from chalicelib.plan.prices import price_book
 from chalicelib.plan.repair import compatible, kept
 from chalicelib.plan.scale_up.planner import ScaleUpPlan
@@ -53,8 +59,9 @@ def build_plan(
     grown, shrunk = (up.group for up in scale_ups), (removal.group for removal in disruption.removals)
     repairs = compatible(repairs, grown, shrunk)
     name = _plan_id(state, scale_up, disruption, repairs, seed)
-    operations = [_growth(state, up, name) for up in scale_ups]
-    operations += [_removal(state, removal, name) for removal in disruption.removals]
+    rows = disruption.replacements
+    operations = [_growth(state, up, name, rows.get(up.replacement)) for up in scale_ups]
+    operations += [_removal(state, removal, name, rows.get(removal.replacement)) for removal in disruption.removals]
     operations += [_repair(state, repair, name) for repair in repairs]
     candidates = Counter(state.group_of.get(node, "") for node in disruption.unneeded)
     return Plan(
@@ -80,6 +87,7 @@ def build_plan(
         health=state.health,
         gaps=state.snapshot.gaps,
         consolidation=disruption.report,
+        ended_replacements=ended_rows(state.memory.replacements, rows),
     )
 
 
@@ -91,12 +99,13 @@ def _plan_id(
     return f"plan-{hashlib.sha256(msgspec.json.encode(content, order='deterministic')).hexdigest()[:16]}"
 
 
-def _growth(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
+def _growth(state: ClusterState, scale_up: ScaleUp, plan: str, replacement: Replacement | None) -> Operation:
     group = state.groups[scale_up.group]
     own = group.group.options.max_node_provision_time
     example = group.template.node if group.template is not None else next(iter(group.nodes), None)
     spec = _spec(state, scale_up.group, OperationKind.SCALE_UP, (scale_up.from_size, scale_up.to_size), (), plan)
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
+    data |= {} if replacement is None else {REPLACES: ",".join(replacement.nodes[:MOST_NAMES])}
     return Operation(
         msgspec.structs.replace(
             spec, pods=scale_up.pods[:MOST_PODS], replacement=scale_up.replacement, **_price(state, group, example)
@@ -105,7 +114,7 @@ def _growth(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
     )
 
 
-def _removal(state: ClusterState, removal: Removal, plan: str) -> Operation:
+def _removal(state: ClusterState, removal: Removal, plan: str, replacement: Replacement | None) -> Operation:
     """Return one operation per node, so that a stuck drain does not block other removals."""
     group = state.groups[removal.group]
     node = next(node for node in group.nodes if node.name == removal.node)
@@ -115,7 +124,9 @@ def _removal(state: ClusterState, removal: Removal, plan: str) -> Operation:
     handle = instance.handle if instance else ""
     target = RemovalTarget(node=removal.node, instance=node.provider_id, handle=handle, evict=removal.evict)
     data = {UID: node.uid} if node.uid else {}
-    replacement = state.memory.replacements.get(removal.replacement)
+    if replacement is not None:
+        data[REPLACED_BY] = ",".join(replacement.new_nodes[:MOST_NAMES])
+        data |= {SAVES: str(replacement.price - replacement.cost)} if _is_single(replacement) else {}
     after = tuple(purchase.operation for purchase in replacement.purchases) if replacement is not None else ()
     reason = "" if removal.reason is DisruptionReason.UNNEEDED else removal.reason.value
     spec = msgspec.structs.replace(spec, after=after, reason=reason, replacement=removal.replacement)
@@ -123,6 +134,11 @@ def _removal(state: ClusterState, removal: Removal, plan: str) -> Operation:
         msgspec.structs.replace(spec, targets=(target,), **_price(state, group, node)),
         OperationStatus(data=data, due_at=state.now, updated_at=state.now),
     )
+
+
+def _is_single(replacement: Replacement) -> bool:
+    """Return whether one node is replaced, so that its removal brings all that the replacement saves."""
+    return len(replacement.nodes) + len(replacement.gone) == 1
 
 
 def _price(state: ClusterState, group: NodeGroupState, node: Node | None) -> dict[str, Any]:

@@ -303,7 +303,8 @@ def _decide_and_save(
             if attempt + 1 == _TRIES:
                 raise
             continue
-        return msgspec.structs.replace(plan, operations=operations), snapshot, before
+        ended = plan.ended_replacements if act else ()
+        return msgspec.structs.replace(plan, operations=operations, ended_replacements=ended), snapshot, before
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
 
 

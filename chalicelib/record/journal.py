@@ -20,10 +20,10 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import REPLACED_BY, REPLACES, SAVES, Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
-from chalicelib.model.plan import NodeVerdict, Plan
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.plan import ConsolidationReport, NodeVerdict, Plan
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.store.journal import CounterTotals, JournalEntry
@@ -88,6 +88,7 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
     }
     if RULES in operation.status.data:
         facts[RULES] = operation.status.data[RULES]
+    facts |= _consolidation_facts(operation)
     if pods := len(spec.pods) or sum(len(target.evict) for target in spec.targets):
         facts["pods"] = pods
     if spec.targets:
@@ -97,6 +98,22 @@ def outcome_entry(operation: Operation, outcome: Succeeded | Failed, now: float)
         if outcome.code:
             facts["code"] = outcome.code
     return JournalEntry(at=now, kind=OPERATION, plan=spec.plan, operation=spec.id, group=spec.group, facts=facts)
+
+
+def _consolidation_facts(operation: Operation) -> dict[str, str | int | float | bool]:
+    """Return why a node goes that is not unneeded, what replaces it or what a purchase replaces, and what that saves
+    per hour."""
+    spec, data = operation.spec, operation.status.data
+    named = {"reason": spec.reason, "replacement": spec.replacement}
+    named |= {"replaces": data.get(REPLACES, ""), "replacedBy": data.get(REPLACED_BY, "")}
+    facts: dict[str, str | int | float | bool] = {key: text for key, text in named.items() if text}
+    is_removal = spec.kind is OperationKind.DELETE_NODES
+    if is_removal and spec.reason == DisruptionReason.CONSOLIDATION.value:
+        text = data.get(SAVES, "") if spec.replacement else str(spec.price)
+        saves = int(text) if text.lstrip("-").isdecimal() else 0
+        facts |= {"saves": saves / 1_000_000} if saves > 0 else {}
+        facts |= {"currency": spec.currency} if saves > 0 and spec.currency else {}
+    return facts
 
 
 def failing_entry(failure: PassFailure, now: float) -> JournalEntry:
@@ -166,7 +183,32 @@ def decision(plan: Plan) -> str:
                 [(room.name, room.wanted, room.held, room.added) for room in plan.headroom],
             ]
         )
+    if plan.consolidation is not None:
+        parts.append(_consolidated(plan.consolidation))
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+
+_MOMENTARY = frozenset(
+    {
+        ReasonCode.NODE_TOO_YOUNG,
+        ReasonCode.NOT_QUIET,
+        ReasonCode.NOT_CONFIRMED,
+        ReasonCode.PRICE_UNSETTLED,
+        ReasonCode.POD_MOVED_RECENTLY,
+    }
+)
+"""Reasons that end by themselves: with each pod that comes or goes, nodes change between them."""
+
+
+def _consolidated(report: ConsolidationReport) -> list[object]:
+    """Return what consolidation decided: its moves, and the codes of nodes that stay for longer."""
+    moves = [
+        (move.nodes, [(bought.group, bought.nodes) for bought in move.purchases], move.state) for move in report.moves
+    ]
+    stays = [
+        (verdict.node, verdict.reason.code) for verdict in report.verdicts if verdict.reason.code not in _MOMENTARY
+    ]
+    return [report.mode, moves, stays]
 
 
 def _blocked_by(verdict: NodeVerdict) -> tuple[str, str]:

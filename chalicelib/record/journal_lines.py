@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.operation import MOST_PODS, OperationKind, OperationState
+from chalicelib.record.consolidation_view import money
 from chalicelib.store.journal import UNREADABLE, JournalEntry
 
 
@@ -35,9 +36,14 @@ class PlanLine(msgspec.Struct, frozen=True, rename="camel"):
         return not (self.scale_ups or self.removals or self.repairs)
 
 
-class OperationLine(msgspec.Struct, frozen=True, rename={"from_size": "from", "to_size": "to", "error_class": "class"}):
+class OperationLine(
+    msgspec.Struct,
+    frozen=True,
+    rename={"from_size": "from", "to_size": "to", "error_class": "class", "replaced_by": "replacedBy"},
+):
     """An operation that is over. targets: nodes, or instances without one. pods: for which it was planned (MOST_PODS at
-    most), or that a removal moves. kept: nodes of a removal that still exist, with the reason."""
+    most), or that a removal moves. kept: nodes of a removal that still exist, with the reason. reason: of a removal of
+    a needed node. replaces: old nodes of a purchase; replaced_by: new nodes of a removal. saves: per hour."""
 
     kind: OperationKind
     state: OperationState
@@ -52,6 +58,11 @@ class OperationLine(msgspec.Struct, frozen=True, rename={"from_size": "from", "t
     code: str = ""
     message: str = ""
     kept: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    replaces: str = ""
+    replaced_by: str = ""
+    saves: float = 0.0
+    currency: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -298,10 +309,12 @@ def _ended(operation: OperationLine, group: str) -> str:
         OperationKind.DELETE_INSTANCES: (listed or "instances", "be discarded", "discarded", f" from {group}"),
     }[operation.kind]
     took, error = "" if operation.seconds is None else spoken(operation.seconds), ""
+    rest += _purpose(operation)
     if operation.succeeded:
         does = f"{be} {participle}" if participle else "grew"
         rest += _pods(operation)
         rest += f" for rules {operation.rules.replace(',', ', ')}" if operation.rules else ""
+        rest += _replaced(operation)
         rest += f", in {took}" if took else ""
     elif operation.state is OperationState.ABANDONED:
         does, error = f"{be} not {participle}" if participle else "did not grow", operation.message
@@ -311,6 +324,20 @@ def _ended(operation: OperationLine, group: str) -> str:
     text += f", after {took}" if took and not operation.succeeded else ""
     text += "".join(f"; {name} stays: {why}" for name, why in operation.kept)
     return text + (f"; {operation.note}" if operation.note else "")
+
+
+def _purpose(operation: OperationLine) -> str:
+    """Return what a purchase replaces, or why a needed node goes that nothing replaces."""
+    if operation.replaces:
+        return f" to replace {operation.replaces.replace(',', ', ')}"
+    return f" for {operation.reason}" if operation.reason and not operation.replaced_by else ""
+
+
+def _replaced(operation: OperationLine) -> str:
+    """Return what replaced a node, and what its removal saves."""
+    by = f", replaced by {operation.replaced_by.replace(',', ', ')}" if operation.replaced_by else ""
+    saves = f", saves {money(operation.saves, operation.currency)} an hour" if operation.saves > 0 else ""
+    return by + saves
 
 
 def _pods(operation: OperationLine) -> str:

@@ -16,7 +16,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import ABANDONED, Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.providers.errors import ProviderError
 from chalicelib.record.metrics import BUCKETS, COSTS, Values, key, parts
@@ -37,6 +37,7 @@ ERRORS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+MOVE_STATES = ("shadow", "wanted", "begins", "proposed", "buying", "waiting", "draining")
 LIMITS = ((CPU, "CpuResourceLimit"), (MEMORY, "MemoryResourceLimit"))
 
 
@@ -76,13 +77,22 @@ def end_counts(
     if spec.kind is OperationKind.DELETE_INSTANCES:
         return {key("old_unregistered_nodes_removed_count"): float(len(spec.targets))}
     counts: dict[str, float] = {}
+    chosen = key("disrupted_nodes_total", reason=_disruption(spec.reason))
     for target in spec.targets if spec.kind is OperationKind.DELETE_NODES else ():
         if not kept(outcome, target.node):
             # docs/reference/reporting.md "Removal labels"
             reason = "unready" if target.node in unready else "underutilized" if target.evict else "empty"
             series = key("scaled_down_nodes_total", reason=reason)
             counts[series] = counts.get(series, 0.0) + 1.0
+            counts[chosen] = counts.get(chosen, 0.0) + 1.0
     return counts
+
+
+def _disruption(reason: str) -> str:
+    """Return the reason of a removal as a label."""
+    if not reason:
+        return DisruptionReason.UNNEEDED.value
+    return reason if reason in set(DisruptionReason) else "Other"
 
 
 def _failure_counts(operation: Operation, outcome: Failed) -> dict[str, float]:
@@ -135,6 +145,7 @@ def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float
         key("brake"): float(brake),
         key("last_activity", activity="main"): plan.at,
         key("last_activity", activity="autoscaling"): plan.at,
+        **_moves(plan),
         **{series: value for series, value in before.items() if parts(series)[0] in COSTS},
     }
     for activity, changes in (("scaleUp", plan.scale_ups), ("scaleDown", plan.removals)):
@@ -145,6 +156,14 @@ def pass_gauges(plan: Plan, options: Options, before: Values) -> dict[str, float
         for group in plan.groups:
             gauges |= _group_gauges(group)
     return gauges
+
+
+def _moves(plan: Plan) -> dict[str, float]:
+    """Return how many moves there are in each state; nothing while consolidation is off."""
+    if plan.consolidation is None:
+        return {}
+    counts = Counter(move.state for move in plan.consolidation.moves)
+    return {key("consolidation_moves_count", state=state): float(counts[state]) for state in MOVE_STATES}
 
 
 def is_braked(plan: Plan) -> bool:
@@ -184,6 +203,10 @@ def pass_counts(plan: Plan) -> dict[str, float]:
         if repair.reason.code is ReasonCode.CREATION_FAILED:
             cause = known_reason(str(repair.reason.params.get("error", "")).partition(".")[0])
             counts[key("failed_node_creations_total", reason=cause)] += len(repair.instances)
+    begun = {op.spec.replacement for op in plan.operations if op.spec.kind is OperationKind.SCALE_UP} - {""}
+    failed = sum(ended.why is not None for ended in plan.ended_replacements)
+    results = {"begun": len(begun), "failed": failed, "succeeded": len(plan.ended_replacements) - failed}
+    counts.update({key("replacements_total", result=result): count for result, count in results.items() if count})
     providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
     if providers:
         counts[key("errors_total", type="cloudProviderError")] += providers

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from chalicelib.model.memory import ReplacementState
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan, Repair, RuleVerdict, TaintUpdate, UnschedulablePods
@@ -24,7 +25,8 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.reasons.text import sentence, text
-from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
+from chalicelib.record.consolidation_view import action, some, worth
+from chalicelib.record.events import NORMAL, PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
 
 
 class PassFacts(msgspec.Struct, frozen=True):
@@ -109,6 +111,47 @@ def _removal_begins(fact: str, facts: PassFacts, *, occupied: bool) -> list[Even
             reason, message = "ScaleDownEmpty", f'Scale-down: removing empty node "{removal.node}"'
         events += about_status(fact, facts.options, reason, message)
     return events
+
+
+def _replacement_begins(fact: str, facts: PassFacts) -> list[Event]:
+    """Report the start of each replacement whose purchase was saved, on the nodes that will go."""
+    begun = {operation.spec.replacement for operation in facts.plan.operations} - {""}
+    report = facts.plan.consolidation
+    return [
+        about_node(fact, node, "NodeReplacement", f"{action(move)}: {worth(move)}")
+        for move in (report.moves if report is not None else ())
+        if move.state == ReplacementState.BUYING.value and move.replacement in begun
+        for node in move.nodes
+    ]
+
+
+def _replacement_failed(fact: str, facts: PassFacts) -> list[Event]:
+    return [
+        about_node(
+            f"{fact} {ended.id}",
+            node,
+            "NodeReplacementFailed",
+            f"replacement failed: {sentence(ended.why)}; not tried again before {format_time(ended.until)}",
+            type_=WARNING,
+        )
+        for ended in facts.plan.ended_replacements
+        if ended.why is not None
+        for node in ended.nodes
+    ]
+
+
+def _replacement_done(fact: str, facts: PassFacts) -> list[Event]:
+    return [
+        event
+        for ended in facts.plan.ended_replacements
+        if ended.why is None
+        for event in facts.status_event(
+            f"{fact} {ended.id}",
+            "NodeReplacement",
+            f"Replaced {some(ended.nodes)} by {some(ended.new_nodes) or 'new nodes'}",
+            NORMAL,
+        )
+    ]
 
 
 def _utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
@@ -345,6 +388,9 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("scale-up begins", _scale_up_begins),
     ("removal begins, empty", lambda fact, facts: _removal_begins(fact, facts, occupied=False)),
     ("removal begins, drained", lambda fact, facts: _removal_begins(fact, facts, occupied=True)),
+    ("replacement begins", _replacement_begins),
+    ("replacement failed", _replacement_failed),
+    ("replacement done", _replacement_done),
     (
         "scale-up timed out",
         lambda fact, facts: _repairs(fact, facts, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _timeout_message),

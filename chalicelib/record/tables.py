@@ -19,6 +19,7 @@ from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import Pause, PausedPart, in_force
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.record.consolidation_view import reasons_by_node
 from chalicelib.record.journal_lines import ERRORS, error_words, operation_of
 from chalicelib.record.views import Instant, node_views
 from chalicelib.store.journal import JournalEntry
@@ -90,7 +91,9 @@ class GroupRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict: see views.NodeView."""
+    """A node. group_name: what people call its group, "" for none. decision, reason, pod, evict: see views.NodeView.
+    consolidation: why it is not consolidated, None where it is, where that is also why it is not removed, and where
+    consolidation is off."""
 
     node: str
     group: str
@@ -105,6 +108,7 @@ class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
     reason: Reason | None
     pod: str
     evict: tuple[str, ...]
+    consolidation: Reason | None = None
 
 
 # -- names
@@ -409,10 +413,13 @@ def node_rows(plan: Plan | None, overview: ClusterOverview, groups: Sequence[Gro
     names = {row.group: row.name for row in groups}
     seen = {node.name: node for node in overview.nodes}
     views = {view.node: view for view in node_views(plan)} if plan is not None else {}
+    consolidation = reasons_by_node(plan)
     rows = []
     for name in (*views, *(name for name in seen if name not in views)):
         node, view = seen.get(name), views.get(name)
         member = node is not None and 0 <= node.group < len(overview.groups)
+        own = consolidation.get(name)
+        same = own is not None and view is not None and view.reason is not None and view.reason.code is own.code
         group = overview.groups[node.group].group if node is not None and member else ""
         group = group or (view.group if view is not None else "")
         rows.append(
@@ -430,6 +437,7 @@ def node_rows(plan: Plan | None, overview: ClusterOverview, groups: Sequence[Gro
                 reason=view.reason if view is not None else None,
                 pod=view.pod if view is not None else "",
                 evict=view.evict if view is not None else (),
+                consolidation=None if same else own,
             )
         )
     return tuple(rows)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import REPLACES, Operation
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_duration
@@ -172,7 +172,8 @@ def group_view(name: str, memory: GroupMemory) -> GroupView:
 
 
 class OperationView(msgspec.Struct, frozen=True, rename="camel"):
-    """An open operation. nodes: what it removes, by the name of the instance where there is no node."""
+    """An open operation. nodes: what it removes, by the name of the instance where there is no node. reason: of a
+    removal of needed nodes; replacement: that it is part of; replaces: the old nodes of a purchase."""
 
     id: str
     kind: str
@@ -191,11 +192,16 @@ class OperationView(msgspec.Struct, frozen=True, rename="camel"):
     claimed_by: str
     claimed_until: Instant
     sent_at: Instant
+    reason: str
+    replacement: str
+    replaces: tuple[str, ...]
 
     @property
     def change(self) -> str:
-        """Return the nodes, otherwise both sizes."""
-        return ", ".join(self.nodes) or f"{self.from_size} to {self.to_size}"
+        """Return the nodes, otherwise both sizes; and what they are for, if not for pods."""
+        what = ", ".join(self.nodes) or f"{self.from_size} to {self.to_size}"
+        purpose = f", replaces {', '.join(self.replaces)}" if self.replaces else ""
+        return what + purpose + (f" ({self.reason})" if self.reason else "")
 
 
 def operation_view(operation: Operation) -> OperationView:
@@ -219,6 +225,9 @@ def operation_view(operation: Operation) -> OperationView:
         claimed_by=status.claimed_by,
         claimed_until=Instant(status.claimed_until),
         sent_at=Instant(status.sent_at),
+        reason=spec.reason,
+        replacement=spec.replacement,
+        replaces=tuple(name for name in status.data.get(REPLACES, "").split(",") if name),
     )
 
 

@@ -199,7 +199,6 @@ class _Relay:
 def _take_stock(stage: DemoStage) -> None:
     stage.watcher.look()
     stage.narrator.look()
-    stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
     stage.ledger.open_operations = len(stage.narrator.memory.operations)
     stage.ledger.dead_letters = stage.emulation.dead_letters()
     stage.ledger.errors += stage.emulation.ended

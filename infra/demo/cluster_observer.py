@@ -77,6 +77,7 @@ class Watcher:
             if before != after:
                 self._ledger.asked.append((name, before, after))
                 if after > before:
+                    self._ledger.consolidated.changes.append(f"asked {name}")
                     self.answered()
                 self._first()
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
@@ -114,9 +115,12 @@ class Watcher:
                 continue
             joined[pool] += event.previous is None
             was = event.previous is not None and is_true(event.previous, "Ready")
-            ready[pool] += is_true(event.object, "Ready") and not was
+            if is_true(event.object, "Ready") and not was:
+                ready[pool] += 1
+                self._ledger.consolidated.changes.append(f"ready {pool}")
             if _marked(event.object) and not (event.previous and _marked(event.previous)):
                 marked.append(name)
+                self._ledger.consolidated.changes.append(f"drained {pool}")
         for pool, number in (+joined).items():
             self._say("cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet")
         for pool, number in (+ready).items():

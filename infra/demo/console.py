@@ -141,6 +141,25 @@ class Acted:
 
 
 @dataclass
+class Consolidated:
+    """What consolidation did. applied: whether its workloads were. since: when all pods ran, 0.0 before (epoch seconds).
+    shadowed: moves of plans in shadow mode, as (nodes, bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order.
+    changes_in_shadow: their number before. before, after, bound: the bill and its lower bound, per hour. saves: what
+    the ledger says. stays: node -> why it is not consolidated."""
+
+    applied: bool = False
+    since: float = 0.0
+    shadowed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    changes_in_shadow: int = 0
+    before: float = 0.0
+    after: float = 0.0
+    bound: float = 0.0
+    saves: float = 0.0
+    stays: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
 class Ledger:
     """Counters and observations. asked: changes of a group's size (group, from, to). planned: what plans wanted of each
     group. bought: machines created for it. refused: unavailable machines. why: the vendor's text for that.
@@ -149,7 +168,7 @@ class Ledger:
     unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
     the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
     rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
-    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations."""
+    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations. consolidated: of the last chapters."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -188,6 +207,7 @@ class Ledger:
     acted: list[Acted] = field(default_factory=list)
     beside: dict[str, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    consolidated: Consolidated = field(default_factory=Consolidated)
 
     @property
     def writes_per_quiet_pass(self) -> int:

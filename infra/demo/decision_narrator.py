@@ -20,6 +20,7 @@ from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from infra.demo.console import AT_ONCE, CALLED_OFF, Acted, Ledger, Say, count, names, span
+from infra.demo.consolidation import MoveNarrator
 from infra.demo.fixture import BUSY_RULE, DELAY_AFTER_ADD, FORECAST, SECOND, THRESHOLDS, UNNEEDED_TIME
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
@@ -56,6 +57,7 @@ class Narrator:
         self._unneeded: frozenset[str] = frozenset()
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self._rulings = Rulings(ledger, say, self.short, self.named)
+        self._moves = MoveNarrator(ledger.consolidated, say, self.short)
         self.memory = Memory()
         self.plans = 0
 
@@ -170,8 +172,7 @@ class Narrator:
             self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
             self._say(
                 "outscaler",
-                f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} "
-                f"for {count(len(operation.spec.pods), 'pod') if operation.spec.pods else 'a rule'}",
+                f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} {_purpose(operation)}",
             )
         if operation.spec.kind is OperationKind.DELETE_INSTANCES:
             self._say(
@@ -182,7 +183,8 @@ class Narrator:
             return
         for target in operation.spec.targets:
             how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
-            self._say("outscaler", f"plan: remove {target.node}: {how}")
+            why = f" ({operation.spec.reason})" if operation.spec.reason else ""
+            self._say("outscaler", f"plan: remove {target.node}{why}: {how}")
 
     def _tell_entry(self, entry: JournalEntry) -> None:
         if entry.kind == "plan" and entry.body:
@@ -221,6 +223,7 @@ class Narrator:
             self._tell_why_not(plan)
         self._tell_second_choices(plan)
         self._rulings.tell(plan)
+        self._moves.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
@@ -281,6 +284,12 @@ class Narrator:
         more = f" and {len(running) - 3} more" if len(running) > 3 else ""
         rest = f"; cooldown after growth: {span(self.cooldown())} left" if self.cooldown() else ""
         self._say("time", f"unneeded for: {told}{more}, of {span(UNNEEDED_TIME)}{rest}")
+
+
+def _purpose(operation: Operation) -> str:
+    if operation.spec.replacement:
+        return "to replace a node"
+    return f"for {count(len(operation.spec.pods), 'pod')}" if operation.spec.pods else "for a rule"
 
 
 _WRONG = frozenset({ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP, ReasonCode.RULE_EXPIRED})

@@ -13,6 +13,10 @@ Two pools of Huawei Cloud CCE are scaled by rules. The nightly batch runs on `ni
 preferred one is sold out. A node of it offers 3920m: with its node-agent, one batch pod makes 21.7 % of that and two
 make 42.1 %, which is 21.7 % again with a second node. The office runs on the two nodes of `day`, which fit all ten of
 its pods and are 90.6 % used.
+
+Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods of api request 2.7
+CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough. The twelve pods of search request 0.8
+each, three on each node of `search`. More than half of a node is used, so none is unneeded; but a node has room for four.
 """
 
 from __future__ import annotations
@@ -57,6 +61,12 @@ LATER: Mapping[str, str] = {NIGHT_FIRST: NIGHT_SECOND}
 RULE_OBJECT, CRON_RULE, METRIC_RULE, METRIC_ABOVE = "kube-system/night", "cronrule", "metricrule", 40
 BUSY_RULE, ABOVE = "busy", 60
 THRESHOLDS: Mapping[str, int] = {METRIC_RULE: METRIC_ABOVE, BUSY_RULE: ABOVE}
+LEGACY, LEAN, SEARCH = "legacy", "lean", "search"
+"""The groups that are consolidated: a large machine, the small one that replaces it, and half full machines."""
+DEAR: Mapping[str, int] = {LEGACY: 1, LEAN: 0, SEARCH: 4}
+"""Their sizes before."""
+CHEAP: Mapping[str, int] = {LEGACY: 0, LEAN: 1, SEARCH: 3}
+"""Their sizes after."""
 LONGEST = 5400.0
 """Virtual seconds after which the demonstration is aborted."""
 _FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
@@ -81,6 +91,11 @@ spec:
   notifications: {{topic: TOPIC}}
 """
 UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
+
+_CONSOLIDATION = """\
+  prices: {cpu: 0.05, currency: EUR}
+  consolidation: {mode: MODE, quietTime: 1m, minNodeAge: 2m, confirmAfter: 20s}
+"""
 
 # The vendor's example, in the spelling of its definition.
 _RULES = """\
@@ -108,6 +123,7 @@ spec:
 
 FRONT, CART, REPORTS, RENDER, FORECAST = "shop-front", "cart", "reports", "render", "forecast"
 BATCH, OFFICE = "batch", "office"
+API = "api"
 AGENT = "node-agent"
 
 QUIET: Mapping[str, int] = {FRONT: 2, CART: 2, REPORTS: 0, RENDER: 0, FORECAST: 0, BATCH: 1, OFFICE: 2}
@@ -160,6 +176,29 @@ def policy(sections: str, groups: str, topic: str) -> str:
     """Return the policy document. sections: JSON of spec.providers' other sections. groups: JSON of spec.nodeGroups.
     topic: of notifications."""
     return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups).replace("TOPIC", topic)
+
+
+def consolidation(mode: str) -> str:
+    """Return the lines of the policy document about prices and consolidation."""
+    return _CONSOLIDATION.replace("MODE", mode)
+
+
+def dear_groups() -> list[KubeObject]:
+    """Return the groups that are consolidated."""
+    sizes = {LEGACY: (0, 1, "16", "64Gi"), LEAN: (0, 3, "4", "16Gi"), SEARCH: (1, 6, "4", "16Gi")}
+    return [
+        objects.machine_deployment(name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name})
+        for name, (least, most, cpu, memory) in sizes.items()
+    ]
+
+
+def dear_workloads() -> list[KubeObject]:
+    """Return their workloads. search is applied when its nodes are ready, so that it is spread over them."""
+    return [
+        objects.deployment(API, replicas=3, cpu="900m", memory="1Gi", affinity=_on(LEGACY, LEAN)),
+        objects.deployment(SEARCH, replicas=12, cpu="800m", memory="1Gi", affinity=_on(SEARCH)),
+        objects.pdb(SEARCH, max_unavailable=3),
+    ]
 
 
 def workloads() -> list[KubeObject]:

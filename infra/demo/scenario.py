@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from chalicelib.model.bill import MILLION, ClusterBill
+from chalicelib.record import savings
 from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
 from infra.demo.console import Account, Ledger, span
+from infra.demo.consolidation import SHADOW, bill_lines, savings_line
 from infra.demo.decision_narrator import Narrator, clock_time
 from infra.demo.fixture import Passes, Subscriber
 from infra.emulators.controllers import objects
@@ -177,6 +180,23 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             _small_again,
             2400.0,
         ),
+        Chapter(
+            "A dear, half-empty cluster",
+            "Three more groups, at 0.05 EUR per core and hour. legacy: a node of 16 CPUs for pods that need 2.7; lean: "
+            "nodes of 4 CPUs, none yet; search: four nodes of 4 CPUs, more than half used, so none is unneeded. The "
+            "policy gets prices and consolidation in shadow mode: it shows what it would do.",
+            _be_dear,
+            _shadowed,
+            1500.0,
+        ),
+        Chapter(
+            "Consolidation",
+            "The same in mode full. A node of lean is bought, and the node of legacy is drained when it is ready. The "
+            "pods of one node of search move into the room of the others.",
+            _consolidate,
+            _consolidated,
+            1800.0,
+        ),
     )
 
 
@@ -271,9 +291,81 @@ def _nothing(stage: DemoStage) -> None:
 
 
 def _small_again(stage: DemoStage) -> bool:
-    sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
+    sizes = stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
     _, other, pending = stage.watcher.pods()
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
+
+
+def _apply_consolidation(stage: DemoStage, mode: str) -> None:
+    text = stage.clouds.policy(stage.subscriber.topic) + fixture.consolidation(mode)
+    version = stage.emulation.apply_policy(text)
+    stage.account.say("you", f"outscaler apply: version {version}, prices and consolidation, mode {mode}")
+
+
+def _be_dear(stage: DemoStage) -> None:
+    stage.watcher.counting = False
+    sizes = ", ".join(f"{name} {size}" for name, size in fixture.DEAR.items())
+    stage.account.say("you", f"kubectl apply: node groups {sizes}")
+    objects.apply(stage.emulation.kube, *fixture.dear_groups())
+
+
+def _shadowed(stage: DemoStage) -> bool:
+    """Return whether both moves were seen in shadow mode, and the bill."""
+    own = stage.ledger.consolidated
+    sizes, (_, other, pending) = stage.watcher.sizes(), stage.watcher.pods()
+    if not own.applied:
+        if all(sizes[name] == (size, size) for name, size in fixture.DEAR.items()):
+            own.applied = True
+            stage.account.say("you", "kubectl apply: workloads api and search")
+            objects.apply(stage.emulation.kube, *fixture.dear_workloads())
+        return False
+    if not own.since:
+        if not (other or pending):
+            own.since = stage.emulation.clock()
+            own.changes.clear()
+            stage.watcher.counting = True
+            _apply_consolidation(stage, SHADOW)
+        return False
+    bill = stage.emulation.store.gauge_rings.overview(fixture.CLUSTER).bill
+    if len(own.shadowed) < 2 or bill is None or bill.at < own.since:
+        return False
+    own.before, own.bound = _tell_bill(stage, bill)
+    return True
+
+
+def _tell_bill(stage: DemoStage, bill: ClusterBill) -> tuple[float, float]:
+    """Print the bill; return what is paid, and the lower bound."""
+    for line in bill_lines(bill, stage.narrator.short):
+        stage.account.say("you", line)
+    return sum(own.parts.paid for own in bill.bills) / MILLION, sum(own.bound for own in bill.bills) / MILLION
+
+
+def _consolidate(stage: DemoStage) -> None:
+    own = stage.ledger.consolidated
+    own.since, own.changes_in_shadow = 0.0, len(own.changes)
+    own.changes.clear()
+    _apply_consolidation(stage, "full")
+
+
+def _consolidated(stage: DemoStage) -> bool:
+    """Return whether nodes were replaced and drained, and the bill knows it."""
+    own, memory = stage.ledger.consolidated, stage.narrator.memory
+    sizes, (_, other, pending) = stage.watcher.sizes(), stage.watcher.pods()
+    done = all(sizes[name] == (size, size) for name, size in fixture.CHEAP.items())
+    if not done or memory.operations or memory.replacements or other or pending:
+        return False
+    store, now = stage.emulation.store, stage.emulation.clock()
+    own.since = own.since or now
+    bill = store.gauge_rings.overview(fixture.CLUSTER).bill
+    if bill is None or bill.at < own.since:
+        return False
+    own.after, _ = _tell_bill(stage, bill)
+    entries = savings.entries(store.operations.ended(fixture.CLUSTER), now)
+    own.saves = sum(entry.rate for entry in entries if entry.begin <= now < entry.end) / MILLION
+    stage.account.say("you", savings_line(entries, now))
+    for node, why in sorted(own.stays.items()):
+        stage.account.say("you", f"outscaler explain node {node}: not consolidated: {why}")
+    return True
 
 
 SMALLEST = {

@@ -32,7 +32,7 @@ from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits
+from chalicelib.plan.disruption.consolidation.limits import OwnerMoves, limits_of
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.splitting import moves_of
@@ -190,18 +190,20 @@ def search_of(case: Case) -> ConsolidationSearch:
         if eligibility.blocked_candidate(candidate, moves) is None
     ]
     market = Market(state, simulated, costs, eligibility.named, None)
-    rows = limits(state, budgets, candidates, market.offers)
+    rows = limits_of(state, budgets, candidates, market.offers)
     return ConsolidationSearch(state, simulated, budgets, costs, candidates, market, rows, frozenset(), lambda: False)
 
 
 def enumerated(search: ConsolidationSearch) -> int:
     """The greatest gain of all sets of nodes and purchases that pass the search's own verification."""
-    options = []
+    options: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     for count in range(1, len(search.candidates) + 1):
         for gone in combinations(range(len(search.candidates)), count):
-            for bought in _purchases(search, int(search.saves[list(gone)].sum())):
-                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought):
-                    options.append((-search.gain(gone, bought), gone, tuple(bought.tolist())))
+            options.extend(
+                (-search.gain(gone, bought), gone, tuple(bought.tolist()))
+                for bought in _purchases(search, int(search.saves[list(gone)].sum()))
+                if search.is_permitted(gone, bought) and search.limits.allow(gone, bought)
+            )
     for loss, gone, bought in sorted(options):
         places = search.trial.run(gone, np.array(bought, dtype=np.int64))
         if isinstance(places, Places):

@@ -205,7 +205,7 @@ def _buy(referee: RefereeCluster, snapshot: Snapshot, plan: Plan) -> None:
     for number, group in enumerate(bought):
         template = templates[group]
         assert template is not None
-        node = RefereeNode(f"bought-{number}", template)
+        node = RefereeNode(f"replacement-{number}", template)
         for at, cls in enumerate(daemons):
             node.put(Bound(Pod("kube-system", f"agent-{number}-{at}", f"agent-{number}-{at}", -1), cls))
         referee.nodes[node.name] = node

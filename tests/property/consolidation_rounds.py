@@ -110,7 +110,7 @@ class Rounds:
             instances = tuple(Instance(node.provider_id, handle=node.provider_id, node=node.name) for node in own)
             groups.append(msgspec.structs.replace(group, instances=instances, target=len(own)))
         changed = {"nodes": tuple(nodes), "pods": tuple(pods), "groups": tuple(groups)}
-        self.snapshot = msgspec.structs.replace(self.snapshot, **changed)  # type: ignore[arg-type]
+        self.snapshot = msgspec.structs.replace(self.snapshot, **changed)
 
 
 def uniform(seed: int, k: float) -> Rounds:

@@ -116,8 +116,8 @@ PURE_PACKAGES = ("chalicelib/plan", "chalicelib/model", "chalicelib/schedules", 
 PURE_MODULES = frozenset(
     {
         "__future__", "base64", "bisect", "collections", "collections.abc", "copy", "cronsim", "datetime", "decimal",
-        "enum", "functools", "hashlib", "heapq", "hmac", "html", "itertools", "json", "math", "msgspec", "numpy",
-        "numpy.typing", "operator", "re", "struct", "types", "typing", "urllib.parse", "zlib", "zoneinfo",
+        "enum", "fractions", "functools", "hashlib", "heapq", "hmac", "html", "itertools", "json", "math", "msgspec",
+        "numpy", "numpy.typing", "operator", "re", "struct", "types", "typing", "urllib.parse", "zlib", "zoneinfo",
     }
 )  # fmt: skip
 #: (file, what it uses) -> why it may.

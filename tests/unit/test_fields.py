@@ -274,6 +274,8 @@ NAMES = {
     "Annotations.daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
     "Annotations.enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
     "Annotations.scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
+    "Annotations.do_not_disrupt": "karpenter.sh/do-not-disrupt",
+    "Annotations.deletion_cost": "controller.kubernetes.io/pod-deletion-cost",
     "Annotations.mirror": "kubernetes.io/config.mirror",
     "_Port.host_ip": "hostIP",
     "_ApiNodeSpec.provider_id": "providerID",

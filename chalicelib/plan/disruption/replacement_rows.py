@@ -11,11 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.memory import PurchasedNodes, Replacement, ReplacementState
+from chalicelib.model.memory import NOT_BEGUN, PurchasedNodes, Replacement, ReplacementState
 from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.plan import EndedReplacement
 from chalicelib.model.reason import Reason
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
-from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.prices import MICRO
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pools import pool_id
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 3600.0, 86_400.0
 REMEMBERED = 86_400.0
@@ -138,6 +141,22 @@ def failed(replacement: Replacement, reason: Reason, now: float) -> Replacement:
     return msgspec.structs.replace(replacement, state=state, since=now, until=until, times=times, why=reason)
 
 
+def ended_rows(before: Mapping[str, Replacement], after: Mapping[str, Replacement]) -> tuple[EndedReplacement, ...]:
+    """Return the replacements that were under way before a pass and are over after it. One of which nothing was bought
+    in time is none of them: it may be proposed again at once."""
+    ended = []
+    for name, row in sorted(before.items()):
+        now = after.get(name)
+        is_over = now is None or now.state is ReplacementState.FAILED
+        not_begun = now is None and all(row.ends.get(bought.operation) == NOT_BEGUN for bought in row.purchases)
+        if row.state in UNDER_WAY and is_over and not not_begun:
+            last = now or row
+            nodes = tuple(sorted(all_nodes(last)))
+            saves = (row.price - row.cost) / MICRO
+            ended.append(EndedReplacement(name, nodes, last.new_nodes, saves, last.why if now else None, last.until))
+    return tuple(ended)
+
+
 def without_failures_of(replacement: Replacement, rows: Mapping[str, Replacement]) -> dict[str, Replacement]:
     """Return the rows without the earlier failures of the same nodes."""
     same = all_nodes(replacement)
@@ -215,23 +234,18 @@ def _not_from_the_future(replacement: Replacement, now: float) -> Replacement:
     )
 
 
-def pool_of(group: NodeGroupState) -> str:
-    """Return the id of the pool that the group belongs to, or is."""
-    return group.group.pool.id if group.group.pool is not None else group.id
-
-
 def open_surge(rows: Iterable[Replacement], state: ClusterState) -> dict[str, int]:
     """Return per pool how many nodes these replacements buy that are not yet paid back by a removal."""
     surge: dict[str, int] = {}
     for replacement in rows:
         for purchase in replacement.purchases:
             group = state.groups.get(purchase.group)
-            pool = pool_of(group) if group is not None else purchase.group
+            pool = pool_id(group.group) if group is not None else purchase.group
             surge[pool] = surge.get(pool, 0) + max(0, purchase.nodes - len(replacement.gone))
     return surge
 
 
-def surge_limit(group: NodeGroupState, state: ClusterState) -> int:
-    """Return maxSurge of the group's pool: at least one node."""
-    registered = sum(len(other.nodes) for other in state.groups.values() if pool_of(other) == pool_of(group))
+def surge_limit(pool: str, state: ClusterState) -> int:
+    """Return maxSurge of a pool: at least one node."""
+    registered = sum(len(group.nodes) for group in state.groups.values() if pool_id(group.group) == pool)
     return max(1, state.policy.consolidation.max_surge.of(registered))

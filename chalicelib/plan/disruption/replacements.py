@@ -36,7 +36,6 @@ from chalicelib.plan.disruption.replacement_rows import (
     failed,
     kept_failures,
     open_surge,
-    pool_of,
     propose_row,
     proposed_again,
     reserved_nodes,
@@ -48,6 +47,7 @@ from chalicelib.plan.prices import Price, price_book
 from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
 from chalicelib.schedules.maintenance_windows import allowed_for, called
@@ -340,8 +340,9 @@ class _Pass:
         if not may_grow(group):
             detail = f"node group {group.id} cannot grow now"
             return group.growth_paused or Reason.of(ReasonCode.GROUP_UNHEALTHY, detail=detail)
-        limit = surge_limit(group, self.state)
-        return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool_of(group)] > limit else None
+        pool = pool_id(group.group)
+        limit = surge_limit(pool, self.state)
+        return Reason.of(ReasonCode.SURGE_LIMIT, limit=limit) if surge[pool] > limit else None
 
     def _limited(self, replacement: Replacement) -> Reason | None:
         """Return which maximum of a group, a pool or the cluster the purchases exceed; otherwise use their room."""

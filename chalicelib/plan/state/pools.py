@@ -28,6 +28,11 @@ class PoolFacts(msgspec.Struct, frozen=True):
     whole: bool = True
 
 
+def pool_id(group: NodeGroup) -> str:
+    """Return the id of a group's pool; a group without one is its own pool."""
+    return group.pool.id if group.pool is not None else group.id
+
+
 def pools(state: ClusterState) -> dict[str, PoolFacts]:
     """Return every pool by its id."""
     members: dict[str, list[str]] = {}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib.model.memory import ConsolidationMemory, Memory
-from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -31,7 +32,7 @@ from tests.unit.plan.consolidation_fixture import (
 
 def test_cons_15_price_must_settle_before_it_counts() -> None:
     build = fixture(one_beside_a_full_one())
-    prices = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
+    prices: dict[str, PriceHistory] = {"s": ((NOW - 4000.0, 200_000), (NOW - 1740.0, 100_000))}
     before = decide(build, policy(), Memory(consolidation=ConsolidationMemory(prices=prices)))
     assert (before.report.moves, before.codes["a"]) == ((), "PriceUnsettled")
     assert before.reasons["a"].params == {"group": "s", "until": NOW + 60.0}
@@ -41,7 +42,7 @@ def test_cons_15_price_must_settle_before_it_counts() -> None:
 
 
 def test_cons_15_node_counts_at_the_lowest_price_of_the_settle_time() -> None:
-    prices = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
+    prices: dict[str, PriceHistory] = {"m": ((NOW - 4000.0, 50_000), (NOW - 1740.0, 200_000))}
     memory = Memory(consolidation=ConsolidationMemory(prices=prices))
     before = decide(fixture(one_beside_a_full_one()), policy(), memory)
     assert (before.report.moves, before.report.pools[0].price) == ((), 0.10)
@@ -202,6 +203,14 @@ def test_cons_42_replacement_begins_if_a_later_pass_still_wants_it(
         if result.grown and bought is None:
             bought = seconds
     assert bought == begun
+
+
+def test_proposed_purchase_does_not_use_up_the_surge_of_its_own_pool() -> None:
+    build = fixture(one_beside_a_full_one(), pool=None)
+    document = policy(confirm_after=60.0, max_surge=NodeLimit(share=0.1))
+    first = decide(build, document)
+    assert (first.codes["a"], first.grown) == ("NotConfirmedYet", {})
+    assert decide(build, document, first.memory, now=NOW + 60.0).grown == {"s": 1}
 
 
 def _removal(seconds: float, dear: float, memory: Memory | None) -> Result:

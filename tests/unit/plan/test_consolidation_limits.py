@@ -69,7 +69,7 @@ def test_cons_22_priority_and_deletion_cost_change_the_disruption_of_a_pod() -> 
         {"priority": 1_000_000_000},
         {"deletion_cost": "-2147483648"},
     ):
-        build.running("a", 1, *P, **more)  # type: ignore[arg-type]
+        build.running("a", 1, *P, **more)
     # Such a low priority would make the pod expendable.
     [pool] = decide(grouped(build), policy(options={"expendable_pods_priority_cutoff": -(10**9)})).report.pools
     assert pool.disruption == 13.0

@@ -187,7 +187,7 @@ def test_large_problem_beats_first_fit_and_is_near_its_bound(seed: int) -> None:
     tried = programme(given)
     plan = tried.propose()
     assert plan is not None
-    assert tried.bound >= plan.gain >= max(0.9 * tried.bound, first_fit_removals(given))
+    assert tried.bound >= plan.gain >= max(0.95 * tried.bound, first_fit_removals(given))
 
 
 def test_robust_proposal_survives_orders_that_a_tight_one_does_not() -> None:
@@ -195,6 +195,9 @@ def test_robust_proposal_survives_orders_that_a_tight_one_does_not() -> None:
     given = problem([[1, 2], [1, 1]], [10], [[1, 1]], [[9, 0], [9, 2], [9, 1]])
     assert programme(given).propose() == Proposal((0,), (), 10)
     assert programme(given).propose(robust=True) is None
+    two_small = problem([[1, 2], [1, 1]], [10], [[1, 2]], [[9, 0], [9, 3], [9, 1]])
+    assert programme(two_small).propose() == Proposal((0,), (), 10)
+    assert programme(two_small).propose(robust=True) is None
     wider = msgspec.structs.replace(given, free=np.array([[9, 0], [9, 3], [9, 1]]))
     assert programme(wider).propose(robust=True) == Proposal((0,), (), 10)
 
@@ -230,8 +233,15 @@ def test_large_cut_set_gives_up_its_least_valuable_nodes() -> None:
     tried.cut(first)
     second = tried.propose()
     assert second is not None
-    assert not set(first.gone) <= set(second.gone)
+    assert len(set(first.gone) - set(second.gone)) >= len(first.gone) // 10
     assert second.gain > 0.7 * first.gain
+
+
+def test_search_puts_back_what_a_limit_does_not_allow() -> None:
+    """Each new node lets two more go, and takes no pod: one and a half would be best."""
+    limits = [([1, 1, 1], [-2], 0)]
+    given = problem([[1, 1]], [10, 10, 1], [[0]] * 3, [[9, 9]] * 4, groups=[(4, [9, 9], 3)], limits=limits)
+    assert programme(given, branches=0).propose() == programme(given).propose() == Proposal((0, 1), (1,), 16)
 
 
 def test_limit_with_negative_amounts_asks_for_a_purchase() -> None:
@@ -254,6 +264,9 @@ def test_bytes_are_counted_exactly() -> None:
 
 
 def test_nothing_goes_while_headroom_has_no_place() -> None:
+    taken = programme(problem([[1, 5]], [5], [[1]], [[9, 0], [9, 5]], extra=[1]))
+    assert taken.bound == 0
+    assert taken.propose() is None
     given = problem([[1, 1], [1, 9]], [5], [[1, 0]], [[9, 1], [9, 5]], extra=[0, 1])
     assert programme(given).propose() is None
     assert programme(msgspec.structs.replace(given, extra=np.array([0, 0]))).propose() == Proposal((0,), (), 5)

@@ -42,6 +42,34 @@ SENTENCES: dict[str, tuple[JournalEntry, str]] = {
         entry("operation", "workers", **GREW, rules="busy,night"),
         "workers grew from 1 to 5 for rules busy, night, in 4 min 25 s",
     ),
+    "grew to replace a node": (
+        entry("operation", "workers", **(GREW | {"from": 3, "to": 4}), replacement="r1", replaces="a"),
+        "workers grew from 3 to 4 to replace a, in 4 min 25 s",
+    ),
+    "not grown to replace nodes": (
+        entry("operation", "w", **(GREW | {"state": "failed"}), replaces="a,b", **{"class": "OutOfStock"}),
+        "w could not grow from 1 to 5 to replace a, b: sold out, after 4 min 25 s",
+    ),
+    "replaced": (
+        entry(
+            "operation",
+            "m",
+            kind="remove",
+            state="succeeded",
+            targets="a",
+            reason="consolidation",
+            replacement="r1",
+            replacedBy="s-1",
+            saves=0.1,
+            currency="EUR",
+            pods=2,
+        ),
+        "a was removed from m, 2 pods moved, replaced by s-1, saves 0.10 EUR an hour",
+    ),
+    "consolidated": (
+        entry("operation", "m", kind="remove", state="succeeded", targets="a", reason="consolidation", saves=0.2),
+        "a was removed from m for consolidation, saves 0.20 an hour",
+    ),
     "noted": (
         entry("operation", "workers", **GREW, note="still running"),
         "workers grew from 1 to 5, in 4 min 25 s; still running",

@@ -14,12 +14,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.plan.demand.pending_pods import is_expendable
 from chalicelib.plan.prices import MICRO, NoPrice, price_book
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Ints
 
 HORIZON = 24.0
@@ -59,19 +59,14 @@ class PurchasePrice(msgspec.Struct, frozen=True):
     overlap: int
 
 
-def eviction_cost(cls: PodClass) -> int:
+def eviction_cost(pod_class: PodClass) -> int:
     """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
     none."""
-    text = cls.deletion_cost
+    text = pod_class.deletion_cost
     deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
-    cost = MICRO + deletion * MICRO // 2**27 + (cls.priority or 0) * MICRO // 2**25
+    cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
-
-
-def pool_id(group: NodeGroup) -> str:
-    """Return the id of a group's pool; a group without one is its own pool."""
-    return group.pool.id if group.pool is not None else group.id
 
 
 class Costs:

@@ -14,26 +14,23 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.pod import PodClass
-from chalicelib.model.policy import NodeLimit
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, blocked
-from chalicelib.plan.disruption.consolidation.costs import pool_id
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
-from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
+from chalicelib.plan.disruption.replacement_rows import UNDER_WAY, open_surge, surge_limit
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.plan.tables import Ints
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """One row. going [N], buying [G]; reason: of a candidate (its index) that the row keeps; purchases: whether it
-    limits what is bought rather than what goes."""
+    """One row. going [N], buying [G]; reason: of a candidate (its index) that the row keeps."""
 
     going: Ints
     buying: Ints
     room: int
     reason: Callable[[int], Reason]
-    purchases: bool = False
 
 
 class Limits:
@@ -63,8 +60,8 @@ class Limits:
         return self.rows[int(broken[0])].reason(candidate) if len(broken) else None
 
 
-def limits(
-    state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+def limits_of(
+    state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
 ) -> Limits:
     """Return the rows, in the order in which their reasons are given."""
     builder = _Builder(state, budgets, candidates, offers)
@@ -86,7 +83,7 @@ def limits(
 
 class _Builder:
     def __init__(
-        self, state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+        self, state: ClusterState, budgets: Budgets, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
     ) -> None:
         self.state, self.budgets, self.candidates, self.offers = state, budgets, candidates, offers
         self.groups_of = [candidate.group for candidate in candidates]
@@ -188,36 +185,25 @@ class _Builder:
         for at, offer in enumerate(self.offers):
             buying = self.none.copy()
             buying[at] = 1
-            yield Limit(going, buying, offer.most, _always(offer.stop), purchases=True)
+            yield Limit(going, buying, offer.most, _always(offer.stop))
         for amounts, room, reason in self.offers[0].shared if self.offers else ():
-            yield Limit(going, np.array(amounts, dtype=np.int64), room, _always(reason), purchases=True)
+            yield Limit(going, np.array(amounts, dtype=np.int64), room, _always(reason))
 
     def surge(self) -> Iterator[Limit]:
         """maxSurge, for each pool in which nodes are bought."""
-        most = self.state.policy.consolidation.max_surge
         rows = self.state.memory.replacements.values()
-        open_nodes = open_surge((row for row in rows if row.state in UNDER_WAY), self.state)
-        registered: dict[str, int] = {}
-        for group in self.state.groups.values():
-            pool = pool_id(group.group)
-            registered[pool] = registered.get(pool, 0) + len(group.nodes)
+        bought = open_surge((row for row in rows if row.state in UNDER_WAY), self.state)
         going: Ints = np.zeros(len(self.candidates), dtype=np.int64)
         for pool in sorted(set(self.pool_of_offer)):
-            limit = surge_limit(most, registered.get(pool, 0))
+            limit = surge_limit(pool, self.state)
             reason = Reason.of(ReasonCode.SURGE_LIMIT, limit=limit)
-            room = max(0, limit - open_nodes.get(pool, 0))
-            yield Limit(going, self._in(self.pool_of_offer, pool), room, _always(reason), purchases=True)
+            yield Limit(going, self._in(self.pool_of_offer, pool), max(0, limit - bought.get(pool, 0)), _always(reason))
 
     def splits(self) -> Iterator[Limit]:
         """Without splitNodes no more nodes are bought than go."""
         if not self.state.policy.consolidation.split_nodes and self.offers:
             ones: Ints = np.ones(len(self.offers), dtype=np.int64)
-            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)), purchases=True)
-
-
-def surge_limit(most: NodeLimit, registered: int) -> int:
-    """Return how many nodes of a pool may be bought ahead; a share is at least one node, of an empty pool too."""
-    return most.of(registered) if most.nodes is not None else max(1, most.of(registered))
+            yield Limit(-self.ones, ones, 0, _always(Reason.of(ReasonCode.NO_CHEAPER_PLACE)))
 
 
 def _always(reason: Reason) -> Callable[[int], Reason]:
@@ -270,6 +256,6 @@ class OwnerMoves:
         return self._replicas.get(owner, 0)
 
 
-def owner_of(cls: PodClass) -> str:
+def owner_of(pod_class: PodClass) -> str:
     """Return the owner of a class's pods as namespace/kind/name, "" without one."""
-    return f"{cls.namespace}/{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else ""
+    return f"{pod_class.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}" if pod_class.owner is not None else ""

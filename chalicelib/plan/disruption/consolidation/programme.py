@@ -41,7 +41,7 @@ _WORK = 400_000  # pairs of a node and a class that a round may look at
 _OVERHEAD = 300  # nodes: what it costs to look at a class at all
 _BLOCK, _TRIES = 8, 30  # candidates that are added at a time, and how often
 _NEAR = 10  # a new node that lacks less than this part of its price may be worth it in whole numbers
-_TENTH = 10  # of a large set that failed is given up at once
+_TENTH = 10  # of a set that failed, the least valuable tenth is given up at once
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -75,9 +75,7 @@ class Programme:
         except Trouble:
             return
         bound = max([0.0, *(leaf.bound for leaf in self._leaves)])
-        self.bound = float(
-            math.floor(bound * (1 + 1e-9) + 1e-3)
-        )  # gains are whole; last digits depend on the processor
+        self.bound = float(math.floor(bound * (1 + 1e-9) + 1e-3))  # not its last digits
 
     def cut(self, proposal: Proposal) -> None:
         """Exclude what failed: no set that contains these nodes is proposed with at most these purchases."""
@@ -275,38 +273,22 @@ class _Search:
     def _plan(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Ints] | None:
         """Return nodes that go with these purchases, None if the purchases obey no limit."""
         may_go = leaf.may_go & ~self._numbers.problem.same_shape[bought > 0].any(axis=0)
+        for cut in self._cuts:
+            if (bought <= np.array(cut.bought, dtype=np.int64)).all():
+                worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
+                may_go[worst] = False
         repaired = self._repaired(leaf, gone & may_go, bought)
-        if repaired is None:
-            return None
-        gone, given_up = repaired
-        gone = self._extended(leaf, gone, may_go & ~given_up, bought)
-        for group in np.flatnonzero(bought)[::-1].tolist():
-            while bought[group] and self._feasible(gone, fewer := bought - (np.arange(len(bought)) == group)):
-                bought = fewer
-        return gone, bought
+        return None if repaired is None else (self._extended(leaf, repaired, may_go, bought), bought)
 
-    def _feasible(self, gone: Bools, bought: Ints) -> bool:
-        return self._permitted(gone, bought) and not self._packer.unplaced(gone, bought, self._orders).any()
-
-    def _permitted(self, gone: Bools, bought: Ints) -> bool:
-        return self._numbers.allowed(gone, bought) and not any(_violates(gone, bought, cut) for cut in self._cuts)
-
-    def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> tuple[Bools, Bools] | None:
-        """Put nodes back until limits hold, no cut is violated, and all pods have places. Also returns the nodes that a
-        cut put back."""
-        given_up: Bools = np.zeros(len(gone), dtype=np.bool_)
+    def _repaired(self, leaf: Leaf, gone: Bools, bought: Ints) -> Bools | None:
+        """Put nodes back until limits hold and all pods have places."""
         for round_ in range(_REPAIRS):
             gone = gone.copy()
             if not self._obey_limits(leaf, gone, bought):
                 return None
-            for cut in self._cuts:
-                if _violates(gone, bought, cut):
-                    worst = sorted(cut.gone, key=lambda node: leaf.worth[node])[: math.ceil(len(cut.gone) / _TENTH)]
-                    gone[worst] = False
-                    given_up[worst] = True
             left = self._packer.unplaced(gone, bought, self._orders)
             if not left.any():
-                return (gone, given_up) if self._permitted(gone, bought) else None
+                return gone
             if not gone.any() or self._stop():
                 return None
             more = max(0, round_ - _REPAIRS // 2)
@@ -349,7 +331,7 @@ class _Search:
             block = blocks.pop(0)
             more = gone.copy()
             more[block] = True
-            if self._feasible(more, bought):
+            if self._numbers.allowed(more, bought) and not self._packer.unplaced(more, bought, self._orders).any():
                 gone = more
             elif len(block) > 1:
                 blocks[:0] = [block[: len(block) // 2], block[len(block) // 2 :]]

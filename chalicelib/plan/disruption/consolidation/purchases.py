@@ -32,7 +32,7 @@ Form = tuple[str, tuple[tuple[str, int], ...], str, bool]
 """What makes two machines equal for a replacement: instance type (or capacity, if it is unknown), zone, spot."""
 
 
-class Purchasable(msgspec.Struct, frozen=True):
+class NodeOffer(msgspec.Struct, frozen=True):
     """A group of which nodes may be bought. price: of one node, the overlap included. cost: without it. most: nodes;
     stop: what keeps it from more. shared: limits that it shares with the others: what one node of each counts, the
     room, the reason. settled_at: when its present price counts, 0.0 if it does already; now: that price."""
@@ -77,15 +77,15 @@ class Market:
         simulated: SimulatedCluster,
         costs: Costs,
         named: Collection[str],
-        refused: Reason | None,
+        reason: Reason | None,
     ) -> None:
-        """named: the groups that consolidation may use. refused: why nothing is bought in this pass."""
+        """named: the groups that consolidation may use. reason: why nothing is bought in this pass."""
         limiter = ResourceLimiter(state)
         self._candidates = Candidates(state, simulated, limiter)
         self._rows: list[int] = []
-        self.offers: tuple[Purchasable, ...] = ()
-        self.blocked: dict[str, tuple[Purchasable, Reason]] = {}
-        offers: list[Purchasable] = []
+        self.offers: tuple[NodeOffer, ...] = ()
+        self.blocked: dict[str, tuple[NodeOffer, Reason]] = {}
+        offers: list[NodeOffer] = []
         row_of = {group.id: row for row, group in enumerate(self._candidates.groups)}
         for name, group in sorted(state.groups.items()):
             price = costs.groups.get(name)
@@ -97,7 +97,7 @@ class Market:
             if name in row_of:
                 allowance = limiter.allowance(group, 0)
                 most, stop = allowance.nodes, allowance.stop
-            offer = Purchasable(
+            offer = NodeOffer(
                 group=name,
                 node=group.template.node,
                 shape=shape,
@@ -109,7 +109,7 @@ class Market:
                 most=most,
                 stop=stop,
             )
-            why = refused or self._candidates.skipped.get(name)
+            why = reason or self._candidates.skipped.get(name)
             if why is not None or most <= 0:
                 self.blocked[name] = offer, why or stop
             else:

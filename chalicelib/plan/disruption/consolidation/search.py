@@ -21,7 +21,7 @@ from chalicelib.plan.disruption.candidates import Candidate
 from chalicelib.plan.disruption.consolidation.costs import CONTINUE, Costs
 from chalicelib.plan.disruption.consolidation.limits import Limits
 from chalicelib.plan.disruption.consolidation.programme import Programme
-from chalicelib.plan.disruption.consolidation.purchases import Market, Purchasable, form_of
+from chalicelib.plan.disruption.consolidation.purchases import Market, NodeOffer, form_of
 from chalicelib.plan.disruption.consolidation.relaxation import ConsolidationProblem
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage, Trial
 from chalicelib.plan.disruption.simulate import RemovalSimulation, SimulatedRemoval
@@ -38,7 +38,6 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
-_MOST_CAREFUL = 32  # candidates that are tried one after the other in every order where greedy choice is not robust
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 
 
@@ -51,9 +50,9 @@ class Solution(msgspec.Struct, frozen=True):
     disruption: int
     places: Places
 
-    def better_than(self, other: Solution) -> bool:
+    def better_than(self, other_solution: Solution) -> bool:
         """Return whether it is preferred: greater gain, less disruption, fewer nodes, fewer purchases, names."""
-        return self._key() < other._key()
+        return self._key() < other_solution._key()
 
     def _key(self) -> tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]:
         return -self.gain, self.disruption, len(self.gone), sum(self.bought), self.gone, self.bought
@@ -102,7 +101,7 @@ class ConsolidationSearch:
         self.effort = EFFORTS[self.settings.effort]
         self.proven = True
 
-    def is_barred(self, offer: Purchasable, candidate: int, form: tuple[object, ...]) -> bool:
+    def is_barred(self, offer: NodeOffer, candidate: int, form: tuple[object, ...]) -> bool:
         """Return whether an offer may not be bought if the candidate goes: it has the same form, or both are spot and
         too few spot groups are cheaper."""
         cost = self.costs.nodes[self.candidates[candidate].node.name]
@@ -134,14 +133,14 @@ class ConsolidationSearch:
 
     def _improved(
         self,
-        best: Solution | None,
+        best_solution: Solution | None,
         solutions: Iterable[Solution],
         settle: Callable[[Solution], Solution | None],
     ) -> Solution | None:
         for solution in map(settle, solutions):
-            if solution is not None and (best is None or solution.better_than(best)):
-                best = solution
-        return best
+            if solution is not None and (best_solution is None or solution.better_than(best_solution)):
+                best_solution = solution
+        return best_solution
 
     def worth_trying(self) -> list[int]:
         """Return the candidates whose removal alone would bring a gain, by price per disruption."""
@@ -155,7 +154,7 @@ class ConsolidationSearch:
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
-        if base is None or len(base.gone) < len(removed):
+        if len(self.candidates) <= MOST_CANDIDATES and (base is None or len(base.gone) < len(removed)):
             careful = self.verified(self._careful_removals(), none)
             base = careful if careful is not None and (base is None or careful.better_than(base)) else base
         if base is not None:
@@ -175,7 +174,7 @@ class ConsolidationSearch:
         """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         gone: list[int] = []
-        for at in self.worth_trying()[:_MOST_CAREFUL]:
+        for at in self.worth_trying():
             more = [*gone, at]
             if self.limits.allow(more, none) and isinstance(self.trial.run(sorted(more), none), Places):
                 gone = more

@@ -15,6 +15,9 @@ from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch,
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.tables import Ints
 
+MOST_JOINED = 8
+"""Most nodes of a replacement that is made of several which depend on each other only in some orders."""
+
 
 def moves_of(search: ConsolidationSearch, solution: Solution) -> tuple[list[JudgedMove], Solution | None]:
     """Return the moves, in the order of their first nodes' names, and the set that they make up. Left out is what does
@@ -38,19 +41,27 @@ Part = tuple[tuple[int, ...], Ints]
 
 
 def _independent(search: ConsolidationSearch, solution: Solution) -> list[Part]:
-    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one begin before it
-    is there: they are one replacement with the purchases that the first order does not use, or left out."""
+    """Return the parts of a set. Nodes that need no purchase in the first order but do in another one would begin
+    before it is there: they are one replacement with what the first order does not buy for others, or with a few
+    others."""
     parts, total = _parts(search, solution), np.array(solution.bought, dtype=np.int64)
     if not total.any():
         return parts
     direct = [at for gone, bought in parts if not bought.any() for at in gone]
     alone = search.verified(direct, np.zeros(len(search.offers), dtype=np.int64))
-    lost = sorted(set(direct) - set(alone.gone if alone is not None else ()))
-    parts = [part for part in parts if not set(lost).intersection(part[0])]
-    unused: Ints = total - sum((bought for _, bought in _parts(search, solution)), start=np.zeros_like(total))
-    if lost and unused.any():
-        parts = sorted([*parts, (tuple(lost), unused)], key=lambda part: part[0])
-    return parts
+    lost = set(direct) - set(alone.gone if alone is not None else ())
+    if not lost:
+        return parts
+    bought: Ints = total - sum((bought for _, bought in parts), start=np.zeros_like(total))
+    members, parts = sorted(lost), [part for part in parts if not lost.intersection(part[0])]
+    if not bought.any():
+        buying = [part for part in parts if part[1].any()]
+        members = sorted([*members, *(at for gone, _ in buying for at in gone)])
+        if not buying or len(members) > MOST_JOINED:
+            return parts
+        bought = sum((extra for _, extra in buying), start=bought)
+        parts = [part for part in parts if not part[1].any()]
+    return sorted([*parts, (tuple(members), bought)], key=lambda part: part[0])
 
 
 def judged_move(

@@ -16,7 +16,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.disruption.candidates import Candidate
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
 from chalicelib.plan.tables import Bools, Floats, Ints
 
@@ -24,7 +24,7 @@ _MOST_PAIRS = 400_000  # (row, pod) pairs that are ranked one by one when pods a
 _ONE_BY_ONE = 64  # pods of a class that must be spread are placed one by one up to this number
 
 
-class Order(msgspec.Struct, frozen=True):
+class SchedulerOrder(msgspec.Struct, frozen=True):
     """One order of the scheduler."""
 
     largest_first: bool
@@ -37,7 +37,10 @@ class Order(msgspec.Struct, frozen=True):
         return f"the {pods} pods first, into the {'fullest' if self.fullest_first else 'emptiest'} nodes"
 
 
-ORDERS = (Order(True, True), Order(False, False), Order(True, False), Order(False, True))  # noqa: FBT003
+ORDERS = tuple(
+    SchedulerOrder(largest_first=largest, fullest_first=fullest)
+    for largest, fullest in ((True, True), (False, False), (True, False), (False, True))
+)
 
 
 class Shortage(msgspec.Struct, frozen=True):
@@ -61,15 +64,15 @@ class Trial:
     """Trials of moves among these candidates. The simulated cluster is left as it was."""
 
     def __init__(
-        self, simulated: SimulatedCluster, candidates: Sequence[Candidate], offers: Sequence[Purchasable]
+        self, simulated: SimulatedCluster, candidates: Sequence[Candidate], offers: Sequence[NodeOffer]
     ) -> None:
         self._simulated, self._candidates, self._offers = simulated, candidates, offers
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         self.moving = [_classes(candidate.pods) for candidate in candidates]
         table = simulated.table
-        self._columns: Ints = np.array(
-            [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None], dtype=np.int64
-        )
+        self._columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
+        self._parts: list[Floats] = []
+        self._measure()
         self._mean: Floats = np.ones(len(table.columns.names))
         if simulated.real:
             self._mean = np.maximum(table.allocatable[: simulated.real].mean(axis=0), 1.0)
@@ -101,6 +104,7 @@ class Trial:
             simulated.restore_node(self._rows[at], is_open=is_open)
         if new_rows:
             simulated.drop(length)
+            self._measure()
         if shortage is not None:
             return shortage
         assert places is not None
@@ -134,6 +138,8 @@ class Trial:
                 nodes = renamed(template.node, names)
                 rows = self._simulated.extend(nodes, free, template.daemons, template.volume_limits)
                 new_rows.update(dict.fromkeys(rows, offer.group))
+        if new_rows:
+            self._measure()
         return new_rows
 
     def _lift(self, gone: Sequence[int]) -> dict[int, int]:
@@ -147,7 +153,7 @@ class Trial:
         return {cls: sum(rows.values()) for cls, rows in sorted(per_class.items())}
 
     def _place(
-        self, moving: Mapping[int, int], order: Order, new_rows: Mapping[int, str]
+        self, moving: Mapping[int, int], order: SchedulerOrder, new_rows: Mapping[int, str]
     ) -> tuple[list[tuple[int, int, int]], dict[int, int], str]:
         """Place all pods; returns the placements, the pods without a place, and the headroom without one. A class that
         depends on others is tried again after them."""
@@ -175,7 +181,7 @@ class Trial:
         return placed, {}, ""
 
     def _place_class(
-        self, cls: int, count: int, order: Order, usable: Bools, placed: list[tuple[int, int, int]]
+        self, cls: int, count: int, order: SchedulerOrder, usable: Bools, placed: list[tuple[int, int, int]]
     ) -> int:
         """Place the pods of a class; returns how many found no place."""
         simulated, again, needs = self._simulated, True, self._simulated.needs(cls)
@@ -231,15 +237,19 @@ class Trial:
 
     def _left_and_share(self, cls: int, rows: Ints) -> tuple[Floats, Floats]:
         """Return the free shares of cpu and memory of these rows together, and what a pod of a class takes of them."""
-        table, offers = self._simulated.table, self._offers_of(rows)
-        left: Floats = (table.free[np.ix_(rows, self._columns)] / offers).sum(axis=1)
-        share: Floats = (table.columns.need(cls)[self._columns] / offers).sum(axis=1)
+        free, need = self._simulated.table.free, self._simulated.table.columns.need(cls)
+        left: Floats = np.zeros(len(rows))
+        share: Floats = np.zeros(len(rows))
+        for column, part in zip(self._columns, self._parts, strict=True):
+            part_of_row = part[rows]
+            left += free[rows, column] * part_of_row
+            share += need[column] * part_of_row
         return left, share
 
-    def _offers_of(self, rows: Ints) -> Floats:
-        """Return what the nodes of these rows offer of cpu and memory."""
-        offers: Floats = np.maximum(self._simulated.table.allocatable[np.ix_(rows, self._columns)], 1.0)
-        return offers
+    def _measure(self) -> None:
+        """Note what one unit of cpu and of memory is of every row's node."""
+        allocatable = self._simulated.table.allocatable
+        self._parts = [1.0 / np.maximum(allocatable[:, column], 1.0) for column in self._columns]
 
 
 def _lowest(values: Floats, count: int) -> Ints:

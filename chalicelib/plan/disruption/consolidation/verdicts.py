@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.plan.disruption.consolidation.purchases import Purchasable
+from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage
 from chalicelib.plan.prices import MICRO
@@ -183,7 +183,7 @@ class Explanation:
                 return Reason.of(ReasonCode.SAME_SHAPE, group=offer.group)
         return None
 
-    def _would_pay(self, at: int, offer: Purchasable, *, same_form: bool = False) -> bool:
+    def _would_pay(self, at: int, offer: NodeOffer, *, same_form: bool = False) -> bool:
         """Return whether one node of a group that is not bought would hold the node's pods and bring a gain."""
         search = self._search
         if not same_form and search.is_barred(offer, at, search.forms[at]):

@@ -21,9 +21,9 @@ from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase, NodeV
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, find_candidates
-from chalicelib.plan.disruption.consolidation.costs import Costs, pool_id
+from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits, owner_of
+from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits_of, owner_of
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
@@ -35,6 +35,7 @@ from chalicelib.plan.disruption.replacements import Advance, Reservation, advanc
 from chalicelib.plan.disruption.simulate import SimulatedRemoval
 from chalicelib.plan.prices import MICRO
 from chalicelib.plan.state.cluster_state import NodeGroupState
+from chalicelib.plan.state.pools import pool_id
 from chalicelib.reasons.text import sentence
 
 REPEAT_AFTER = 300.0
@@ -70,7 +71,7 @@ class _Pass:
         self.context, self.state, self.simulated = context, context.state, context.simulated
         self.budgets, self.settings = context.budgets, context.state.policy.consolidation
         self.removed, self.nodes = removed, nodes
-        self.acts = self.settings.mode is not ConsolidationMode.SHADOW
+        self.acts = self.state.policy.consolidation.mode is not ConsolidationMode.SHADOW
         self.costs, self.quiet = Costs(self.state), QuietTimes(self.state)
         self.moves_today = OwnerMoves(self.state)
         self.reservation = context.reservation or Reservation(self.state, self.simulated)
@@ -195,21 +196,21 @@ class _Pass:
 
     def _search(self, candidates: Sequence[Candidate], wanted: frozenset[str], *, buys: bool) -> ConsolidationSearch:
         """Return a search among these candidates. buys: whether it may buy at all."""
-        buys = buys and self.settings.mode in {ConsolidationMode.FULL, ConsolidationMode.SHADOW}
+        buys = buys and self.state.policy.consolidation.mode in {ConsolidationMode.FULL, ConsolidationMode.SHADOW}
         named = self.eligibility.named if buys else frozenset()
         refused = Reason.of(ReasonCode.GROUP_GROWING) if self.budgets.grown else None
         market = Market(self.state, self.simulated, self.costs, named, refused)
-        rows = limits(self.state, self.budgets, candidates, market.offers)
+        limits = limits_of(self.state, self.budgets, candidates, market.offers)
         over = self.context.over
         return ConsolidationSearch(
-            self.state, self.simulated, self.budgets, self.costs, candidates, market, rows, wanted, over
+            self.state, self.simulated, self.budgets, self.costs, candidates, market, limits, wanted, over
         )
 
     def _wanted(self) -> frozenset[str]:
         """Return the nodes that the last pass wanted, too."""
         return frozenset(name for name, node in self.state.memory.nodes.items() if node.wanted_since)
 
-    def _digest(self, candidates: Sequence[Candidate], rows: Limits) -> str:
+    def _digest(self, candidates: Sequence[Candidate], limits: Limits) -> str:
         """Return a fingerprint of all that a search depends on."""
         groups = [
             (name, group.target, group.group.min, group.group.max, group.backed_off, self.costs.groups.get(name))
@@ -221,7 +222,7 @@ class _Pass:
             for name in (node.name,)
         ]
         names = [candidate.node.name for candidate in candidates]
-        content = [self.settings, groups, nodes, names, rows.room.tolist(), self.simulated.real]
+        content = [self.settings, groups, nodes, names, limits.room.tolist(), self.simulated.real]
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:20]
 
     # --- moves into room that exists
@@ -254,16 +255,18 @@ class _Pass:
             judge=self._judge,
             confirm=self._confirm,
             reservation=self.reservation,
-            proposals=proposals if self.settings.mode is ConsolidationMode.FULL else (),
+            proposals=proposals if self.state.policy.consolidation.mode is ConsolidationMode.FULL else (),
         )
 
     def _judge(self, names: Sequence[str], cost: int) -> JudgedMove | Reason:
         """Judge a move whose purchases exist."""
         return self._judged(names, {}, cost)
 
-    def _confirm(self, row: Replacement) -> JudgedMove | Reason:
+    def _confirm(self, replacement: Replacement) -> JudgedMove | Reason:
         """Judge a move whose purchases do not exist yet."""
-        return self._judged(row.nodes, {purchase.group: purchase.nodes for purchase in row.purchases}, None)
+        return self._judged(
+            replacement.nodes, {purchase.group: purchase.nodes for purchase in replacement.purchases}, None
+        )
 
     def _judged(self, names: Sequence[str], purchases: Mapping[str, int], cost: int | None) -> JudgedMove | Reason:
         """Judge a move on the present snapshot, with the lower score of what was wanted before. cost: of purchases that
@@ -343,7 +346,7 @@ class _Pass:
             )
         proposed = {move.nodes for move in self.moves}
         moves += [
-            _row_as_move(row)
+            _row_as_move(row, self.costs.currency)
             for row in advanced.rows.values()
             if row.nodes not in proposed and row.state is not ReplacementState.FAILED
         ]
@@ -353,7 +356,9 @@ class _Pass:
             for name, reason in sorted(self.verdicts.items())
             if name not in removed
         )
-        return ConsolidationReport(self.settings.mode.value, tuple(moves), verdicts, self._pools(), self.gap)
+        return ConsolidationReport(
+            self.state.policy.consolidation.mode.value, tuple(moves), verdicts, self._pools(), self.gap
+        )
 
     def _pools(self) -> tuple[PoolCost, ...]:
         return tuple(
@@ -398,17 +403,20 @@ def _move(move: JudgedMove, state: str, replacement: str, currency: str) -> Move
     )
 
 
-def _row_as_move(row: Replacement) -> Move:
-    saves = row.price - row.cost
+def _row_as_move(replacement: Replacement, currency: str) -> Move:
+    saves = replacement.price - replacement.cost
     return Move(
-        nodes=row.nodes,
-        purchases=tuple(MovePurchase(bought.group, bought.nodes, bought.price / MICRO) for bought in row.purchases),
-        price=row.price / MICRO,
+        nodes=replacement.nodes,
+        purchases=tuple(
+            MovePurchase(bought.group, bought.nodes, bought.price / MICRO) for bought in replacement.purchases
+        ),
+        price=replacement.price / MICRO,
         saves=saves / MICRO,
-        disruption=row.disruption,
-        gain=(saves - row.disruption_price) / MICRO,
-        score=round(row.score, 4),
-        state=row.state.value,
-        pool=row.pool,
-        replacement=row.id,
+        disruption=replacement.disruption,
+        gain=(saves - replacement.disruption_price) / MICRO,
+        score=round(replacement.score, 4),
+        state=replacement.state.value,
+        pool=replacement.pool,
+        replacement=replacement.id,
+        currency=currency,
     )

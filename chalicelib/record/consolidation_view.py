@@ -1,0 +1,244 @@
+"""Consolidation as people and programs read it: moves, pools, reasons, and how far replacements have come.
+
+The sentences are the same in commands, on the page and in notifications. Money is per hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory, Replacement, ReplacementState
+from chalicelib.model.plan import ConsolidationReport, Move, NodeVerdict, Plan, PoolCost
+from chalicelib.model.policy import ConsolidationMode
+from chalicelib.model.reason import Reason
+from chalicelib.reasons.text import sentence
+from chalicelib.record.views import Instant
+
+_NAMES: Mapping[str, str] = MappingProxyType({})
+_LISTED = 3  # names in a sentence
+_MILLION = 1_000_000
+STATES: Mapping[str, str] = MappingProxyType(
+    {
+        "shadow": "shadow: nothing is done",
+        "wanted": "waits",
+        "begins": "begins now",
+        ReplacementState.PROPOSED.value: "proposed: a later pass must want it, too",
+        ReplacementState.BUYING.value: "buying new nodes",
+        ReplacementState.WAITING.value: "waiting until the new nodes are ready",
+        ReplacementState.DRAINING.value: "draining the old nodes",
+        ReplacementState.FAILED.value: "failed",
+    }
+)
+"""What the state of a move, or of its replacement, means."""
+
+
+def money(amount: float, currency: str) -> str:
+    """Return `0.10 EUR`; two digits of a small amount."""
+    text = f"{amount:.2f}" if abs(amount) >= 0.1 or amount == 0 else f"{amount:.2g}"
+    return f"{text} {currency}".strip()
+
+
+def some(names: Sequence[str]) -> str:
+    """Return up to three names and the number of the others."""
+    more = len(names) - _LISTED
+    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+# -- moves
+
+
+def action(move: Move, names: Mapping[str, str] = _NAMES) -> str:
+    """Return what a move does: `Replace a, b by 1 of s`. names: of groups, by id."""
+    if not move.purchases:
+        return f"Drain {some(move.nodes)} into room that exists"
+    bought = ", ".join(f"{bought.nodes} of {names.get(bought.group, bought.group)}" for bought in move.purchases)
+    return f"Replace {some(move.nodes)} by {bought}"
+
+
+def worth(move: Move) -> str:
+    """Return what a move brings: `saves 0.10 EUR an hour (50 %), score 0.55`."""
+    share = f" ({move.saves / move.price:.0%})" if move.price > 0 else ""
+    verb = "would save" if move.state == "shadow" else "saves"
+    return f"{verb} {money(move.saves, move.currency)} an hour{share}, score {move.score:.2f}"
+
+
+def state_words(state: str) -> str:
+    """Return what a state means; the state itself, if this release does not know it."""
+    return STATES.get(state, state)
+
+
+def summary(report: ConsolidationReport) -> str:
+    """Return what consolidation does in one sentence."""
+    if not report.moves:
+        return "Consolidation finds no move that is worth it."
+    shadow = report.mode == ConsolidationMode.SHADOW.value
+    sums: dict[str, float] = {}
+    for move in report.moves:
+        sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
+    saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
+    count = f"{len(report.moves)} move{'' if len(report.moves) == 1 else 's'}"
+    if shadow:
+        return f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
+    return f"Consolidation saves {saves} an hour by {count}."
+
+
+def move_data(move: Move) -> dict[str, Any]:
+    """Return a move under its stable keys."""
+    data: dict[str, Any] = {
+        "nodes": list(move.nodes),
+        "buys": [{"group": bought.group, "nodes": bought.nodes, "price": bought.price} for bought in move.purchases],
+        "price": move.price,
+        "saves": move.saves,
+        "disruption": move.disruption,
+        "gain": move.gain,
+        "score": move.score,
+        "state": move.state,
+    }
+    more = {"pool": move.pool, "replacement": move.replacement, "currency": move.currency}
+    return data | {key: value for key, value in more.items() if value}
+
+
+def report_data(report: ConsolidationReport) -> dict[str, Any]:
+    """Return the whole report under its stable keys."""
+    return {
+        "mode": report.mode,
+        "moves": [move_data(move) for move in report.moves],
+        "pools": [_pool_data(pool) for pool in report.pools],
+        "stays": [
+            {
+                "node": verdict.node,
+                "code": verdict.reason.code.value,
+                "message": sentence(verdict.reason),
+                **({"pod": verdict.pod} if verdict.pod else {}),
+            }
+            for verdict in report.verdicts
+        ],
+        **({} if report.gap is None else {"gap": round(report.gap, 6)}),
+    }
+
+
+def _pool_data(pool: PoolCost) -> dict[str, Any]:
+    data = {"pool": pool.pool, "price": pool.price, "disruption": pool.disruption, "rate": pool.rate}
+    return (
+        data
+        | ({"unpriced": pool.unpriced} if pool.unpriced else {})
+        | ({"currency": pool.currency} if pool.currency else {})
+    )
+
+
+def pool_row(pool: PoolCost) -> tuple[str, ...]:
+    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes without a price."""
+    per_disruption = money(pool.rate, pool.currency)
+    return (
+        pool.pool,
+        money(pool.price, pool.currency),
+        f"{pool.disruption:g}",
+        per_disruption,
+        str(pool.unpriced or "-"),
+    )
+
+
+# -- nodes
+
+
+def move_of(plan: Plan, node: str) -> Move | None:
+    """Return the move by which a node goes."""
+    moves = plan.consolidation.moves if plan.consolidation is not None else ()
+    return next((move for move in moves if node in move.nodes), None)
+
+
+def verdict_of(plan: Plan, node: str) -> NodeVerdict | None:
+    """Return why a node is not consolidated."""
+    verdicts = plan.consolidation.verdicts if plan.consolidation is not None else ()
+    return next((verdict for verdict in verdicts if verdict.node == node), None)
+
+
+def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
+    """Return why each node is not consolidated."""
+    verdicts = plan.consolidation.verdicts if plan is not None and plan.consolidation is not None else ()
+    return {verdict.node: verdict.reason for verdict in verdicts}
+
+
+# -- replacements
+
+
+class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
+    """A replacement. buys: nodes by group; new_nodes: those of them that have registered; going: old nodes that are
+    left; gone: those that are not. done: how many of its steps (bought, ready, each old node) are over, of how many.
+    why, until, failures: of a failed one, and its earlier failures."""
+
+    id: str
+    state: str
+    nodes: tuple[str, ...]
+    gone: tuple[str, ...]
+    buys: dict[str, int]
+    new_nodes: tuple[str, ...]
+    saves: float
+    score: float
+    proposed_at: Instant
+    bought_at: Instant
+    since: Instant
+    until: Instant
+    failures: int
+    why: str
+    operations: tuple[str, ...]
+    done: int
+    of: int
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has been given up."""
+        return self.state == ReplacementState.FAILED.value
+
+
+def replacement_view(row: Replacement) -> ReplacementView:
+    """Return a replacement."""
+    bought: dict[str, int] = {}
+    for purchase in row.purchases:
+        bought[purchase.group] = bought.get(purchase.group, 0) + purchase.nodes
+    begun = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
+    operations = (*(purchase.operation for purchase in row.purchases), *row.removals.values())
+    return ReplacementView(
+        row.id,
+        row.state.value,
+        row.nodes,
+        row.gone,
+        bought,
+        row.new_nodes,
+        (row.price - row.cost) / _MILLION,
+        round(row.score, 4),
+        Instant(row.proposed_at),
+        Instant(row.bought_at),
+        Instant(row.since),
+        Instant(row.until),
+        row.times,
+        sentence(row.why) if row.why is not None else "",
+        tuple(name for name in operations if name),
+        begun.get(row.state, 0) + len(row.gone),
+        2 + len(row.nodes) + len(row.gone),
+    )
+
+
+def replacement_views(memory: Memory) -> tuple[ReplacementView, ...]:
+    """Return all replacements, those under way first, the oldest first."""
+    rows = memory.replacements.values()
+    ordered = sorted(rows, key=lambda row: (row.state is ReplacementState.FAILED, row.proposed_at, row.id))
+    return tuple(map(replacement_view, ordered))
+
+
+def replacements_of(memory: Memory, node: str) -> tuple[ReplacementView, ...]:
+    """Return the replacements to which a node belongs, as an old or a new one."""
+    return tuple(
+        view for view in replacement_views(memory) if node in view.nodes or node in view.gone or node in view.new_nodes
+    )
+
+
+def replacement_action(view: ReplacementView, names: Mapping[str, str] = _NAMES) -> str:
+    """Return what a replacement does: `a is replaced by 1 of s`."""
+    nodes = (*view.nodes, *view.gone)
+    bought = ", ".join(f"{count} of {names.get(group, group)}" for group, count in sorted(view.buys.items()))
+    return f"{some(nodes)} {'is' if len(nodes) == 1 else 'are'} replaced by {bought}"

@@ -1,0 +1,116 @@
+"""Prints what consolidation would do and does, and the bill before and after, as the command has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from chalicelib.model.bill import MILLION, ClusterBill
+from chalicelib.model.plan import Move, Plan
+from chalicelib.reasons import text
+from chalicelib.record.bill_view import PARTS, BillView, cost_view
+from chalicelib.record.savings import SavingsEntry
+from infra.demo.console import Consolidated, Ledger, Say, count, names
+from infra.demo.fixture import LEAN, LEGACY, SEARCH
+
+SHADOW = "shadow"
+
+
+class MoveNarrator:
+    """tell() reports the moves of a plan, each once per state. short: the name of a group by its id."""
+
+    def __init__(self, consolidated: Consolidated, say: Say, short: Callable[[str], str]) -> None:
+        self._consolidated, self._say, self._short = consolidated, say, short
+        self._told: set[tuple[tuple[str, ...], str]] = set()
+
+    def tell(self, plan: Plan) -> None:
+        if plan.consolidation is None:
+            return
+        for move in plan.consolidation.moves:
+            if (move.nodes, move.state) in self._told:
+                continue
+            self._told.add((move.nodes, move.state))
+            if move.state == SHADOW:
+                groups = tuple(self._short(purchase.group) for purchase in move.purchases)
+                self._consolidated.shadowed.append((len(move.nodes), groups))
+            self._say("outscaler", f"consolidation: {self._words(move)}")
+        import sys
+        print(plan.consolidation.moves, [(v.node, text.sentence(v.reason)) for v in plan.consolidation.verdicts], file=sys.stderr)
+        self._consolidated.stays = {
+            verdict.node: text.sentence(verdict.reason) for verdict in plan.consolidation.verdicts
+        }
+
+    def _words(self, move: Move) -> str:
+        nodes = names(move.nodes)
+        bought = names(f"{purchase.nodes} of {self._short(purchase.group)}" for purchase in move.purchases)
+        how = f"replace {nodes} by {bought}" if move.purchases else f"drain {nodes} into room that exists"
+        return f"{how}; saves {move.saves:.2f} {move.currency} an hour, score {move.score:.2f} ({move.state})"
+
+
+def bill_lines(bill: ClusterBill, short: Callable[[str], str]) -> Iterator[str]:
+    """Yield what a cluster costs: in total, for what, by group, and at least. short: the name of a group by its id."""
+    for own in cost_view(bill, None).bills:
+        machines = count(sum(row.machines for row in own.groups), "machine")
+        yield f"outscaler cost: {own.per_hour.paid:.2f} {own.currency} per hour for {machines}: {_parts(own)}"
+        groups = (f"{short(row.name)} {row.per_hour.paid:.2f}" for row in own.groups)
+        yield f"outscaler cost: by group {', '.join(groups)}"
+        if own.lower_bound is not None and own.efficiency is not None:
+            yield f"outscaler cost: these pods need at least {own.lower_bound:.2f}, {own.efficiency:.0%} of the price"
+
+
+def _parts(bill: BillView) -> str:
+    amounts = ((words, getattr(bill.per_hour, name)) for name, words in PARTS.items())
+    return "; ".join(f"{words} {amount:.2f}" for words, amount in amounts if amount >= 0.005)
+
+
+def savings_line(entries: tuple[SavingsEntry, ...], now: float) -> str:
+    """Return what the ended operations save now."""
+    rate = sum(entry.rate for entry in entries if entry.begin <= now < entry.end)
+    kinds = Counter(entry.kind for entry in entries)
+    told = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    return f"outscaler cost: saves {rate / MILLION:.2f} an hour now ({told})"
+
+
+Check = Callable[[Ledger], tuple[bool, str]]
+
+
+def consolidation_expectations() -> tuple[tuple[str, Check], ...]:
+    """Return what the chapters must have shown."""
+    return (
+        ("in shadow mode, consolidation showed both moves and did nothing", _shadowed),
+        ("a cheaper node was bought and ready before the dear one was drained, and once", _replaced),
+        ("a node was drained into room that existed", _drained),
+        ("the bill fell by what the moves were to save, and the ledger says so", _paid_less),
+        ("each node that stays has a reason", _explained),
+    )
+
+
+def _shadowed(ledger: Ledger) -> tuple[bool, str]:
+    own = ledger.consolidated
+    right = sorted(own.shadowed) == [(1, ()), (1, (LEAN,))] and own.changes_in_shadow == 0
+    return right, f"{count(len(own.shadowed), 'move')}, {count(own.changes_in_shadow, 'change')}"
+
+
+def _replaced(ledger: Ledger) -> tuple[bool, str]:
+    steps = [change for change in ledger.consolidated.changes if change.split()[1] in (LEAN, LEGACY)]
+    return steps == [f"asked {LEAN}", f"ready {LEAN}", f"drained {LEGACY}"], ", ".join(steps) or "nothing"
+
+
+def _drained(ledger: Ledger) -> tuple[bool, str]:
+    steps = [change for change in ledger.consolidated.changes if change.split()[1] == SEARCH]
+    return steps == [f"drained {SEARCH}"], ", ".join(steps) or "nothing"
+
+
+def _paid_less(ledger: Ledger) -> tuple[bool, str]:
+    own = ledger.consolidated
+    less = own.before - own.after
+    right = less > 0 and abs(less - own.saves) < 1e-6 and own.after >= own.bound - 1e-6
+    return (
+        right,
+        f"{own.before:.2f} ► {own.after:.2f} an hour, at least {own.bound:.2f}; the ledger says {own.saves:.2f}",
+    )
+
+
+def _explained(ledger: Ledger) -> tuple[bool, str]:
+    stays = ledger.consolidated.stays
+    return bool(stays) and all(stays.values()), f"{count(len(stays), 'node')}; {next(iter(stays.values()), 'none')}"
