@@ -35,7 +35,12 @@ class MoveNarrator:
                 self._consolidated.shadowed.append((len(move.nodes), groups))
             self._say("outscaler", f"consolidation: {self._words(move)}")
         import sys
-        print(plan.consolidation.moves, [(v.node, text.sentence(v.reason)) for v in plan.consolidation.verdicts], file=sys.stderr)
+
+        print(
+            plan.consolidation.moves,
+            [(v.node, text.sentence(v.reason)) for v in plan.consolidation.verdicts],
+            file=sys.stderr,
+        )
         self._consolidated.stays = {
             verdict.node: text.sentence(verdict.reason) for verdict in plan.consolidation.verdicts
         }

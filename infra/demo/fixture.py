@@ -16,8 +16,8 @@ its pods and are 90.6 % used.
 
 Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods of api request 2.7
 CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough. The twelve pods of search request 0.8
-each, three on each node of `search`. More than half of a node is used, so none is unneeded; but a node has room for four.
-"""
+each, three on each node of `search`. More than half of a node is used, so none is unneeded; but a node has room for
+four."""
 
 from __future__ import annotations
 
