@@ -71,16 +71,16 @@ def state_words(state: str) -> str:
     return STATES.get(state, state)
 
 
-def summary(report: ConsolidationReport) -> str:
+def summary(consolidation: ConsolidationReport) -> str:
     """Return what consolidation does in one sentence."""
-    if not report.moves:
+    if not consolidation.moves:
         return "Consolidation finds no move that is worth it."
-    shadow = report.mode == ConsolidationMode.SHADOW.value
+    shadow = consolidation.mode == ConsolidationMode.SHADOW.value
     sums: dict[str, float] = {}
-    for move in report.moves:
+    for move in consolidation.moves:
         sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
     saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
-    count = f"{len(report.moves)} move{'' if len(report.moves) == 1 else 's'}"
+    count = f"{len(consolidation.moves)} move{'' if len(consolidation.moves) == 1 else 's'}"
     if shadow:
         return f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
     return f"Consolidation saves {saves} an hour by {count}."
@@ -102,12 +102,12 @@ def move_data(move: Move) -> dict[str, Any]:
     return data | {key: value for key, value in more.items() if value}
 
 
-def report_data(report: ConsolidationReport) -> dict[str, Any]:
-    """Return the whole report under its stable keys."""
+def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
+    """Return all that consolidation found, under its stable keys."""
     return {
-        "mode": report.mode,
-        "moves": [move_data(move) for move in report.moves],
-        "pools": [_pool_data(pool) for pool in report.pools],
+        "mode": consolidation.mode,
+        "moves": [move_data(move) for move in consolidation.moves],
+        "pools": [_pool_data(pool) for pool in consolidation.pools],
         "stays": [
             {
                 "node": verdict.node,
@@ -115,9 +115,9 @@ def report_data(report: ConsolidationReport) -> dict[str, Any]:
                 "message": sentence(verdict.reason),
                 **({"pod": verdict.pod} if verdict.pod else {}),
             }
-            for verdict in report.verdicts
+            for verdict in consolidation.verdicts
         ],
-        **({} if report.gap is None else {"gap": round(report.gap, 6)}),
+        **({} if consolidation.gap is None else {"gap": round(consolidation.gap, 6)}),
     }
 
 

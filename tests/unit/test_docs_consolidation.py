@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -17,9 +16,10 @@ from chalicelib.plan.disruption.methods.consolidation import MOST_REASONS, REPEA
 from chalicelib.plan.disruption.replacement_rows import FIRST_BACKOFF, LONGEST_BACKOFF, MOST_FAILED, REMEMBERED
 from chalicelib.plan.disruption.replacements import MOST_LEFT_OUT
 from chalicelib.plan.next_memory import MOST_OWNERS
-from tests.unit.test_docs import rows
+from tests.unit.test_docs import RULES, rows
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "consolidation.md"
+SUBJECT = "consolidation"
+PAGE = RULES / f"{SUBJECT}.md"
 
 
 def test_docs_consolidation_defaults_equal_the_policy() -> None:
