@@ -71,6 +71,7 @@ LONGEST = 5400.0
 """Virtual seconds after which the demonstration is aborted."""
 _FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
 
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _FLAVOURS = {(NIGHT, "m7.xlarge.8"): NIGHT_FIRST, (NIGHT, "c7.xlarge.2"): NIGHT_SECOND}
 
 _POLICY = f"""\
@@ -160,7 +161,7 @@ def rules(at: float) -> KubeObject:
 def group_name(labels: Mapping[str, str]) -> str:
     """Return the name of a node's group from its labels: the pool and, in `night`, the flavour."""
     pool = labels.get("pool", "")
-    return _FLAVOURS.get((pool, labels.get("node.kubernetes.io/instance-type", "")), pool)
+    return _FLAVOURS.get((pool, labels.get(_INSTANCE_TYPE, "")), pool)
 
 
 def node_groups() -> list[KubeObject]:
@@ -185,10 +186,12 @@ def consolidation(mode: str) -> str:
 
 def dear_groups() -> list[KubeObject]:
     """Return the groups that are consolidated."""
-    sizes = {LEGACY: (0, 1, "16", "64Gi"), LEAN: (0, 3, "4", "16Gi"), SEARCH: (1, 6, "4", "16Gi")}
+    kinds = {LEGACY: (0, 1, "16", "64Gi", "l-16"), LEAN: (0, 3, "4", "16Gi", "g-4"), SEARCH: (1, 6, "4", "32Gi", "m-4")}
     return [
-        objects.machine_deployment(name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name})
-        for name, (least, most, cpu, memory) in sizes.items()
+        objects.machine_deployment(
+            name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name, _INSTANCE_TYPE: kind}
+        )
+        for name, (least, most, cpu, memory, kind) in kinds.items()
     ]
 
 
