@@ -16,7 +16,7 @@ its pods and are 90.6 % used.
 
 Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods of api request 2.7
 CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough. The twelve pods of search request 0.8
-each, three on each node of `search`. More than half of a node is used, so none is unneeded; but a node has room for four.
+each, three on each node of `search`. More than half of a node is used, so none is unneeded; but four fit on a node.
 """
 
 from __future__ import annotations
@@ -95,8 +95,10 @@ UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 
 _CONSOLIDATION = """\
   prices: {cpu: 0.05, currency: EUR}
-  consolidation: {mode: MODE, quietTime: 1m, minNodeAge: 2m, confirmAfter: 20s}
+  consolidation: {mode: MODE, quietTime: 30s, minNodeAge: 1m, confirmAfter: 20s}
 """
+_OFTEN, _SELDOM = "scanInterval: 20s", "scanInterval: 1m"
+"""Passes of the last chapters are seldom, because a pass takes longer than what it waits for."""
 
 # The vendor's example, in the spelling of its definition.
 _RULES = """\
@@ -179,9 +181,9 @@ def policy(sections: str, groups: str, topic: str) -> str:
     return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups).replace("TOPIC", topic)
 
 
-def consolidation(mode: str) -> str:
-    """Return the lines of the policy document about prices and consolidation."""
-    return _CONSOLIDATION.replace("MODE", mode)
+def with_consolidation(document: str, mode: str) -> str:
+    """Return the policy document with prices and consolidation."""
+    return document.replace(_OFTEN, _SELDOM) + _CONSOLIDATION.replace("MODE", mode)
 
 
 def dear_groups() -> list[KubeObject]:
