@@ -143,9 +143,9 @@ class Acted:
 @dataclass
 class Consolidated:
     """What consolidation did. applied: whether its workloads were. shadowed: moves of plans in shadow mode, as (nodes,
-    bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order; changes_in_shadow: their number
-    in shadow mode. before, after, bound: the bill and its lower bound, per hour. saves: what the ledger says. stays: node
-    -> why it is not consolidated."""
+    bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order; changes_in_shadow: their
+    number in shadow mode. before, after, bound: the bill and its lower bound, per hour. saves: what the ledger says.
+    stays: node -> why it is not consolidated."""
 
     applied: bool = False
     shadowed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)

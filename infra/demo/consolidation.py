@@ -12,7 +12,7 @@ from chalicelib.reasons import text
 from chalicelib.record.bill_view import PARTS, BillView, cost_view
 from chalicelib.record.savings import SavingsEntry
 from infra.demo.console import Consolidated, Ledger, Say, count, names
-from infra.demo.fixture import LEAN, LEGACY, SEARCH
+from infra.demo.fixture import DEAR, LEAN, LEGACY, SEARCH
 
 SHADOW = "shadow"
 
@@ -48,8 +48,8 @@ class MoveNarrator:
 
     @staticmethod
     def _worth(move: Move) -> str:
-        saves, needs = f"{move.saves:.2f} {move.currency} an hour", 1 / Consolidation().aggressiveness
-        return f"; saves {saves} for a disruption of {move.disruption:g}, score {move.score:.2f}, needs more than {needs:g}"
+        score = f"score {move.score:.2f}, needs more than {1 / Consolidation().aggressiveness:g}"
+        return f"; saves {move.saves:.2f} {move.currency} an hour for a disruption of {move.disruption:g}, {score}"
 
 
 def is_of(bill: ClusterBill, sizes: Mapping[str, int], short: Callable[[str], str]) -> bool:
@@ -74,11 +74,11 @@ def _parts(bill: BillView) -> str:
     return "; ".join(f"{words} {amount:.2f}" for words, amount in amounts if amount >= 0.005)
 
 
-def savings_now(entries: Iterable[SavingsEntry], now: float) -> Counter[str]:
-    """Return what ended operations save per hour now, in millionths, by kind."""
+def savings_now(entries: Iterable[SavingsEntry], now: float, short: Callable[[str], str]) -> Counter[str]:
+    """Return what ended operations on the groups of these chapters save per hour now, in millionths, by kind."""
     rates = Counter[str]()
     for entry in entries:
-        if entry.begin <= now < entry.end:
+        if short(entry.pool) in DEAR and entry.begin <= now < entry.end:
             rates[entry.kind] += entry.rate
     return rates
 

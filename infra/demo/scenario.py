@@ -303,7 +303,7 @@ def _apply_consolidation(stage: DemoStage, mode: str) -> None:
 
 
 def _be_dear(stage: DemoStage) -> None:
-    stage.watcher.counting = False
+    stage.watcher.counting = stage.watcher.guarding = False  # a person's nodes; starting pods are not healthy yet
     stage.passes.hold()  # until the pods run: a pass would find the new nodes empty
     sizes = ", ".join(f"{name} {size}" for name, size in fixture.DEAR.items())
     stage.account.say("you", f"kubectl apply: node groups {sizes}")
@@ -323,7 +323,7 @@ def _shadowed(stage: DemoStage) -> bool:
     if not stage.watcher.counting:
         if not (other or pending):
             own.changes.clear()
-            stage.watcher.counting = True
+            stage.watcher.counting = stage.watcher.guarding = True
             _apply_consolidation(stage, SHADOW)
             stage.passes.release()
         return False
@@ -361,7 +361,7 @@ def _consolidated(stage: DemoStage) -> bool:
         return False
     own.after, _ = _tell_bill(stage, bill)
     entries = savings.entries(store.operations.ended(fixture.CLUSTER), now)
-    by_kind = savings_now(entries, now)
+    by_kind = savings_now(entries, now, stage.narrator.short)
     own.saves = sum(by_kind.values()) / MILLION
     stage.account.say("you", savings_line(by_kind))
     for node, why in own.reasons.items():
