@@ -37,6 +37,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import lasting_first, sentence, text
 from chalicelib.record import consolidation_view
 
+_Rows = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 _NODES_LISTED = 50  # above this count the table lists rules instead of nodes
 
 
@@ -136,7 +137,7 @@ def option_data(verdict: GroupVerdict) -> dict[str, Any]:
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
     """Return the assumptions, a summary, the groups, the expected placements, the pods by reason, the nodes, and the
     objects that were not read."""
-    tables = (
+    tables: tuple[_Rows | Table, ...] = (
         ("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _group_rows(plan)),
         ("Placement on new nodes", ("group", "new node", "pods per node", "pods"), rows_of_new(plan)),
         ("Pods without a place", ("pods", "group", "why"), _unschedulable_rows(plan)),
@@ -293,7 +294,7 @@ def _removals_table(plan: Plan) -> Table:
     return Table(columns, tuple(rows), title="Nodes to remove")
 
 
-def _consolidation_tables(plan: Plan) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+def _consolidation_tables(plan: Plan) -> list[_Rows]:
     """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they are not removed."""
     report = plan.consolidation
     if report is None:

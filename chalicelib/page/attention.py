@@ -277,7 +277,17 @@ def _replacement(details: ClusterDetails, view: ReplacementView) -> OperationPro
         text += f", saves {money(view.saves, details.overview.currency)} an hour"
     proposed = view.state == ReplacementState.PROPOSED.value
     done, of = (0, 0) if proposed else (view.done, view.of - 1)
-    return OperationProgress(view.id, "", False, text, state_words(view.state), view.since, 0.0, done, of)
+    return OperationProgress(
+        id=view.id,
+        group="",
+        up=False,
+        text=text,
+        step=state_words(view.state),
+        since=view.since,
+        usually=0.0,
+        done=done,
+        of=of,
+    )
 
 
 def _progress(details: ClusterDetails, operation: Operation) -> OperationProgress:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from chalicelib.model.memory import Memory, ReplacementState
@@ -25,7 +27,7 @@ BOUGHT = ended(OperationKind.SCALE_UP, id=GROW, group="s", from_size=0, to_size=
 GONE = Reason.of(ReasonCode.UNEXPECTED, detail="the new node s-0 is gone")
 
 
-def with_moves(*moves: Move, **parts: object) -> Plan:
+def with_moves(*moves: Move, **parts: Any) -> Plan:
     return plan(consolidation=ConsolidationReport("full", moves), **parts)
 
 
