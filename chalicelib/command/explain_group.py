@@ -14,6 +14,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.overview import GroupOverview
 from chalicelib.model.plan import GroupVerdict, Plan, ScaleUp
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
@@ -64,10 +65,12 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
     )
     own_nodes = Table(("node", "result"), tuple((node, _fate(context, node)) for node in nodes), title="Its nodes")
+    purchases, purchase_words = _purchases(context, group, verdict)
+    data |= {"consolidation": purchases} if purchases else {}
     tables = (new_nodes, refusals, plan_output.rules_table(rules, next_times), own_nodes)
     price, words = _price(context, group)
     data |= {"price": price}
-    facts = (*_facts(verdict, view, case.now), ("price", words))
+    facts = (*_facts(verdict, view, case.now), ("price", words), ("consolidation", purchase_words))
     return Explanation("group", name, tuple(says), data, facts, tables, weakening(plan, removal=False))
 
 
@@ -127,6 +130,38 @@ def _price(context: ExplainContext, group: NodeGroup | None) -> tuple[dict[str, 
     amounts = {"perHour": shown.hourly, "currency": shown.currency, "source": str(shown.source), "date": shown.date}
     data = {key: value for key, value in amounts.items() if value} | ({"noPrice": missing} if missing else {})
     return data, price_words(shown.hourly, shown.currency, str(shown.source), shown.date, missing)
+
+
+def _purchases(context: ExplainContext, group: NodeGroup | None, verdict: GroupVerdict) -> tuple[dict[str, Any], str]:
+    """Return how many nodes of the group the moves of consolidation buy, or why they may buy none; nothing where
+    consolidation is off."""
+    report = context.plan.consolidation
+    if report is None or group is None:
+        return {}, ""
+    bought = sum(bought.nodes for move in report.moves for bought in move.purchases if bought.group == verdict.group)
+    why = "" if bought else _no_purchase(context, group, verdict)
+    data: dict[str, Any] = {"buys": bought} | ({"notBought": why} if why else {})
+    return data, f"moves buy {plural(bought, 'node')}" if bought else why or "its nodes may be bought; no move does"
+
+
+def _no_purchase(context: ExplainContext, group: NodeGroup, verdict: GroupVerdict) -> str:
+    """Return why no move may buy nodes of a group."""
+    from chalicelib.plan.disruption.consolidation.eligibility import named_groups
+    from chalicelib.plan.state.cluster_state import build_cluster_state
+
+    case = context.case
+    mode = case.policy.consolidation.mode
+    if mode is ConsolidationMode.REMOVE:
+        return "mode remove buys nothing"
+    if group.id not in named_groups(build_cluster_state(case.snapshot, case.policy, case.memory, case.now)):
+        return "consolidation.groups does not name it"
+    if group.options.zero_or_max:
+        return "it grows as a whole or not at all"
+    if "noPrice" in (price := _price(context, group)[0]) and "perHour" not in price:
+        return "it has no price"
+    if verdict.target >= verdict.max:
+        return f"it is at its maximum, {verdict.max}"
+    return sentence(verdict.skipped) if verdict.skipped is not None else ""
 
 
 def _id(name: str, snapshot: Snapshot, plan: Plan) -> str:

@@ -64,6 +64,7 @@ NOTICE_TYPES = (
     "group.at-max",
     "pods.unhelped",
     "removal.blocked",
+    "replacement.failed",
     "brake.pulled",
     "operation.stuck",
     "provider.unauthorized",

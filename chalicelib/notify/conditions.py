@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import Memory, ReplacementState
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Plan, UnschedulablePods
@@ -22,6 +22,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
+from chalicelib.record.consolidation_view import some
 from chalicelib.record.metrics import Values, key
 from chalicelib.record.views import LATE_AFTER
 from chalicelib.store.leases import ScanState
@@ -239,6 +240,21 @@ def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
                 )
 
 
+def _replacements_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    for _, replacement in sorted(facts.memory.replacements.items()):
+        if replacement.state is ReplacementState.FAILED and replacement.times >= IN_A_ROW:
+            nodes = sorted((*replacement.nodes, *replacement.gone))
+            why = sentence(replacement.why) if replacement.why is not None else "unknown"
+            yield NoticeCondition(
+                "replacement.failed",
+                f"replacement.failed/{','.join(nodes)}",
+                WARNING,
+                f"the replacement of {some(nodes)} failed {replacement.times} times: {why}",
+                node=nodes[0] if nodes else "",
+                command=typed("get", "nodes", facts.name),
+            )
+
+
 def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for operation in facts.memory.operations:
         spec, step = operation.spec, operation.status.step or "-"
@@ -278,6 +294,7 @@ _RULES: tuple[Callable[[ClusterFacts], Iterator[NoticeCondition]], ...] = (
     _pods_unhelped,
     _groups_at_max,
     _removals_blocked,
+    _replacements_failed,
     _operations_stuck,
     _paused,
 )

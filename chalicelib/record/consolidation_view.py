@@ -71,16 +71,16 @@ def state_words(state: str) -> str:
     return STATES.get(state, state)
 
 
-def summary(report: ConsolidationReport) -> str:
+def summary(consolidation: ConsolidationReport) -> str:
     """Return what consolidation does in one sentence."""
-    if not report.moves:
+    if not consolidation.moves:
         return "Consolidation finds no move that is worth it."
-    shadow = report.mode == ConsolidationMode.SHADOW.value
+    shadow = consolidation.mode == ConsolidationMode.SHADOW.value
     sums: dict[str, float] = {}
-    for move in report.moves:
+    for move in consolidation.moves:
         sums[move.currency] = sums.get(move.currency, 0.0) + move.saves
     saves = " and ".join(money(amount, currency) for currency, amount in sorted(sums.items()))
-    count = f"{len(report.moves)} move{'' if len(report.moves) == 1 else 's'}"
+    count = f"{len(consolidation.moves)} move{'' if len(consolidation.moves) == 1 else 's'}"
     if shadow:
         return f"Consolidation would save {saves} an hour by {count} (mode shadow: nothing is done)."
     return f"Consolidation saves {saves} an hour by {count}."
@@ -102,12 +102,12 @@ def move_data(move: Move) -> dict[str, Any]:
     return data | {key: value for key, value in more.items() if value}
 
 
-def report_data(report: ConsolidationReport) -> dict[str, Any]:
-    """Return the whole report under its stable keys."""
+def report_data(consolidation: ConsolidationReport) -> dict[str, Any]:
+    """Return all that consolidation found, under its stable keys."""
     return {
-        "mode": report.mode,
-        "moves": [move_data(move) for move in report.moves],
-        "pools": [_pool_data(pool) for pool in report.pools],
+        "mode": consolidation.mode,
+        "moves": [move_data(move) for move in consolidation.moves],
+        "pools": [_pool_data(pool) for pool in consolidation.pools],
         "stays": [
             {
                 "node": verdict.node,
@@ -115,9 +115,9 @@ def report_data(report: ConsolidationReport) -> dict[str, Any]:
                 "message": sentence(verdict.reason),
                 **({"pod": verdict.pod} if verdict.pod else {}),
             }
-            for verdict in report.verdicts
+            for verdict in consolidation.verdicts
         ],
-        **({} if report.gap is None else {"gap": round(report.gap, 6)}),
+        **({} if consolidation.gap is None else {"gap": round(consolidation.gap, 6)}),
     }
 
 
@@ -167,8 +167,8 @@ def reasons_by_node(plan: Plan | None) -> dict[str, Reason]:
 
 
 class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
-    """A replacement. buys: nodes by group; new_nodes: those of them that have registered; going: old nodes that are
-    left; gone: those that are not. done: how many of its steps (bought, ready, each old node) are over, of how many.
+    """A replacement. nodes: old ones that are left; gone: those that are not. buys: nodes by group; new_nodes: those of
+    them that have registered. done: how many of its steps (bought, ready, each old node) are over, of how many.
     why, until, failures: of a failed one, and its earlier failures."""
 
     id: str
@@ -195,31 +195,31 @@ class ReplacementView(msgspec.Struct, frozen=True, rename="camel"):
         return self.state == ReplacementState.FAILED.value
 
 
-def replacement_view(row: Replacement) -> ReplacementView:
+def replacement_view(replacement: Replacement) -> ReplacementView:
     """Return a replacement."""
     bought: dict[str, int] = {}
-    for purchase in row.purchases:
+    for purchase in replacement.purchases:
         bought[purchase.group] = bought.get(purchase.group, 0) + purchase.nodes
     begun = {ReplacementState.BUYING: 0, ReplacementState.WAITING: 1, ReplacementState.DRAINING: 2}
-    operations = (*(purchase.operation for purchase in row.purchases), *row.removals.values())
+    operations = (*(purchase.operation for purchase in replacement.purchases), *replacement.removals.values())
     return ReplacementView(
-        row.id,
-        row.state.value,
-        row.nodes,
-        row.gone,
+        replacement.id,
+        replacement.state.value,
+        replacement.nodes,
+        replacement.gone,
         bought,
-        row.new_nodes,
-        (row.price - row.cost) / _MILLION,
-        round(row.score, 4),
-        Instant(row.proposed_at),
-        Instant(row.bought_at),
-        Instant(row.since),
-        Instant(row.until),
-        row.times,
-        sentence(row.why) if row.why is not None else "",
+        replacement.new_nodes,
+        (replacement.price - replacement.cost) / _MILLION,
+        round(replacement.score, 4),
+        Instant(replacement.proposed_at),
+        Instant(replacement.bought_at),
+        Instant(replacement.since),
+        Instant(replacement.until),
+        replacement.times,
+        sentence(replacement.why) if replacement.why is not None else "",
         tuple(name for name in operations if name),
-        begun.get(row.state, 0) + len(row.gone),
-        2 + len(row.nodes) + len(row.gone),
+        begun.get(replacement.state, 0) + len(replacement.gone),
+        2 + len(replacement.nodes) + len(replacement.gone),
     )
 
 

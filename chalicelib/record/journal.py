@@ -200,15 +200,18 @@ _MOMENTARY = frozenset(
 """Reasons that end by themselves: with each pod that comes or goes, nodes change between them."""
 
 
-def _consolidated(report: ConsolidationReport) -> list[object]:
+def _consolidated(consolidation: ConsolidationReport) -> list[object]:
     """Return what consolidation decided: its moves, and the codes of nodes that stay for longer."""
     moves = [
-        (move.nodes, [(bought.group, bought.nodes) for bought in move.purchases], move.state) for move in report.moves
+        (move.nodes, [(bought.group, bought.nodes) for bought in move.purchases], move.state)
+        for move in consolidation.moves
     ]
     stays = [
-        (verdict.node, verdict.reason.code) for verdict in report.verdicts if verdict.reason.code not in _MOMENTARY
+        (verdict.node, verdict.reason.code)
+        for verdict in consolidation.verdicts
+        if verdict.reason.code not in _MOMENTARY
     ]
-    return [report.mode, moves, stays]
+    return [consolidation.mode, moves, stays]
 
 
 def _blocked_by(verdict: NodeVerdict) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from chalicelib.command import explain_node
+from chalicelib.command import explain_group, explain_node
 from chalicelib.command.explain_node import remedy
 from chalicelib.command.explain_view import ExplainContext
 from chalicelib.command.explain_view import as_document as explanation_document
@@ -17,6 +17,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import ConsolidationMode, NodePrices
 from chalicelib.model.reason import Reason, ReasonCode
 from tests.builders import NOW, ClusterBuilder
+from tests.cases import each_row
 from tests.unit.plan.consolidation_fixture import (
     TYPES,
     Result,
@@ -133,3 +134,24 @@ def test_every_reason_of_consolidation_has_advice() -> None:
     own = codes[codes.index(ReasonCode.CONSOLIDATION_OFF) : codes.index(ReasonCode.REPLACEMENT_FAILED) + 1]
     assert len(own) == 18
     assert [code for code in own if not remedy(Reason.of(code), "prod")] == []
+
+
+@each_row(
+    ("changes", "group", "bought", "why"),
+    [
+        ({}, "s", 1, ""),
+        ({}, "l", 0, ""),
+        ({"mode": ConsolidationMode.REMOVE}, "s", 0, "mode remove buys nothing"),
+        ({"groups": ("m",)}, "s", 0, "consolidation.groups does not name it"),
+    ],
+)
+def test_explain_group_says_whether_consolidation_buys_its_nodes(
+    changes: dict[str, Any], group: str, bought: int, why: str
+) -> None:
+    build = fixture(one_beside_a_full_one(), pool=None)
+    document = policy(**changes)
+    result = decide(build, document)
+    case = PlanInputs(build.snapshot(), document, Memory(), NOW, 0, None, (), 0.0)
+    scene = ExplainContext(case, PlannedCase(result.plan, result.memory, TIMES))
+    answer = explanation_document(explain_group.answer(scene, group), scene)
+    assert answer["consolidation"] == {"buys": bought} | ({"notBought": why} if why else {})

@@ -10,7 +10,15 @@ import msgspec
 import pytest
 
 from chalicelib.command.main import COMMANDS
-from chalicelib.model.memory import Backoff, BreakerState, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.memory import (
+    Backoff,
+    BreakerState,
+    FailedRemoval,
+    GroupMemory,
+    Memory,
+    Replacement,
+    ReplacementState,
+)
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.pause import Pause
@@ -51,6 +59,12 @@ def failing(cls: str, message: str = "", count: int = 3) -> ScanState:
     return msgspec.structs.replace(PASSED, failure=PassFailure(cls, message, NOW - 200, NOW - 20, count))
 
 
+def failed_replacement(times: int) -> Replacement:
+    why = Reason.of(ReasonCode.UNEXPECTED, detail="sold out")
+    row = Replacement("r1", ReplacementState.FAILED, ("b",), (), 0, 1.0, 1.0, NOW, NOW)
+    return msgspec.structs.replace(row, gone=("a",), times=times, why=why)
+
+
 MAX: dict[str, tuple[Reason, ...]] = {"web": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5),)}
 OUT_OF_STOCK = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
 LEFT = UnschedulablePods(("ml/train-7d9f8b6c5d-abcde", "ml/train-7d9f8b6c5d-fghij"), MAX, 3)
@@ -86,6 +100,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 2)})})},
         [],
     ),
+    "replacement-failed": (
+        {"memory": Memory(replacements={"r1": failed_replacement(3)})},
+        ["replacement.failed/a,b"],
+    ),
+    "replacement-failed-twice": ({"memory": Memory(replacements={"r1": failed_replacement(2)})}, []),
     "brake": ({"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))}, ["brake.pulled"]),
     "brake-released": (
         {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60), released_until=NOW + 60)},
