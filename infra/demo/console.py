@@ -142,13 +142,12 @@ class Acted:
 
 @dataclass
 class Consolidated:
-    """What consolidation did. applied: whether its workloads were. since: when all pods ran, 0.0 before (epoch seconds).
-    shadowed: moves of plans in shadow mode, as (nodes, bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order.
-    changes_in_shadow: their number before. before, after, bound: the bill and its lower bound, per hour. saves: what
-    the ledger says. stays: node -> why it is not consolidated."""
+    """What consolidation did. applied: whether its workloads were. shadowed: moves of plans in shadow mode, as (nodes,
+    bought groups). changes: "asked lean", "ready lean", "drained legacy" in their order; changes_in_shadow: their
+    number in shadow mode. before, after, bound: the bill and its lower bound, per hour. saves: what the ledger says.
+    stays: node -> why it is not consolidated."""
 
     applied: bool = False
-    since: float = 0.0
     shadowed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     changes_in_shadow: int = 0
@@ -157,6 +156,14 @@ class Consolidated:
     bound: float = 0.0
     saves: float = 0.0
     stays: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Return one node for each reason -> the reason."""
+        first: dict[str, str] = {}
+        for node, why in sorted(self.stays.items()):
+            first.setdefault(why, node)
+        return {node: why for why, node in first.items()}
 
 
 @dataclass
@@ -168,7 +175,8 @@ class Ledger:
     unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
     the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
     rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
-    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations. consolidated: of the last chapters."""
+    subscriber received, as `type state subject`. failed: groups, or nodes, of failed operations.
+    consolidated: of the last chapters."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)

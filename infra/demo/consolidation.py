@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from chalicelib.model.bill import MILLION, ClusterBill
 from chalicelib.model.plan import Move, Plan
+from chalicelib.model.policy import Consolidation
 from chalicelib.reasons import text
 from chalicelib.record.bill_view import PARTS, BillView, cost_view
 from chalicelib.record.savings import SavingsEntry
 from infra.demo.console import Consolidated, Ledger, Say, count, names
-from infra.demo.fixture import LEAN, LEGACY, SEARCH
+from infra.demo.fixture import DEAR, LEAN, LEGACY, SEARCH
 
 SHADOW = "shadow"
 
@@ -21,21 +22,21 @@ class MoveNarrator:
 
     def __init__(self, consolidated: Consolidated, say: Say, short: Callable[[str], str]) -> None:
         self._consolidated, self._say, self._short = consolidated, say, short
-        self._told: set[tuple[tuple[str, ...], str]] = set()
+        self._told: dict[tuple[str, ...], set[str]] = {}
 
     def tell(self, plan: Plan) -> None:
         if plan.consolidation is None:
             return
         for move in plan.consolidation.moves:
-            if (move.nodes, move.state) in self._told:
+            told = self._told.setdefault(move.nodes, set())
+            if move.state in told:
                 continue
-            self._told.add((move.nodes, move.state))
             if move.state == SHADOW:
                 groups = tuple(self._short(purchase.group) for purchase in move.purchases)
                 self._consolidated.shadowed.append((len(move.nodes), groups))
-            self._say("outscaler", f"consolidation: {self._words(move)}")
-        import sys
-        print(plan.consolidation.moves, [(v.node, text.sentence(v.reason)) for v in plan.consolidation.verdicts], file=sys.stderr)
+            worth = "" if told else self._worth(move)
+            told.add(move.state)
+            self._say("outscaler", f"consolidation, {move.state}: {self._words(move)}{worth}")
         self._consolidated.stays = {
             verdict.node: text.sentence(verdict.reason) for verdict in plan.consolidation.verdicts
         }
@@ -43,8 +44,18 @@ class MoveNarrator:
     def _words(self, move: Move) -> str:
         nodes = names(move.nodes)
         bought = names(f"{purchase.nodes} of {self._short(purchase.group)}" for purchase in move.purchases)
-        how = f"replace {nodes} by {bought}" if move.purchases else f"drain {nodes} into room that exists"
-        return f"{how}; saves {move.saves:.2f} {move.currency} an hour, score {move.score:.2f} ({move.state})"
+        return f"replace {nodes} by {bought}" if move.purchases else f"drain {nodes} into room that exists"
+
+    @staticmethod
+    def _worth(move: Move) -> str:
+        score = f"score {move.score:.2f}, needs more than {1 / Consolidation().aggressiveness:g}"
+        return f"; saves {move.saves:.2f} {move.currency} an hour for a disruption of {move.disruption:g}, {score}"
+
+
+def is_of(bill: ClusterBill, sizes: Mapping[str, int], short: Callable[[str], str]) -> bool:
+    """Return whether the bill was made when the groups had these sizes."""
+    machines = Counter({short(row.name): row.machines for own in bill.bills for row in own.groups})
+    return all(machines[name] == size for name, size in sizes.items())
 
 
 def bill_lines(bill: ClusterBill, short: Callable[[str], str]) -> Iterator[str]:
@@ -63,12 +74,19 @@ def _parts(bill: BillView) -> str:
     return "; ".join(f"{words} {amount:.2f}" for words, amount in amounts if amount >= 0.005)
 
 
-def savings_line(entries: tuple[SavingsEntry, ...], now: float) -> str:
-    """Return what the ended operations save now."""
-    rate = sum(entry.rate for entry in entries if entry.begin <= now < entry.end)
-    kinds = Counter(entry.kind for entry in entries)
-    told = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    return f"outscaler cost: saves {rate / MILLION:.2f} an hour now ({told})"
+def savings_now(entries: Iterable[SavingsEntry], now: float, short: Callable[[str], str]) -> Counter[str]:
+    """Return what ended operations on the groups of these chapters save per hour now, in millionths, by kind."""
+    rates = Counter[str]()
+    for entry in entries:
+        if short(entry.pool) in DEAR and entry.begin <= now < entry.end:
+            rates[entry.kind] += entry.rate
+    return rates
+
+
+def savings_line(rates: Counter[str]) -> str:
+    """Return them as one line."""
+    kinds = ", ".join(f"by {kind} {rate / MILLION:.2f}" for kind, rate in sorted(rates.items()))
+    return f"outscaler cost: saved per hour now {sum(rates.values()) / MILLION:.2f} ({kinds})"
 
 
 Check = Callable[[Ledger], tuple[bool, str]]

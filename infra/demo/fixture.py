@@ -16,7 +16,7 @@ its pods and are 90.6 % used.
 
 Two groups that come at the end are dear and half empty; a core costs 0.05 an hour. The three pods of api request 2.7
 CPUs and have a node of `legacy` with 16, where one of `lean` with 4 is enough. The twelve pods of search request 0.8
-each, three on each node of `search`. More than half of a node is used, so none is unneeded; but a node has room for four.
+each, three on each node of `search`. More than half of a node is used, so none is unneeded; but four fit on a node.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ LONGEST = 5400.0
 """Virtual seconds after which the demonstration is aborted."""
 _FIRST_PASS = 120.0  # virtual seconds from the policy to the end of the first pass, on a machine that is slow to start
 
+_INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _FLAVOURS = {(NIGHT, "m7.xlarge.8"): NIGHT_FIRST, (NIGHT, "c7.xlarge.2"): NIGHT_SECOND}
 
 _POLICY = f"""\
@@ -94,8 +95,10 @@ UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 
 _CONSOLIDATION = """\
   prices: {cpu: 0.05, currency: EUR}
-  consolidation: {mode: MODE, quietTime: 1m, minNodeAge: 2m, confirmAfter: 20s}
+  consolidation: {mode: MODE, quietTime: 30s, minNodeAge: 1m, confirmAfter: 20s}
 """
+_OFTEN, _SELDOM = "scanInterval: 20s", "scanInterval: 1m"
+"""Passes of the last chapters are seldom, because a pass takes longer than what it waits for."""
 
 # The vendor's example, in the spelling of its definition.
 _RULES = """\
@@ -160,7 +163,7 @@ def rules(at: float) -> KubeObject:
 def group_name(labels: Mapping[str, str]) -> str:
     """Return the name of a node's group from its labels: the pool and, in `night`, the flavour."""
     pool = labels.get("pool", "")
-    return _FLAVOURS.get((pool, labels.get("node.kubernetes.io/instance-type", "")), pool)
+    return _FLAVOURS.get((pool, labels.get(_INSTANCE_TYPE, "")), pool)
 
 
 def node_groups() -> list[KubeObject]:
@@ -178,17 +181,19 @@ def policy(sections: str, groups: str, topic: str) -> str:
     return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups).replace("TOPIC", topic)
 
 
-def consolidation(mode: str) -> str:
-    """Return the lines of the policy document about prices and consolidation."""
-    return _CONSOLIDATION.replace("MODE", mode)
+def with_consolidation(document: str, mode: str) -> str:
+    """Return the policy document with prices and consolidation."""
+    return document.replace(_OFTEN, _SELDOM) + _CONSOLIDATION.replace("MODE", mode)
 
 
 def dear_groups() -> list[KubeObject]:
     """Return the groups that are consolidated."""
-    sizes = {LEGACY: (0, 1, "16", "64Gi"), LEAN: (0, 3, "4", "16Gi"), SEARCH: (1, 6, "4", "16Gi")}
+    kinds = {LEGACY: (0, 1, "16", "64Gi", "l-16"), LEAN: (0, 3, "4", "16Gi", "g-4"), SEARCH: (1, 6, "4", "32Gi", "m-4")}
     return [
-        objects.machine_deployment(name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name})
-        for name, (least, most, cpu, memory) in sizes.items()
+        objects.machine_deployment(
+            name, DEAR[name], least, most, cpu=cpu, memory=memory, labels={"pool": name, _INSTANCE_TYPE: kind}
+        )
+        for name, (least, most, cpu, memory, kind) in kinds.items()
     ]
 
 

@@ -11,7 +11,7 @@ from infra.demo import fixture
 from infra.demo.cloud_accounts import Clouds
 from infra.demo.cluster_observer import Watcher
 from infra.demo.console import Account, Ledger, span
-from infra.demo.consolidation import SHADOW, bill_lines, savings_line
+from infra.demo.consolidation import SHADOW, bill_lines, is_of, savings_line, savings_now
 from infra.demo.decision_narrator import Narrator, clock_time
 from infra.demo.fixture import Passes, Subscriber
 from infra.emulators.controllers import objects
@@ -297,13 +297,14 @@ def _small_again(stage: DemoStage) -> bool:
 
 
 def _apply_consolidation(stage: DemoStage, mode: str) -> None:
-    text = stage.clouds.policy(stage.subscriber.topic) + fixture.consolidation(mode)
-    version = stage.emulation.apply_policy(text)
+    document = fixture.with_consolidation(stage.clouds.policy(stage.subscriber.topic), mode)
+    version = stage.emulation.apply_policy(document)
     stage.account.say("you", f"outscaler apply: version {version}, prices and consolidation, mode {mode}")
 
 
 def _be_dear(stage: DemoStage) -> None:
-    stage.watcher.counting = False
+    stage.watcher.counting = stage.watcher.guarding = False  # a person's nodes; starting pods are not healthy yet
+    stage.passes.hold()  # until the pods run: a pass would find the new nodes empty
     sizes = ", ".join(f"{name} {size}" for name, size in fixture.DEAR.items())
     stage.account.say("you", f"kubectl apply: node groups {sizes}")
     objects.apply(stage.emulation.kube, *fixture.dear_groups())
@@ -319,15 +320,15 @@ def _shadowed(stage: DemoStage) -> bool:
             stage.account.say("you", "kubectl apply: workloads api and search")
             objects.apply(stage.emulation.kube, *fixture.dear_workloads())
         return False
-    if not own.since:
+    if not stage.watcher.counting:
         if not (other or pending):
-            own.since = stage.emulation.clock()
             own.changes.clear()
-            stage.watcher.counting = True
+            stage.watcher.counting = stage.watcher.guarding = True
             _apply_consolidation(stage, SHADOW)
+            stage.passes.release()
         return False
     bill = stage.emulation.store.gauge_rings.overview(fixture.CLUSTER).bill
-    if len(own.shadowed) < 2 or bill is None or bill.at < own.since:
+    if len(own.shadowed) < 2 or bill is None:
         return False
     own.before, own.bound = _tell_bill(stage, bill)
     return True
@@ -342,7 +343,7 @@ def _tell_bill(stage: DemoStage, bill: ClusterBill) -> tuple[float, float]:
 
 def _consolidate(stage: DemoStage) -> None:
     own = stage.ledger.consolidated
-    own.since, own.changes_in_shadow = 0.0, len(own.changes)
+    own.changes_in_shadow = len(own.changes)
     own.changes.clear()
     _apply_consolidation(stage, "full")
 
@@ -355,15 +356,15 @@ def _consolidated(stage: DemoStage) -> bool:
     if not done or memory.operations or memory.replacements or other or pending:
         return False
     store, now = stage.emulation.store, stage.emulation.clock()
-    own.since = own.since or now
     bill = store.gauge_rings.overview(fixture.CLUSTER).bill
-    if bill is None or bill.at < own.since:
+    if bill is None or not is_of(bill, fixture.CHEAP, stage.narrator.short):
         return False
     own.after, _ = _tell_bill(stage, bill)
     entries = savings.entries(store.operations.ended(fixture.CLUSTER), now)
-    own.saves = sum(entry.rate for entry in entries if entry.begin <= now < entry.end) / MILLION
-    stage.account.say("you", savings_line(entries, now))
-    for node, why in sorted(own.stays.items()):
+    by_kind = savings_now(entries, now, stage.narrator.short)
+    own.saves = sum(by_kind.values()) / MILLION
+    stage.account.say("you", savings_line(by_kind))
+    for node, why in own.reasons.items():
         stage.account.say("you", f"outscaler explain node {node}: not consolidated: {why}")
     return True
 

@@ -2,8 +2,9 @@
 
 In the story the act function is killed four times between the provider's call and the record, and nothing is bought
 twice. The cluster uses five clouds: one has no stock, one has no quota, one delivers a server that never joins, and one
-scales up by rules, two of which are true at once while the preferred flavour is sold out. The run checks this itself
-and reports it in its exit code.
+scales up by rules, two of which are true at once while the preferred flavour is sold out. At the end, a dear node is
+replaced by a cheaper one, and another one is drained into room that exists. The run checks this itself and reports it
+in its exit code.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
         "cooldown:",
         "tainted and cordoned",
         "evicted",
+        "outscaler cost: 2.50 EUR per hour for 10 machines",
+        "by 1 of lean; saves 0.60 EUR an hour",
+        "into room that exists; saves 0.20 EUR an hour",
+        "plan: grow lean from 0 to 1 to replace a node",
+        "outscaler cost: 1.70 EUR per hour for 9 machines",
+        "saved per hour now 0.80 (by removal 0.20, by replacement 0.60)",
+        "not consolidated: no cheaper place for its pods",
         "Everything happened as it should.",
     ):
         assert words in reported, words

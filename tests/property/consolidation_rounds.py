@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import msgspec
 
-from chalicelib.model.group import Instance, Pool
+from chalicelib.model.group import Instance, NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
 from chalicelib.model.plan import Move, Plan
@@ -34,8 +35,9 @@ DAY = 86_400.0
 class Rounds:
     """The cluster between its plans."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self.snapshot, self.policy = snapshot, policy
+    def __init__(self, snapshot: Snapshot, policy: Policy, later: Sequence[NodeGroup] = ()) -> None:
+        """later: groups that exist from the moment on at which nothing more is worth it without them, one by one."""
+        self.snapshot, self.policy, self.later = snapshot, policy, list(later)
         self.now, self.number = NOW, 0
         self.chains: dict[str, int] = {}  # node -> how many replacements led to it
 
@@ -49,13 +51,17 @@ class Rounds:
 
     def advance(self) -> bool:
         """Plan once and carry out all of it; returns whether there was anything."""
-        self.now += DAY
-        plan, _ = plan_cluster(self.snapshot, self.policy, Memory(), self.now, 0)
-        assert plan.consolidation is not None
-        if not plan.consolidation.moves:
-            return False
-        self._carry_out(plan)
-        return True
+        while True:
+            self.now += DAY
+            plan, _ = plan_cluster(self.snapshot, self.policy, Memory(), self.now, 0)
+            assert plan.consolidation is not None
+            if plan.consolidation.moves:
+                self._carry_out(plan)
+                return True
+            if not self.later:
+                return False
+            groups = (*self.snapshot.groups, self.later.pop(0))
+            self.snapshot = msgspec.structs.replace(self.snapshot, groups=groups)
 
     def _carry_out(self, plan: Plan) -> None:
         assert plan.consolidation is not None
@@ -114,21 +120,23 @@ class Rounds:
 
 
 def uniform(seed: int, k: float) -> Rounds:
-    """Equal nodes with equal pods, and a ladder of smaller and cheaper types that may be bought."""
+    """Equal nodes with equal pods, and ever cheaper types that come one by one, down to a sixteenth of the price."""
     chance, build = random.Random(seed), cluster()
-    count, pods = chance.randint(2, 6), chance.randint(1, 4)
-    price, prices = 1.0, {}
-    for at in range(8):
-        prices[f"t{at}"] = round(price, 4)
-        price *= chance.uniform(0.3, 0.9)
+    price, prices = 1.0, {"t00": 1.0}
+    while price > 1 / 16:
+        price = max(1 / 16, price * chance.uniform(0.6, 0.95))
+        prices[f"t{len(prices):02d}"] = round(price, 6)
+    count, pods = chance.randint(2, 4), chance.randint(1, 4)
     for number in range(count):
-        build.node(f"n{number}", "8", "32Gi", group="t0", labels={TYPE: "t0"})
+        build.node(f"n{number}", "8", "32Gi", group="t00", labels={TYPE: "t00"})
         build.running(f"n{number}", pods, "100m", "128Mi", owner="web")
         # These pods stay apart, so that nodes are replaced and not merged.
         build.running(f"n{number}", 1, "100m", "128Mi", owner="web", labels={"only": "1"}, pod_anti_affinity=(only(),))
     for kind in prices:
         build.group(kind, max=20, pool=Pool("pool"), template=node(f"new-{kind}", "8", "32Gi", labels={TYPE: kind}))
-    return Rounds(build.snapshot(), open_policy(prices, k))
+    first, *later = build.groups
+    build.groups = [first]
+    return Rounds(build.snapshot(), open_policy(prices, k), later)
 
 
 def only() -> PodAffinityTerm:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.store.journal import JournalEntry
-from infra.demo.console import AT_ONCE, Acted, Ledger, count, names, span
+from infra.demo.console import AT_ONCE, Acted, Consolidated, Ledger, count, names, span
 from infra.demo.decision_narrator import Narrator
 from infra.demo.expectations import checked
 from infra.emulators.memory_table import MemoryAccount
@@ -34,15 +34,16 @@ def _good() -> Ledger:
             ("m7", 1, 2),
             ("c7", 1, 2),
             ("day", 2, 4),
+            ("lean", 0, 1),
         ],
-        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2),
-        bought=Counter(workers=3, metal=3, c7=1, day=2),
+        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2, lean=1),
+        bought=Counter(workers=3, metal=3, c7=1, day=2, lean=1),
         refused=Counter(burst=2, m7=1),
         why={"burst": "NoStock", "m7": "SoldOut"},
         second_choice={"burst": AT_ONCE},
         lost=Counter(metal=1),
-        joined=Counter(workers=3, metal=2, c7=1, day=2),
-        gone=Counter(workers=3, metal=2, c7=1, day=2),
+        joined=Counter(workers=3, metal=2, c7=1, day=2, lean=1),
+        gone=Counter(workers=3, metal=2, c7=1, day=2, search=1, legacy=1),
         killed=["act_clusterapi"] * 2,
         woken=1,
         evicted=2,
@@ -58,6 +59,15 @@ def _good() -> Ledger:
         acted=[CRON, AGAIN, BUSY],
         beside={"metricrule": 42.1},
         notices=[f"group.failed open groups/{group}" for group in SECOND],
+        consolidated=Consolidated(
+            shadowed=[(1, ("lean",)), (1, ())],
+            changes=["asked lean", "drained search", "ready lean", "drained legacy"],
+            before=2.5,
+            after=1.7,
+            bound=1.5,
+            saves=0.8,
+            stays={"n1": "no cheaper place"},
+        ),
     )
 
 
@@ -78,6 +88,10 @@ ONCE = "the cron rule ran once, at its minute, and the cpu rule, also true, did 
 NEXT = "a sold-out flavour's nodes came from the next"
 ENOUGH = "the cpu rule added what brings the rate below its threshold, and no more"
 FIRST = "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second"
+SHADOWED = "in shadow mode, consolidation showed both moves and did nothing"
+REPLACED = "a cheaper node was bought and ready before the dear one was drained, and once"
+DRAINED = "a node was drained into room that existed"
+CHEAPER = "the bill fell by what the moves were to save, and the ledger says so"
 
 
 @pytest.mark.parametrize(
@@ -117,6 +131,17 @@ FIRST = "a first choice cannot be had (no stock, no quota), and the pass that le
         (lambda led: led.acted.append(BUSY), ENOUGH),
         (lambda led: led.acted.__setitem__(2, replace(BUSY, nodes=1)), ENOUGH),
         (lambda led: led.acted.__setitem__(2, replace(BUSY, nodes=3)), ENOUGH),
+        (lambda led: led.consolidated.shadowed.pop(), SHADOWED),
+        (lambda led: setattr(led.consolidated, "changes_in_shadow", 1), SHADOWED),
+        (lambda led: led.consolidated.changes.reverse(), REPLACED),
+        (lambda led: led.consolidated.changes.append("asked lean"), REPLACED),
+        (lambda led: led.consolidated.changes.remove("drained legacy"), REPLACED),
+        (lambda led: led.consolidated.changes.remove("drained search"), DRAINED),
+        (lambda led: led.consolidated.changes.append("drained search"), DRAINED),
+        (lambda led: setattr(led.consolidated, "after", 2.5), CHEAPER),
+        (lambda led: setattr(led.consolidated, "saves", 0.6), CHEAPER),
+        (lambda led: setattr(led.consolidated, "bound", 1.8), CHEAPER),
+        (lambda led: led.consolidated.stays.clear(), "each node that stays has a reason"),
     ],
 )
 def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missing: str) -> None:

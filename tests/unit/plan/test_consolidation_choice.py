@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from chalicelib.model.group import Pool
-from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.model.policy import ConsolidationMode, NodeLimit, Policy
 from tests.builders import ZONE, even, having, near, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -251,3 +253,28 @@ def test_cons_43_replacement_saves_a_tenth_of_what_it_replaces(price: float, goe
     else:
         assert result.codes["a"] == "SavingsTooSmall"
         assert result.reasons["a"].params == {"saves": 0.095, "needs": 0.1}
+
+
+def _files_entered(document: Policy) -> set[str]:
+    """The files of chalicelib/plan/disruption whose functions a pass calls."""
+    entered: set[str] = set()
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/plan/disruption/" in frame.f_code.co_filename:
+            entered.add(frame.f_code.co_filename.rpartition("/plan/disruption/")[2])
+
+    build = fixture(three_halves())
+    sys.setprofile(record)
+    try:
+        decide(build, document)
+    finally:
+        sys.setprofile(None)
+    return entered
+
+
+def test_pass_without_consolidation_calls_nothing_of_it() -> None:
+    names = {"methods/consolidation.py", "replacements.py"}
+    on, off = (_files_entered(policy(mode=mode)) for mode in (ConsolidationMode.FULL, ConsolidationMode.OFF))
+    assert names < on
+    assert {name for name in off if name in names or name.startswith("consolidation/")} == set()
+    assert "methods/unneeded.py" in off

@@ -497,6 +497,8 @@ def test_row_fails_when_the_group_is_backed_off_and_nodes_are_missing() -> None:
     played = turn(machines("a"), replacement(), groups={"s": GroupMemory(backoff=failure)})
     assert played.row is not None
     assert played.row.state is FAILED
+    complete = turn(machines("a", new=1), replacement(), groups={"s": GroupMemory(backoff=failure)})
+    assert complete.removed == ["a"], "its own nodes are all there"
     earlier = replace(failure, last_failed=BOUGHT - 1.0)
     played = turn(machines("a"), replacement(), groups={"s": GroupMemory(backoff=earlier)})
     assert played.row is not None

@@ -38,7 +38,6 @@ EFFORTS: Mapping[Effort, tuple[int, int]] = {
 """Rounds of the programme, and branch nodes in each."""
 MOST_CANDIDATES = 30
 """Candidates up to which the programme is asked; among more the greedy choice stands."""
-_MOST_CAREFUL = 32  # candidates that are tried one after the other in every order where greedy choice is not robust
 _REPAIRS = 40  # trials of one set that lose nodes until the rest passes
 
 
@@ -155,7 +154,7 @@ class ConsolidationSearch:
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         base = self.verified(removed, none)
-        if base is None or len(base.gone) < len(removed):
+        if len(self.candidates) <= MOST_CANDIDATES and (base is None or len(base.gone) < len(removed)):
             careful = self.verified(self._careful_removals(), none)
             base = careful if careful is not None and (base is None or careful.better_than(base)) else base
         if base is not None:
@@ -175,7 +174,7 @@ class ConsolidationSearch:
         """Return candidates that go one after the other, each only if all that go then pass the whole trial."""
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
         gone: list[int] = []
-        for at in self.worth_trying()[:_MOST_CAREFUL]:
+        for at in self.worth_trying():
             more = [*gone, at]
             if self.limits.allow(more, none) and isinstance(self.trial.run(sorted(more), none), Places):
                 gone = more

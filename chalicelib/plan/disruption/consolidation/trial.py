@@ -70,9 +70,9 @@ class Trial:
         self._rows = [simulated.table.index[candidate.node.name] for candidate in candidates]
         self.moving = [_classes(candidate.pods) for candidate in candidates]
         table = simulated.table
-        self._columns: Ints = np.array(
-            [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None], dtype=np.int64
-        )
+        self._columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
+        self._parts: list[Floats] = []
+        self._measure()
         self._mean: Floats = np.ones(len(table.columns.names))
         if simulated.real:
             self._mean = np.maximum(table.allocatable[: simulated.real].mean(axis=0), 1.0)
@@ -104,6 +104,7 @@ class Trial:
             simulated.restore_node(self._rows[at], is_open=is_open)
         if new_rows:
             simulated.drop(length)
+            self._measure()
         if shortage is not None:
             return shortage
         assert places is not None
@@ -137,6 +138,8 @@ class Trial:
                 nodes = renamed(template.node, names)
                 rows = self._simulated.extend(nodes, free, template.daemons, template.volume_limits)
                 new_rows.update(dict.fromkeys(rows, offer.group))
+        if new_rows:
+            self._measure()
         return new_rows
 
     def _lift(self, gone: Sequence[int]) -> dict[int, int]:
@@ -234,15 +237,19 @@ class Trial:
 
     def _left_and_share(self, cls: int, rows: Ints) -> tuple[Floats, Floats]:
         """Return the free shares of cpu and memory of these rows together, and what a pod of a class takes of them."""
-        table, offers = self._simulated.table, self._offers_of(rows)
-        left: Floats = (table.free[np.ix_(rows, self._columns)] / offers).sum(axis=1)
-        share: Floats = (table.columns.need(cls)[self._columns] / offers).sum(axis=1)
+        free, need = self._simulated.table.free, self._simulated.table.columns.need(cls)
+        left: Floats = np.zeros(len(rows))
+        share: Floats = np.zeros(len(rows))
+        for column, part in zip(self._columns, self._parts, strict=True):
+            part_of_row = part[rows]
+            left += free[rows, column] * part_of_row
+            share += need[column] * part_of_row
         return left, share
 
-    def _offers_of(self, rows: Ints) -> Floats:
-        """Return what the nodes of these rows offer of cpu and memory."""
-        offers: Floats = np.maximum(self._simulated.table.allocatable[np.ix_(rows, self._columns)], 1.0)
-        return offers
+    def _measure(self) -> None:
+        """Note what one unit of cpu and of memory is of every row's node."""
+        allocatable = self._simulated.table.allocatable
+        self._parts = [1.0 / np.maximum(allocatable[:, column], 1.0) for column in self._columns]
 
 
 def _lowest(values: Floats, count: int) -> Ints:
