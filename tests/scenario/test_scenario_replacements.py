@@ -68,7 +68,9 @@ def events(world: ScenarioWorld) -> set[tuple[str, str]]:
 
 def counts(world: ScenarioWorld) -> dict[str, float]:
     """The counters of passes and operations that are about replacements."""
-    passes = carry_over.read(world.store.scan_states.last("shop").carry_over).counts
+    passed = world.store.scan_states.last("shop")
+    assert passed is not None
+    passes = carry_over.read(passed.carry_over).counts
     operations = world.store.journal.ledger("shop").counts
     return {name: count for name, count in (passes | operations).items() if name.startswith(("disrupted", "repl"))}
 
