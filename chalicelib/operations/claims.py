@@ -44,9 +44,9 @@ MARGIN = 1.0
 """Seconds by which a request ends before the claim."""
 RECORDING = 4.0
 """Seconds that an invocation keeps for recording a step, in which it sends no request."""
-EARLY = 10.0
-"""Seconds by which a message may arrive before its step is due, between two clocks that are wrong by 5 seconds each. An
-earlier message is a duplicate."""
+EARLY = 20.0
+"""Seconds by which a message may arrive before its step is due, between two clocks that are wrong by 10 seconds each.
+An earlier message is a duplicate."""
 
 
 class StepMessage(ActMessage, frozen=True, omit_defaults=True):

@@ -237,6 +237,11 @@ class Audit:
         self.bought.clear()
         self.by_hand[group] = size
 
+    def note_machine_deleted(self, group: str) -> None:
+        """Accept the machine that the group makes in place of one that a user deletes: no request of ours expects
+        it."""
+        self.by_hand[group] = max(self.by_hand.get(group, 0), self._sizes()[group])
+
     # -- removed instances
 
     def _size_lowered(self, group: str, before: int, after: int, known: Json) -> None:

@@ -152,6 +152,17 @@ def test_audit_accepts_user_requested_instances_without_a_pending_pod(culprit: C
     assert not culprit.faults("2 machines are to come")
 
 
+def test_audit_accepts_the_machine_in_place_of_one_deleted_by_a_user(culprit: Culprit) -> None:
+    culprit.audit.waiting.clear()
+    culprit.audit.note_machine_deleted("small")
+    culprit.kube.delete("machines", culprit.machines("small")[0], "default", fields.GROUP)
+    culprit.machine.world.settle()
+    culprit.planned("grow", 2, 3)
+    culprit.scale("small", 3)
+    assert culprit.faults("1 machines are to come, and 0 pods wait")
+    assert not culprit.faults("2 machines are to come")
+
+
 def test_audit_detects_a_pod_deleted_without_eviction(culprit: Culprit) -> None:
     pod = culprit.kube.list("pods", "default")[0]["metadata"]["name"]
     culprit.request("DELETE", f"/api/v1/namespaces/default/pods/{pod}")

@@ -213,6 +213,7 @@ def delete_machine(m: FaultRun, dice: Random) -> str:
     found = _one(m, dice, "machines", fields.GROUP)
     if found is None:
         return ""
+    m.world.audit.note_machine_deleted(found["metadata"]["labels"][fields.DEPLOYMENT_NAME])
     m.world.kube.delete("machines", found["metadata"]["name"], "default", fields.GROUP)
     m.world.settle()
     return f"delete machine {found['metadata']['name']}"

@@ -166,14 +166,14 @@ class Draw(msgspec.Struct, frozen=True):
     pods: Callable[[list[Bound]], list[Bound]]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RefereeOutcome(msgspec.Struct, frozen=True):
     """homeless: pods without a place in the end; late: pods that were pending until a drained node was deleted."""
 
     homeless: tuple[str, ...]
     late: tuple[str, ...]
 
 
-def carried_out(snapshot: Snapshot, plan: Plan, draw: Draw) -> Outcome:
+def carried_out(snapshot: Snapshot, plan: Plan, draw: Draw) -> RefereeOutcome:
     """Carry out all moves of a plan: buy, then drain and delete."""
     assert plan.consolidation is not None
     referee = RefereeCluster(snapshot)
@@ -188,7 +188,7 @@ def carried_out(snapshot: Snapshot, plan: Plan, draw: Draw) -> Outcome:
         for name in step:
             del referee.nodes[name]
         pending = _scheduled(referee, pending, draw)
-    return Outcome(tuple(sorted(bound.pod.key for bound in pending)), tuple(late))
+    return RefereeOutcome(tuple(sorted(bound.pod.key for bound in pending)), tuple(late))
 
 
 def _buy(referee: RefereeCluster, snapshot: Snapshot, plan: Plan) -> None:

@@ -115,7 +115,7 @@ def shuffled(case: Case, seed: int) -> Snapshot:
     return msgspec.structs.replace(snapshot, **mixed)
 
 
-class Clock:
+class TickingClock:
     """A clock that goes on by so much whenever it is read."""
 
     def __init__(self, step: float) -> None:
@@ -138,7 +138,7 @@ def test_cons_45_order_of_the_input_and_speed_of_the_machine_change_nothing() ->
         again = (mixed, mixed_memory.replacements, mixed_memory.nodes, mixed_memory.consolidation)
         assert msgspec.json.encode(again) == first, seed
         for step in (1e-6, 1e-5):
-            slow, _ = plan_cluster(case.snapshot, case.policy, case.memory, NOW, 0, clock=Clock(step))
+            slow, _ = plan_cluster(case.snapshot, case.policy, case.memory, NOW, 0, clock=TickingClock(step))
             assert msgspec.json.encode(slow) == msgspec.json.encode(plan), seed
         acting += bool(plan.operations)
     assert acting > SEEDS / 3

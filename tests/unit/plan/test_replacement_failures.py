@@ -171,6 +171,7 @@ def test_failure_of_other_nodes_lengthens_no_back_off() -> None:
 def test_failure_is_forgotten_a_day_after_its_back_off_or_when_the_nodes_are_replaced() -> None:
     row = failed(replacement(id="r0"), NO_PLACE, NOW)
     assert turn(machines("a"), row, now=row.until + REMEMBERED - 1.0).result.rows == {"r0": row}
+    assert turn(machines("a"), row, now=row.until).result.verdicts == {}
     assert turn(machines("a"), row, now=row.until + REMEMBERED).result.rows == {}
     done = draining("a", ends={GROW: "", "remove-a": ""})
     assert turn(machines("b", new=1), row, done).result.rows == {}
