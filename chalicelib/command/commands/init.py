@@ -68,8 +68,8 @@ STARTS = {
 
 
 _CONSOLIDATION = """\
-  # Consolidation drains and replaces nodes that cost too much. Shadow shows in outscaler plan and outscaler cost what it
-  # would save, and changes nothing.
+  # Consolidation drains or replaces nodes that cost too much. In mode shadow, outscaler plan and outscaler cost show
+  # what it would save, and nothing is changed.
   # consolidation: {mode: shadow}
 """
 _PRICES = """\
