@@ -74,6 +74,8 @@ def state_words(state: str) -> str:
 def summary(consolidation: ConsolidationReport) -> str:
     """Return what consolidation does in one sentence."""
     if not consolidation.moves:
+        if consolidation.pools and not any(pool.price > 0 for pool in consolidation.pools):
+            return "Consolidation knows no price of a node, so it does nothing (spec.prices)."
         return "Consolidation finds no move that is worth it."
     shadow = consolidation.mode == ConsolidationMode.SHADOW.value
     sums: dict[str, float] = {}
@@ -131,13 +133,14 @@ def _pool_data(pool: PoolCost) -> dict[str, Any]:
 
 
 def pool_row(pool: PoolCost) -> tuple[str, ...]:
-    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes without a price."""
-    per_disruption = money(pool.rate, pool.currency)
+    """Return a pool, its price, its disruption, what one disruption must bring, and its nodes without a price. A pool
+    of nodes without a price has none, which is not a price of 0."""
+    is_priced = pool.price > 0
     return (
         pool.pool,
-        money(pool.price, pool.currency),
-        f"{pool.disruption:g}",
-        per_disruption,
+        money(pool.price, pool.currency) if is_priced else "unknown",
+        f"{pool.disruption:g}" if is_priced else "-",
+        money(pool.rate, pool.currency) if is_priced else "-",
         str(pool.unpriced or "-"),
     )
 

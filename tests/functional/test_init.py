@@ -43,6 +43,23 @@ def test_init_makes_a_policy_that_validate_accepts(provider: str, tmp_path: Path
     assert document["spec"]["options"] == {**own, "maxNodesTotal": 50}
 
 
+@pytest.mark.parametrize("provider", list(STARTS))
+def test_init_proposes_consolidation_in_shadow_that_validate_accepts(provider: str, tmp_path: Path) -> None:
+    policy = tmp_path / "prod.yaml"
+    arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider]]
+    assert main(["init", str(policy), *arguments]) == 0
+    text = policy.read_text()
+    assert "consolidation" not in yaml.safe_load(text)["spec"]
+    for key in ("consolidation", "prices"):
+        text = text.replace(f"  # {key}: ", f"  {key}: ")
+    assert ("needs options.scaleDownEnabled: true" in text) == ("scaleDownEnabled: false" in text)
+    text = text.replace("scaleDownEnabled: false", "scaleDownEnabled: true")
+    policy.write_text(text)
+    spec = yaml.safe_load(text)["spec"]
+    assert (spec["consolidation"], "prices" in spec) == ({"mode": "shadow"}, not STARTS[provider].priced)
+    assert main(["validate", "--strict", str(policy)]) == 0
+
+
 def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     answers = ["Prod!", "prod", "aws", "exoscale", "ch-gva-2", "", "many", ""]
     monkeypatch.setattr("sys.stdin", Keyboard("\n".join(answers) + "\n"))

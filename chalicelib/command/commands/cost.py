@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the bill. Returns 0; raises BadInput, also where no machine has a price."""
     if args.with_policy is not None:
         if not args.name:
-            raise BadInput("outscaler cost --with-policy", "needs a cluster's name", "write it first")
+            raise BadInput("--with-policy", "needs a cluster's name", "write it first")
         from chalicelib.command.policy_cost import show
 
         return show(args)

@@ -40,24 +40,25 @@ class InitQuestion(msgspec.Struct, frozen=True):
 class ProviderStart(msgspec.Struct, frozen=True):
     """The first settings of a provider. keys: asked for, in order; prompt: says what they are; credentials: whether it
     needs a secret of its own; more: settings that are secrets, key -> suffix of the secret's name; options: defaults of
-    the vendor's own autoscaler that differ, written out."""
+    the vendor's own autoscaler that differ, written out; priced: whether its groups have prices without the policy."""
 
     keys: tuple[str, ...]
     prompt: str
     credentials: bool = True
     more: tuple[tuple[str, str], ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
+    priced: bool = True
 
 
 STARTS = {
     "alicloud": ProviderStart(("region", "nodes"), "Region and one scaling group, such as cn-hangzhou 1:10:asg-…"),
-    "clusterapi": ProviderStart(("clusterName",), "Name of Cluster API's Cluster", credentials=False),
+    "clusterapi": ProviderStart(("clusterName",), "Name of Cluster API's Cluster", credentials=False, priced=False),
     "cherryservers": ProviderStart(
         ("clusterName", "nodes"),
         "Name of the cluster in the machines' tags and one pool, such as prod 0:10:pool1",
         more=(("cloudConfigSecret", "-cloud-config"), ("bootstrapTokenSecret", "-bootstrap-token")),
     ),
-    "exoscale": ProviderStart(("zone",), "Zone, such as ch-gva-2"),
+    "exoscale": ProviderStart(("zone",), "Zone, such as ch-gva-2", priced=False),
     "huaweicloud": ProviderStart(
         ("region", "clusterId"),
         "Region and id of the CCE cluster, such as cn-north-4 2292498e-…",
@@ -66,6 +67,18 @@ STARTS = {
 }
 
 
+_CONSOLIDATION = """\
+  # Consolidation drains or replaces nodes that cost too much. In mode shadow, outscaler plan and outscaler cost show
+  # what it would save, and nothing is changed.
+  # consolidation: {mode: shadow}
+"""
+_PRICES = """\
+  # The provider names no prices. Per hour, of a core and of a GiB, or of instanceTypes:
+  # prices: {cpu: 0.03, memory: 0.004, currency: EUR}
+"""
+_REMOVALS = """\
+  # It needs options.scaleDownEnabled: true.
+"""
 _OF_DEPLOYMENT = "the deployment's"
 QUESTIONS = (
     InitQuestion("name", "Name of the cluster (small letters, digits, dashes)"),
@@ -134,6 +147,8 @@ def document(answers: dict[str, str], secret_store: str) -> str:
         spec["options"] = options
     policy = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
     text: str = yaml.safe_dump(policy, sort_keys=False, allow_unicode=True)
+    text += _CONSOLIDATION + ("" if options.get("scaleDownEnabled", True) else _REMOVALS)
+    text += "" if start.priced else _PRICES
     load_document(text, "the new policy")
     return text
 

@@ -66,6 +66,14 @@ def test_plan_in_shadow_says_what_would_be_saved() -> None:
     assert as_document(plan, TIMES)["scaleUps"] == []
 
 
+def test_plan_without_prices_says_so_and_shows_no_price_of_zero() -> None:
+    plan = decide(fixture(three_halves()), policy(more={"prices": None})).plan
+    text = shown(plan)
+    assert "Consolidation knows no price of a node, so it does nothing (spec.prices)." in text
+    [pool] = [line.split() for line in text.splitlines() if line.startswith("pool ")]
+    assert pool == ["pool", "unknown", "-", "-", "3"]
+
+
 def test_plan_json_has_moves_pools_and_reasons_of_consolidation() -> None:
     plan = decide(fixture(one_beside_a_full_one()), policy(more={"prices": EUROS})).plan
     data = as_document(plan, TIMES)
