@@ -133,14 +133,25 @@ class Explanation:
         return True
 
     def _best_split(self, at: int, pods: dict[int, int], single: float) -> Ints | None:
-        """Return the cheapest mix of several new nodes for these pods; None where one new node is certainly cheaper.
-        single: the lowest price of one that holds them all."""
+        """Return the cheapest mix of several new nodes for these pods; None where one new node is certainly cheaper, or
+        a pod fits none. single: the lowest price of one that holds them all."""
         if sum(pods.values()) < 2 or single < 2 * int(self._search.cost.min()):
+            return None
+        if not all(self._fits_any(at, cls) for cls, count in pods.items() if count):
             return None
         key = tuple(sorted(pods.items())), tuple(self._search.barred[:, at].tolist())
         if key not in self._mixes:  # nodes of a group often carry the same pods
             self._mixes[key] = self._split(at, pods)
         return self._mixes[key]
+
+    def _fits_any(self, at: int, cls: int) -> bool:
+        """Return whether a new node that may be bought for this candidate holds a pod of the class."""
+        search = self._search
+        need, fits = search.simulated.table.columns.need(cls), search.market.fits(cls)
+        return any(
+            bool(fits[row]) and not search.barred[row, at] and bool((need <= offer.shape.free).all())
+            for row, offer in enumerate(search.offers)
+        )
 
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""
