@@ -56,10 +56,11 @@ class Filler:
         """Another one each time."""
         return next(self._numbers)
 
-    def struct(self, info: inspect.StructType) -> dict[str, Any]:
+    def struct(self, info: inspect.StructType) -> dict[str, Any] | list[Any]:
         """Every field."""
         self.fields |= {(info.cls.__name__, field.encode_name) for field in info.fields}
-        return {field.encode_name: self._made(field.type) for field in info.fields}
+        values = {field.encode_name: self._made(field.type) for field in info.fields}
+        return list(values.values()) if info.array_like else values
 
     def enum(self, info: inspect.EnumType) -> Any:
         """One word after the other, and the first again after the last."""
@@ -135,9 +136,12 @@ def words_in(data: Any, kind: Any) -> tuple[set[tuple[str, str]], set[tuple[str,
         if isinstance(info, inspect.EnumType):
             words.add((info.cls.__name__, str(value)))
         elif isinstance(info, inspect.StructType):
-            there = [field for field in info.fields if field.encode_name in value]
+            named = value
+            if info.array_like:
+                named = {field.encode_name: each for field, each in zip(info.fields, value, strict=False)}
+            there = [field for field in info.fields if field.encode_name in named]
             fields |= {(info.cls.__name__, field.encode_name) for field in there}
-            waiting += [(value[field.encode_name], field.type) for field in there]
+            waiting += [(named[field.encode_name], field.type) for field in there]
         else:
             waiting += _inside(value, info)
     return words, fields
