@@ -50,8 +50,8 @@ def answer(context: ExplainContext, name: str) -> Explanation:
     group = next((group for group in snapshot.groups if owned_by(group, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     sentences, data = fate(context, node.name)
-    consolidation, consolidation_data = _consolidation(context, node.name, data)
-    sentences, data = (*sentences, *consolidation), data | consolidation_data
+    more, consolidation_data = consolidation(context, node.name, data)
+    sentences, data = (*sentences, *more), data | consolidation_data
     if expected:
         sentences = (*sentences, f"{len(expected)} pending pods are expected on it.")
     destinations: dict[str, str] = data.get("destinations", {})
@@ -66,7 +66,7 @@ def answer(context: ExplainContext, name: str) -> Explanation:
         "pods": [pod.key for pod in pods],
         "expected": expected,
     }
-    tables = (_pods(context, pods, destinations), _replacements(context, name), expected_table)
+    tables = (_pods(context, pods, destinations), replacements(context, name), expected_table)
     gaps = weakening(plan, removal=True, node=name)
     return Explanation("node", name, sentences, data, _facts(context, node, data), tables, gaps)
 
@@ -109,7 +109,7 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
     return tuple(says), data
 
 
-def _consolidation(
+def consolidation(
     context: ExplainContext, name: str, said: Mapping[str, Any]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say by which move a node goes, or why it is not consolidated, unless that is why it is not removed. said: what
@@ -138,7 +138,7 @@ def _consolidation(
     return tuple(says), {"consolidation": data}
 
 
-def _replacements(context: ExplainContext, name: str) -> Table:
+def replacements(context: ExplainContext, name: str) -> Table:
     """Return how far the replacements of a node have come."""
     now = context.case.now
     rows = []

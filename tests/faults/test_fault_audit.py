@@ -156,8 +156,9 @@ def test_audit_accepts_the_machine_in_place_of_one_deleted_by_a_user(culprit: Cu
     culprit.audit.waiting.clear()
     culprit.audit.note_machine_deleted("small")
     culprit.kube.delete("machines", culprit.machines("small")[0], "default", fields.GROUP)
-    culprit.machine.world.settle()
+    culprit.machine.world.step(6.0)  # it is gone, and the other one has no node yet
     culprit.planned("grow", 2, 3)
+    culprit.machine.world.process = Process("act_clusterapi", "op", culprit.machine.world.clock())
     culprit.scale("small", 3)
     assert culprit.faults("1 machines are to come, and 0 pods wait")
     assert not culprit.faults("2 machines are to come")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import msgspec
 import pytest
 from moto import mock_aws
 
@@ -15,7 +16,7 @@ from chalicelib.command.commands import history
 from chalicelib.command.commands.history import JournalFilter
 from chalicelib.command.main import main
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory, ReplacementState
 from chalicelib.model.overview import ClusterOverview, GroupOverview
 from chalicelib.model.pause import PausedPart
 from chalicelib.model.policy_permissions import STRICT
@@ -27,6 +28,7 @@ from chalicelib.store import JournalEntry, Store
 from infra.emulators.aws import create_table
 from tests.builders import NOW as BUILT
 from tests.builders import cluster
+from tests.unit.plan.consolidation_fixture import decide, fixture, one_beside_a_full_one
 from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -106,8 +108,6 @@ def decided(store: Store, decided_at: float = NOW - 600, group: str = "web") -> 
 
 
 def _moved(plan: Any, at: float) -> Any:
-    import msgspec
-
     assert plan.at == BUILT
     return msgspec.structs.replace(plan, at=at, cluster=NAME)
 
@@ -308,6 +308,19 @@ def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, 
     assert (data["verdict"], data["confirmedAt"]) == ("stays", format_time(NOW - 20))
     assert answer(capsys, "explain", "group", "web", "--cluster", NAME)["verdict"] == "grows"
     assert "did you mean" in refusal(capsys, "explain", "node", "bussy", "--cluster", NAME)
+
+
+def test_last_decision_explains_consolidation_with_the_replacement_as_it_is_now(store: Store, capsys: Said) -> None:
+    result = decide(fixture(one_beside_a_full_one()))
+    store.journal.append(NAME, plan_entry(_moved(result.plan, NOW - 60)))
+    [row] = result.memory.replacements.values()
+    waits = msgspec.structs.replace(row, state=ReplacementState.WAITING, since=NOW - 30)
+    remember(store, Memory(replacements={row.id: waits}))
+    data = answer(capsys, "explain", "node", "a", "--cluster", NAME)
+    assert any("Replace a by 1 of s: saves 0.10 an hour (50%)" in line for line in data["says"])
+    assert [shown["state"] for shown in data["consolidation"]["replacements"]] == ["waiting"]
+    stays = answer(capsys, "explain", "node", "b", "--cluster", NAME)
+    assert stays["consolidation"]["reason"]["code"] == "NotWorthDisruption"
 
 
 def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, capsys: Said) -> None:

@@ -11,7 +11,16 @@ import pytest
 
 from chalicelib.model.bill import Bill, ClusterBill, CostParts, MachineCost, WorkloadCost
 from chalicelib.model.gauge_ring import GaugePoint
-from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.memory import (
+    Backoff,
+    GroupMemory,
+    Memory,
+    NodeMemory,
+    PurchasedNodes,
+    Replacement,
+    ReplacementState,
+    ScaleUpRequest,
+)
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.overview import ClusterOverview, GroupOverview, NodeOverview
 from chalicelib.model.timestamps import format_time
@@ -92,6 +101,18 @@ def test_cluster_route_shows_the_configuration_in_force(desk: AppClient) -> None
     assert shown["cooldowns"]["afterFailure"] is None
     assert shown["policy"]["nodeGroups"][0]["id"] == "workers"
     assert "kubeconfig" not in json.dumps(shown)
+
+
+def test_cluster_route_shows_replacements_with_their_progress(desk: AppClient) -> None:
+    name, now = desk.cluster(), desk.clock()
+    bought = (PurchasedNodes("workers", 1, 100_000, "grow-1", ("s-1",)),)
+    row = Replacement("r1", ReplacementState.WAITING, ("a",), bought, 200_000, 3.0, 1.0, now - 90, now - 30)
+    lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
+    desk.store.memory.save(name, Memory(), Memory(replacements={"r1": row}), (), lease)
+    [shown] = desk.get(f"/clusters/{name}").json_body["replacements"]
+    assert (shown["id"], shown["state"], shown["nodes"], shown["buys"]) == ("r1", "waiting", ["a"], {"workers": 1})
+    assert (shown["newNodes"], shown["operations"], shown["saves"]) == (["s-1"], ["grow-1"], 0.1)
+    assert (shown["done"], shown["of"], shown["since"], shown["until"]) == (1, 3, format_time(now - 30), None)
 
 
 def test_cluster_route_shows_the_rows_that_page_and_command_show(desk: AppClient) -> None:

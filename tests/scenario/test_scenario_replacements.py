@@ -6,6 +6,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Replacement
+from chalicelib.record import carry_over
+from chalicelib.record.journal_lines import sentence
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers import objects
@@ -55,6 +57,24 @@ def states(world: ScenarioWorld) -> list[str]:
     return [row.state.value for row in rows(world)]
 
 
+def events(world: ScenarioWorld) -> set[tuple[str, str]]:
+    """Object and message of the events about replacements."""
+    return {
+        (event["involvedObject"]["name"], event["message"])
+        for event in world.kube.list("events")
+        if event["reason"].startswith("NodeReplacement")
+    }
+
+
+def counts(world: ScenarioWorld) -> dict[str, float]:
+    """The counters of passes and operations that are about replacements."""
+    passed = world.store.scan_states.last("shop")
+    assert passed is not None
+    passes = carry_over.read(passed.carry_over).counts
+    operations = world.store.journal.ledger("shop").counts
+    return {name: count for name, count in (passes | operations).items() if name.startswith(("disrupted", "repl"))}
+
+
 @scenario(grain=5.0)
 def test_half_empty_node_is_replaced_by_a_cheaper_one(world: ScenarioWorld) -> None:
     old = half_empty(world)
@@ -66,6 +86,23 @@ def test_half_empty_node_is_replaced_by_a_cheaper_one(world: ScenarioWorld) -> N
     assert world.pods_ready("web") == 2
     assert [len(world.ended(kind)) for kind in ("grow", "remove")] == [1, 1]
     assert rows(world) == []
+    (new,) = world.nodes()
+    sentences = [sentence(entry) for entry in world.journal() if entry.kind == "operation"]
+    [grew] = [text for text in sentences if "to replace" in text]
+    assert grew.startswith(f"{SMALL} grew from 0 to 1 to replace {old}, in ")
+    [removed] = [text for text in sentences if "replaced by" in text]
+    assert removed.startswith(
+        f"{old} was removed from {LARGE}, 2 pods moved, replaced by {new}, saves 0.10 an hour, in "
+    )
+    assert events(world) == {
+        (old, f"Replace {old} by 1 of {SMALL}: saves 0.10 an hour (50%), score 0.50"),
+        ("cluster-autoscaler-status", f"Replaced {old} by {new}"),
+    }
+    assert counts(world) == {
+        "disrupted_nodes_total;reason=consolidation": 1.0,
+        "replacements_total;result=begun": 1.0,
+        "replacements_total;result=succeeded": 1.0,
+    }
 
 
 @scenario(grain=5.0)

@@ -152,7 +152,10 @@ def _stored_node(context: ExplainContext, name: str) -> Explanation:
     plan = context.plan
     named(name, {node: node for node in node_names(plan)}, "explain node", "node of the last decision")
     says, data = explain_node.fate(context, name)
-    return Explanation("node", name, says, data, gaps=weakening(plan, removal=True, node=name))
+    more, consolidation = explain_node.consolidation(context, name, data)
+    tables = (explain_node.replacements(context, name),)
+    gaps = weakening(plan, removal=True, node=name)
+    return Explanation("node", name, (*says, *more), data | consolidation, tables=tables, gaps=gaps)
 
 
 _STORED_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {

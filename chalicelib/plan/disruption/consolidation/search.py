@@ -153,13 +153,17 @@ class ConsolidationSearch:
         """Yield what greedy choice finds: removals, then replacements beside them."""
         removed = self._removals(self.worth_trying())
         none: Ints = np.zeros(len(self.offers), dtype=np.int64)
-        base = self.verified(removed, none)
-        if len(self.candidates) <= MOST_CANDIDATES and (base is None or len(base.gone) < len(removed)):
-            careful = self.verified(self._careful_removals(), none)
-            base = careful if careful is not None and (base is None or careful.better_than(base)) else base
-        if base is not None:
-            yield base
-        gone, bought = list(base.gone) if base is not None else [], none.copy()
+        starts = [self.verified(removed, none)]
+        if len(self.candidates) <= MOST_CANDIDATES and (starts[0] is None or len(starts[0].gone) < len(removed)):
+            starts.append(self.verified(self._careful_removals(), none))
+        for start in dict.fromkeys(() if start is None else start.gone for start in starts):
+            yield from self._with_replacements(start)
+
+    def _with_replacements(self, start: tuple[int, ...]) -> Iterator[Solution]:
+        """Yield these removals, and what greedy choice replaces beside them."""
+        gone, bought = list(start), np.zeros(len(self.offers), dtype=np.int64)
+        if start and (removals := self.verified(gone, bought)) is not None:
+            yield removals
         for most in (len(self.candidates), 1):
             for members, offer in self._bundles(set(gone), bought, most):
                 # Rules between pods and the orders of the scheduler may leave less of a bundle, or nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -40,6 +41,7 @@ class Explanation:
         self._gone = solution.gone if solution is not None else ()
         self._used = search.limits.used(self._gone, self._bought)
         self._none, self._splits = none, MOST_SPLITS
+        self._mixes: dict[tuple[tuple[tuple[int, int], ...], tuple[bool, ...]], Ints | None] = {}
 
     def reasons(self) -> dict[str, Reason]:
         """Return node -> reason for each candidate that stays."""
@@ -104,12 +106,13 @@ class Explanation:
         search = self._search
         options: dict[tuple[int, ...], int] = {}
         for pods in (dict(shortage.pods), search.trial.moving[at]):
-            need = search.need_of(pods)
+            need, least = search.need_of(pods), math.inf
             for offer, purchasable in enumerate(search.offers):
                 fits = all(bool(search.market.fits(cls)[offer]) for cls in pods)
                 if fits and not search.barred[offer, at] and bool((need <= purchasable.shape.free).all()):
                     options[tuple(search.one(offer).tolist())] = purchasable.price
-            if self._may_split(at, need) and (split := self._split(at, pods)) is not None:
+                    least = min(least, purchasable.price)
+            if self._may_split(at, need) and (split := self._best_split(at, pods, least)) is not None:
                 options[tuple(split.tolist())] = int(split @ search.cost)
         ordered = sorted(options, key=lambda bought: (options[bought], bought))
         return [np.array(bought, dtype=np.int64) for bought in ordered]
@@ -128,6 +131,27 @@ class Explanation:
             return False
         self._splits -= 1
         return True
+
+    def _best_split(self, at: int, pods: dict[int, int], single: float) -> Ints | None:
+        """Return the cheapest mix of several new nodes for these pods; None where one new node is certainly cheaper, or
+        a pod fits none. single: the lowest price of one that holds them all."""
+        if sum(pods.values()) < 2 or single < 2 * int(self._search.cost.min()):
+            return None
+        if not all(self._fits_any(at, cls) for cls, count in pods.items() if count):
+            return None
+        key = tuple(sorted(pods.items())), tuple(self._search.barred[:, at].tolist())
+        if key not in self._mixes:  # nodes of a group often carry the same pods
+            self._mixes[key] = self._split(at, pods)
+        return self._mixes[key]
+
+    def _fits_any(self, at: int, cls: int) -> bool:
+        """Return whether a new node that may be bought for this candidate holds a pod of the class."""
+        search = self._search
+        need, fits = search.simulated.table.columns.need(cls), search.market.fits(cls)
+        return any(
+            bool(fits[row]) and not search.barred[row, at] and bool((need <= offer.shape.free).all())
+            for row, offer in enumerate(search.offers)
+        )
 
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""
