@@ -100,7 +100,7 @@ def fate(context: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str,
         says = [f"Node {name} is being removed: operation {operation.spec.id} is {step}."]
     if verdict is not None:
         helps, until = remedy(verdict.reason, plan.cluster), due(verdict.reason)
-        if helps and operation is None:
+        if helps and operation is None and not consolidation_view.is_going(plan, name):
             says.append(f"What helps: {helps}.")
         data["reason"] = coded(verdict.reason)
         data |= {"holds": verdict.pod} if verdict.pod else {}
@@ -129,7 +129,8 @@ def consolidation(
         data["reason"] = coded(verdict.reason)
         data |= {"until": format_time(until)} if until else {}
         data |= {"remedy": helps} if helps else {}
-        if said.get("reason") != data["reason"]:
+        is_told = move is not None and verdict.reason.code is ReasonCode.IN_REPLACEMENT
+        if said.get("reason") != data["reason"] and not is_told:
             start = "It waits" if move is not None else "It is not consolidated"
             says.append(f"{start}: {sentence(verdict.reason)}.")
             says += [f"What helps: {helps}."] if helps else []

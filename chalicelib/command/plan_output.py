@@ -295,11 +295,13 @@ def _removals_table(plan: Plan) -> Table:
 
 
 def _consolidation_tables(plan: Plan) -> list[_Rows]:
-    """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they are not removed."""
+    """Return the moves, the pools, and why other nodes are not consolidated, unless it is why they are not removed.
+    Moves say themselves that their nodes are in a replacement."""
     report = plan.consolidation
     if report is None:
         return []
     known = {verdict.node: verdict.reason.code for verdict in plan.unremovable}
+    known |= {node: ReasonCode.IN_REPLACEMENT for move in report.moves for node in move.nodes if move.replacement}
     stays = [verdict for verdict in report.verdicts if known.get(verdict.node) is not verdict.reason.code]
     moves: list[tuple[str, ...]] = [
         (

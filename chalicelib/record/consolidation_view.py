@@ -154,6 +154,12 @@ def move_of(plan: Plan, node: str) -> Move | None:
     return next((move for move in moves if node in move.nodes), None)
 
 
+def is_going(plan: Plan, node: str) -> bool:
+    """Return whether a node goes by a move that is carried out."""
+    move = move_of(plan, node)
+    return move is not None and move.state != ConsolidationMode.SHADOW.value
+
+
 def verdict_of(plan: Plan, node: str) -> NodeVerdict | None:
     """Return why a node is not consolidated."""
     verdicts = plan.consolidation.verdicts if plan.consolidation is not None else ()

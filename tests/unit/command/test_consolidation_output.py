@@ -47,6 +47,7 @@ def test_plan_shows_a_replacement_with_what_it_saves_and_its_state() -> None:
     assert "buying new nodes" in text
     assert "for 0 pods and 1 replacement" in text
     assert any(line.startswith("b ") and "NotWorthDisruption" in line for line in text.splitlines())
+    assert "InReplacement" not in text
 
 
 def test_plan_shows_drains_into_room_that_exists_and_that_they_are_not_unneeded() -> None:
@@ -119,6 +120,7 @@ def test_explain_node_shows_the_move_and_the_history_of_its_replacement() -> Non
     assert (row["state"], row["nodes"], row["buys"], row["done"], row["of"]) == ("buying", ("a",), {"s": 1}, 0, 3)
     assert answer["consolidation"]["move"]["replacement"] == row["id"]
     assert len(row["operations"]) == 1
+    assert not any(line.startswith("What helps") for line in answer["says"]), "it goes"
 
 
 def test_explain_node_says_why_it_is_not_consolidated_and_what_helps() -> None:
