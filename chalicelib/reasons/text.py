@@ -391,7 +391,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("the search ended before it was decided"),
         lambda r: f"at most {_n(r, 'gap'):.1%} from the best plan" if "gap" in r.params else "",
     ),
-    ReasonCode.IN_REPLACEMENT: (_fixed("it is being replaced"), lambda r: _p(r, "id")),
+    ReasonCode.IN_REPLACEMENT: (_fixed("it is part of a replacement"), lambda r: _p(r, "id")),
     ReasonCode.REPLACEMENT_FAILED: (
         _fixed("its replacement failed"),
         lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
