@@ -13,7 +13,6 @@ from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch, Solution
 from chalicelib.plan.disruption.consolidation.trial import ORDERS, Places, Shortage
 from chalicelib.plan.prices import MICRO
-from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
 from chalicelib.plan.tables import Ints
 from chalicelib.reasons.text import text
 
@@ -155,6 +154,9 @@ class Explanation:
 
     def _split(self, at: int, pods: dict[int, int]) -> Ints | None:
         """Return the cheapest mix of several new nodes for these pods."""
+        # Most passes split no node, and the import is a large part of a cold start.
+        from chalicelib.plan.scale_up.least_cost import Ask, Offer, solve
+
         search, classes = self._search, sorted(pods)
         offers = [
             Offer(offer.group, offer.shape.free, offer.price / MICRO, 0 if search.barred[row, at] else offer.most)
