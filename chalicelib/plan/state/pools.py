@@ -84,11 +84,13 @@ class PoolNames:
         self._other_names: dict[str, dict[str, list[str]]] = {}  # name -> pool -> the groups with that name
         for pool in self._pools.values():
             for group in pool.groups:
-                for name in {pool.name, *state.groups[group].group.aliases} - {""}:
+                own = state.groups[group].group
+                for name in {pool.name, own.name, group.rpartition("/")[2], *own.aliases} - {""}:
                     self._other_names.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:
-        """Return the pool with this id or name, or with a group of this id or alias; None: there is none, or several.
+        """Return the pool with this id or name, or with a group of this id, name, last part of the id, or alias; None:
+        there is none, or several.
 
         If the name identifies only one group of a pool, the result is that group alone.
         """

@@ -13,7 +13,7 @@ from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule
-from tests.builders import NOW, having, node
+from tests.builders import NOW, cluster, having, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
     Machine,
@@ -202,3 +202,23 @@ def test_cons_59_component_that_saves_too_little_leaves_the_others_as_they_are()
     gains = {move.nodes[0]: move.gain for move in result.report.moves}
     alone = {name: _components({name: parts[name]}).report.moves[0].gain for name in "abd"}
     assert gains == alone
+
+
+@pytest.mark.parametrize(
+    ("groups", "considered"),
+    [
+        (("MachineDeployment/default/workers",), True),
+        (("workers",), True),
+        (("others",), False),
+        (("unknown",), False),
+    ],
+)
+def test_groups_may_be_named_by_the_last_part_of_their_id(groups: tuple[str, ...], considered: bool) -> None:
+    build = cluster()
+    for name, group in (("a", "workers"), ("b", "others")):
+        build.node(name, "4", "16Gi", group=f"MachineDeployment/default/{group}", labels={TYPE: "m"})
+        build.running(name, 2, "500m", "2Gi")
+    for group in ("workers", "others"):
+        build.group(f"MachineDeployment/default/{group}", max=10)
+    result = decide(build, policy(groups=groups))
+    assert (result.codes.get("a") != "ConsolidationOff") is considered
