@@ -134,9 +134,11 @@ def policy(
     *,
     reports: bool,
     prices: Mapping[str, int] | None = None,
+    at_once: bool = False,
 ) -> str:
     """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. prices: of
-    nodes; where they are given, nodes are replaced. JSON is valid YAML."""
+    nodes; where they are given, nodes are replaced. at_once: replacements begin when they are first wanted. JSON is
+    valid YAML."""
     groups = [
         {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
         for name, (least, most) in sorted(bounds.items())
@@ -154,15 +156,15 @@ def policy(
                 "options": {**OPTIONS, **(CONSOLIDATING if prices else {}), **options},
                 "nodeGroups": groups,
                 **(REPORTS if reports else {}),
-                **(_consolidation(prices) if prices else {}),
+                **(_consolidation(prices, at_once=at_once) if prices else {}),
             },
         }
     )
 
 
-def _consolidation(prices: Mapping[str, int]) -> Mapping[str, Any]:
+def _consolidation(prices: Mapping[str, int], *, at_once: bool) -> Mapping[str, Any]:
     return {
         "prices": {"instanceTypes": {name: price / 100 for name, price in prices.items()}, "currency": "EUR"},
-        "consolidation": CONSOLIDATION,
+        "consolidation": {**CONSOLIDATION, **({"confirmAfter": "0s"} if at_once else {})},
         "disruptionBudgets": [{"name": "all", "nodes": 2}],
     }

@@ -59,6 +59,7 @@ class FaultWorld(LocalWorld):
         self.process: Process | None = None
         self.topic = FaultyTopic(Random(7))
         self._rows: tuple[int, Mapping[str, Replacement]] = -1, {}
+        self._audited: tuple[tuple[int, int], Mapping[str, AuditedNode]] = (-1, -1), {}
         super().__init__(quick=True, pace=pace, grain=grain)
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
@@ -80,16 +81,21 @@ class FaultWorld(LocalWorld):
     def _replacements(self) -> tuple[Mapping[str, Replacement], Mapping[str, AuditedNode]]:
         if self._rows[0] != self.changes:
             self._rows = self.changes, self.store.memory.look(self.name).replacements
+        versions = self.kube.latest("nodes"), self.kube.latest("machines", fields.GROUP)
+        if self._audited[0] != versions:
+            self._audited = versions, self._audited_nodes()
+        return self._rows[1], self._audited[1]
+
+    def _audited_nodes(self) -> Mapping[str, AuditedNode]:
         machines = self.kube.list("machines", group=fields.GROUP)
         groups = {fields.node_name(each): each["metadata"]["labels"][fields.DEPLOYMENT_NAME] for each in machines}
-        nodes = {
+        return {
             node["metadata"]["name"]: AuditedNode(
                 groups[node["metadata"]["name"]], created_at(node), ready=is_ready(node)
             )
             for node in self.kube.list("nodes")
             if node["metadata"]["name"] in groups
         }
-        return self._rows[1], nodes
 
     @property
     def changes(self) -> int:

@@ -2,7 +2,7 @@
 
     readiness   a node is drained by a replacement only after all nodes that it buys were ready
     purchases   a replacement buys each group once, and no more than its row says
-    rows        a node is in one row at most; a row does not end while one of its old nodes stays
+    rows        a node is in one row at most; a row that has bought does not end while one of its old nodes stays
     chains      a node bought by a replacement is not drained by another one before minNodeAge
     surge       no more nodes of a group are bought and not yet paid back than maxSurge
     price       a finished replacement has lowered the price
@@ -110,6 +110,9 @@ class ReplacementAudit:
     def _ended(self, row: Replacement, nodes: Mapping[str, AuditedNode]) -> None:
         """A row that is not stored any more: one under way has finished."""
         if row.state not in UNDER_WAY:
+            return
+        if row.state is ReplacementState.BUYING and not any(buyer == row.id for buyer, _ in self._bought):
+            self._count("replacements forgotten")  # its purchases never began, and it is not wanted any more
             return
         self._count("replacements finished")
         stays = [name for name in row.nodes if name in nodes and row.ends.get(row.removals.get(name, "-"), "-")]

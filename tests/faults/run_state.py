@@ -15,6 +15,8 @@ from tests.faults.objects import taint_of
 HARD = "ToBeDeletedByClusterAutoscaler"
 SAYS_IT_ALL = 10
 """Every so many seeds also keep the status ConfigMap, which costs as much as everything else."""
+BEGINS_AT_ONCE = 2
+"""Every so many seeds begin replacements without a confirmation by a later pass, which leaves time for more of them."""
 REPORTS_ITSELF = 5
 """Every so many seeds have notifications by a topic that fails, and record decisions in a place that fails."""
 
@@ -40,7 +42,7 @@ class FaultRun:
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self._left = -1, set[str]()
-        self._reports = seed % REPORTS_ITSELF == 0
+        self._reports, self._at_once = seed % REPORTS_ITSELF == 0, seed % BEGINS_AT_ONCE == 0
         self.consolidates = consolidates
         if consolidates:
             self.world.audit_replacements()
@@ -66,9 +68,10 @@ class FaultRun:
         if self.world.audit.replacements is not None:
             self.world.audit.replacements.note_prices(self.prices)
         prices = self.prices if self.consolidates else None
-        self.world.apply_policy(
-            cluster.policy(self.mode, self.bounds, self._options, reports=self._reports, prices=prices)
+        document = cluster.policy(
+            self.mode, self.bounds, self._options, reports=self._reports, prices=prices, at_once=self._at_once
         )
+        self.world.apply_policy(document)
 
     def is_marked(self, node: str) -> bool:
         """Whether it has our hard taint."""

@@ -194,8 +194,8 @@ def silence(m: FaultRun, dice: Random) -> str:
 
 
 def market(m: FaultRun, dice: Random) -> str:
-    """Changes prices, and leaves time for replacements."""
-    return f"{user_actions.reprice(m, dice)}; {long_while(m, dice)}"
+    """Changes prices, and leaves time for a few passes: most of a replacement's story comes between other steps."""
+    return f"{user_actions.reprice(m, dice)}; {_pass(m, dice.choice((60.0, 120.0, 180.0)))}"
 
 
 def a_user(m: FaultRun, dice: Random) -> str:
@@ -224,7 +224,7 @@ RULES: tuple[tuple[int, Rule], ...] = (
     (20, a_user),
 )
 """How often each of them comes."""
-CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((12, market),)
+CONSOLIDATING: tuple[tuple[int, Rule], ...] = ((8, market),)
 """Further ones of runs in which nodes are replaced, which needs some quiet."""
 
 

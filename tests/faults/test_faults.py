@@ -19,21 +19,36 @@ from tests.faults.stateful import StatefulFaults
 SEEDS, PER_TEST = 20, 5
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
 HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
+REPLACING_SEEDS, PER_REPLACING_TEST = 500, 25
+SLOW_REPLACING_SEEDS = 20_000
+REPLACED = ("nodes bought by replacements", "nodes drained by replacements", "replacements finished")
 
 
-def _hold(first: int, count: int) -> None:
+def _hold(first: int, count: int, *, consolidates: bool = False) -> None:
     """Runs all of these seeds and checks that events happened in them, since an empty run proves nothing."""
     seen = Counter[str]()
     for seed in range(first, first + count):
-        played = play(seed)
+        played = play(seed, consolidates=consolidates)
         assert not played.broken, played.broken
         seen.update(played.counts)
-    assert all(seen[what] for what in HAPPEN), seen
+    happen = (*HAPPEN, *REPLACED) if consolidates else HAPPEN
+    assert all(seen[what] for what in happen), seen
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_invariants_hold_under_random_faults(first: int) -> None:
     _hold(first, PER_TEST)
+
+
+@pytest.mark.parametrize("first", range(0, REPLACING_SEEDS, PER_REPLACING_TEST))
+def test_invariants_hold_under_random_faults_while_nodes_are_replaced(first: int) -> None:
+    _hold(first, PER_REPLACING_TEST, consolidates=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(REPLACING_SEEDS, SLOW_REPLACING_SEEDS, PER_SLOW_TEST))
+def test_invariants_hold_in_thousands_of_runs_that_replace_nodes(first: int) -> None:
+    _hold(first, PER_SLOW_TEST, consolidates=True)
 
 
 @pytest.mark.slow
