@@ -119,9 +119,8 @@ def test_consolidation_ends_below_karpenter_with_as_many_disrupted_pods() -> Non
     end = ours.last
     karpenter = peers(1000)["Karpenter's rules"].price_within(end.disrupted) / MICRO
     price = end.price / MICRO
-    print(
-        f"with {end.disrupted:,} disrupted pods: ours {price:,.2f}, {price / karpenter:.3f} x Karpenter's {karpenter:,.2f}"
-    )
+    share = f"{price / karpenter:.3f} x Karpenter's {karpenter:,.2f}"
+    print(f"with {end.disrupted:,} disrupted pods: ours {price:,.2f}, {share}")
     assert price < BELOW_KARPENTER * karpenter
     assert ours.ended
     assert ours.slowest <= SECONDS[1000]

@@ -3,7 +3,7 @@ docs/reference/scale-down.md "Stages of one pass"."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -16,14 +16,14 @@ from chalicelib.plan.demand.scaling_rules.allocation_rate import RuleRemovalGuar
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import find_candidates
 from chalicelib.plan.disruption.methods import DisruptionContext, Method
-from chalicelib.plan.disruption.methods.consolidation import consolidate
+from chalicelib.plan.disruption.methods.consolidation import ConsolidationResult, consolidate
 from chalicelib.plan.disruption.methods.unneeded import Unneeded, memory_of_others
 from chalicelib.plan.disruption.replacement_rows import softly_tainted
 from chalicelib.plan.disruption.replacements import Reservation, advance
 from chalicelib.plan.disruption.taint_updates import taint_updates
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
-from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.state.time_budget import OutOfTime, TimeBudget
 
 METHODS: tuple[Method, ...] = (Unneeded(),)
 """In the order in which they draw from the budgets."""
@@ -101,9 +101,8 @@ def plan_disruption(
     memory = memory_of_others(state, verdicts) | unneeded
     soft: Collection[str] = unneeded.keys()
     replacements: dict[str, Replacement] = {}
-    consolidation = None
-    if judged and state.policy.consolidation.mode is not ConsolidationMode.OFF:
-        consolidation = consolidate(context, commands, memory)
+    consolidation = _consolidation(context, commands, memory) if judged else None
+    if consolidation is not None:
         commands += consolidation.commands
         replacements, memory = consolidation.replacements, consolidation.nodes
         soft = unneeded.keys() | consolidation.tainted
@@ -125,3 +124,15 @@ def plan_disruption(
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
     )
+
+
+def _consolidation(
+    context: DisruptionContext, commands: Sequence[DisruptionCommand], memory: Mapping[str, NodeMemory]
+) -> ConsolidationResult | None:
+    """Return what consolidation does, None where it is off or its time is over: what other methods decided stands."""
+    if context.state.policy.consolidation.mode is ConsolidationMode.OFF:
+        return None
+    try:
+        return consolidate(context, commands, memory)
+    except OutOfTime:
+        return None

@@ -3,7 +3,9 @@ F)."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import FrameType
 
 import pytest
 
@@ -12,7 +14,9 @@ from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
 from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
+from chalicelib.model.reason import DisruptionReason
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, cluster, having, node
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -222,3 +226,25 @@ def test_groups_may_be_named_by_the_last_part_of_their_id(groups: tuple[str, ...
         build.group(f"MachineDeployment/default/{group}", max=10)
     result = decide(build, policy(groups=groups))
     assert (result.codes.get("a") != "ConsolidationOff") is considered
+
+
+def test_removals_of_unneeded_nodes_stand_where_consolidation_runs_out_of_time() -> None:
+    """The clock jumps once the first function of consolidation is entered."""
+    build = fixture({"a": ("m", pods(2)), "b": ("m", pods(2)), "c": ("m", pods(2))})
+    document = policy(options={"scale_down_unneeded_time": 0.0, "max_drain_parallelism": 1})
+    entered = False
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        nonlocal entered
+        entered |= event == "call" and frame.f_code.co_filename.endswith("/methods/consolidation.py")
+
+    sys.setprofile(record)
+    try:
+        plan, memory = plan_cluster(
+            build.snapshot(), document, Memory(), NOW, 0, clock=lambda: 1e6 if entered else 0.0, within=80.0
+        )
+    finally:
+        sys.setprofile(None)
+    assert entered
+    assert [removal.reason for removal in plan.removals] == [DisruptionReason.UNNEEDED]
+    assert len([node for node in memory.nodes.values() if node.unneeded_since]) == 2
