@@ -79,6 +79,16 @@ def test_cons_22_priority_and_deletion_cost_change_the_disruption_of_a_pod() -> 
     assert pool.disruption == 13.0
 
 
+@pytest.mark.parametrize(
+    "deletion_cost", ["", "-", "--5", "5-", "+5", "1e3", "\u0661", "2147483648", "-2147483649", "9" * 5000, " 7", "x"]
+)
+def test_deletion_cost_that_is_no_32_bit_integer_counts_as_none(deletion_cost: str) -> None:
+    build = machines({"a": ("m", ())})
+    build.running("a", 1, *P, deletion_cost=deletion_cost)
+    [pool] = decide(grouped(build)).report.pools
+    assert pool.disruption == 2.0
+
+
 @pytest.mark.parametrize(("least", "goes"), [(3, []), (2, ["a"])])
 def test_cons_27_group_keeps_its_minimum(least: int, goes: list[str]) -> None:
     result = decide(fixture(three_halves(), grows=["m"], groups={"m": {"min": least}}))

@@ -7,6 +7,7 @@ divided by the aggressiveness and by the disruption of all these nodes. See docs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
@@ -26,6 +27,7 @@ HORIZON = 24.0
 """Hours over which a cost that is paid once is spread."""
 CONTINUE = Fraction(4, 5)
 """Part of the score that a move needs which has been wanted before."""
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
 _LOWEST, _HIGHEST = 0, 10 * MICRO
 PriceHistory = tuple[tuple[float, int], ...]
 
@@ -63,7 +65,7 @@ def eviction_cost(pod_class: PodClass) -> int:
     """Return the eviction cost of one pod of a class in millionths. A deletion cost that is no 32-bit integer counts as
     none."""
     text = pod_class.deletion_cost
-    deletion = int(text) if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 11 else 0
+    deletion = int(text) if _INTEGER.fullmatch(text) else 0
     deletion = deletion if -(2**31) <= deletion < 2**31 else 0
     cost = MICRO + deletion * MICRO // 2**27 + (pod_class.priority or 0) * MICRO // 2**25
     return max(_LOWEST, min(cost, _HIGHEST))
