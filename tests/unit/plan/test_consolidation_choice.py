@@ -278,3 +278,11 @@ def test_pass_without_consolidation_calls_nothing_of_it() -> None:
     assert names < on
     assert {name for name in off if name in names or name.startswith("consolidation/")} == set()
     assert "methods/unneeded.py" in off
+
+
+def test_moves_that_save_most_for_their_disruption_begin_first() -> None:
+    nodes = {"a": ("m", pods(3)), "b": ("m", pods(1)), "c": ("m", pods(2)), "d": ("l", pods(8))}
+    result = decide(fixture(nodes, grows=()), policy(options={"max_drain_parallelism": 1}))
+    assert result.goes == ["a", "b", "c"]
+    assert result.removed == ["b"]
+    assert [move.nodes for move in result.report.moves] == [("b",), ("c",), ("a",)]

@@ -185,7 +185,9 @@ class _Pass:
             return before
         solution = search.best(lambda proposed: moves_of(search, proposed)[1])
         if solution is not None:
-            self.moves, solution = moves_of(search, solution)
+            moves, solution = moves_of(search, solution)
+            # Budgets that do not suffice for all moves go to those that save most for their disruption.
+            self.moves = sorted(moves, key=lambda move: (-move.saves / move.disruption, move.nodes))
         self.gap = search.gap
         reasons = Explanation(search, solution).reasons()
         self.verdicts |= reasons
