@@ -159,6 +159,38 @@ ROWS: tuple[tuple[str, tuple[GrafanaPanel, ...]], ...] = (
         ),
     ),
     (
+        "Cost",
+        (
+            GrafanaPanel(
+                "Cost an hour",
+                (
+                    ("sum by (currency) (outscaler_cost_per_hour{})", "{{currency}}"),
+                    (
+                        "sum by (node_group, currency) (outscaler_node_group_cost_per_hour{})",
+                        "{{node_group}} {{currency}}",
+                    ),
+                ),
+                help="Groups need emitPerNodegroupMetrics: true.",
+            ),
+            GrafanaPanel(
+                "Saved in 24 h",
+                (("sum by (currency) (increase(outscaler_savings_total{}[24h]))", "{{currency}}"),),
+            ),
+            GrafanaPanel(
+                "Moves of consolidation",
+                (("sum by (state) (outscaler_consolidation_moves_count{})", "{{state}}"),),
+                stacked=True,
+            ),
+            GrafanaPanel(
+                "Replacements and removed nodes per hour",
+                (
+                    ("sum by (result) (increase(outscaler_replacements_total{}[1h]))", "replacement: {{result}}"),
+                    ("sum by (reason) (increase(outscaler_disrupted_nodes_total{}[1h]))", "removed: {{reason}}"),
+                ),
+            ),
+        ),
+    ),
+    (
         "Not done",
         (
             GrafanaPanel(

@@ -210,7 +210,7 @@ def test_cost_without_a_bill_says_why(empty: Store, capsys: Said) -> None:
     assert refusal(capsys, "cost", SHOP) == "shop: no pass has made a bill yet; repeat it after the next pass"
     empty.gauge_rings.add(SHOP, GaugePoint(NOW, 3, 0), ClusterOverview(NOW), seen=0.0)
     assert refusal(capsys, "cost", SHOP) == (
-        "shop: no machine has a price; add spec.prices to its policy (docs/bill.md)"
+        "shop: no machine has a price; add spec.prices to its policy (https://github.com/outscaler/outscaler/blob/main/docs/bill.md)"
     )
     assert refusal(capsys, "cost", "shpo") == "shpo: no such cluster; did you mean shop?"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib import DOCS
 from chalicelib.command import plan_inputs
 from chalicelib.command.arguments import not_one_of
 from chalicelib.command.output import Block, Table, emit, plural, with_local_times
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("table", "wide", "json", "yaml")
 _TABLES = {"group": "groups", "pool": "pools", "namespace": "namespaces", "owner": "owners"}
-_NO_PRICE = "add spec.prices to its policy (docs/bill.md)"
+_NO_PRICE = f"add spec.prices to its policy ({DOCS}/bill.md)"
 _MOST_DAYS = 35
 _OTHERS = "others"
 
