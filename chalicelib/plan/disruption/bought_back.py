@@ -89,11 +89,11 @@ def _count_growth(drains: Drains, state: ClusterState, scale_ups: Iterable[Scale
 def _nodes_bought(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> dict[str, int]:
     """Return owner -> nodes bought for its pods; of one scale-up no more than the owner has pods in it."""
     pods = [*state.occupancy.waiting(), *(pod for node in sorted(state.leaving) for pod in state.occupancy.on(node))]
-    owner_of = {pod.key: owner for pod in pods if (owner := _owner(state.snapshot.classes[pod.cls]))}
+    owners = {pod.key: owner for pod in pods if (owner := owner_of(state.snapshot.classes[pod.cls]))}
     bought: dict[str, int] = {}
     for scale_up in scale_ups:
         counts: dict[str, int] = {}
-        for owner in (owner_of[pod] for pod in scale_up.pods if pod in owner_of):
+        for owner in (owners[pod] for pod in scale_up.pods if pod in owners):
             counts[owner] = counts.get(owner, 0) + 1
         for owner, count in counts.items():
             bought[owner] = bought.get(owner, 0) + min(count, scale_up.to_size - scale_up.from_size)
@@ -103,11 +103,11 @@ def _nodes_bought(state: ClusterState, scale_ups: Iterable[ScaleUp]) -> dict[str
 def _owners_on(node: str, evict: Sequence[str], state: ClusterState) -> set[str]:
     """Return the owners of these pods of a node."""
     moving, classes = set(evict), state.snapshot.classes
-    return {_owner(classes[pod.cls]) for pod in state.occupancy.on(node) if pod.key in moving} - {""}
+    return {owner_of(classes[pod.cls]) for pod in state.occupancy.on(node) if pod.key in moving} - {""}
 
 
-def _owner(pod_class: PodClass) -> str:
-    """Return the name of the owner of a class, "" for bare pods, which nobody creates again."""
+def owner_of(pod_class: PodClass) -> str:
+    """Return the owner of a class's pods as namespace/kind/name, "" for bare pods, which nobody creates again."""
     owner = pod_class.owner
     return f"{pod_class.namespace}/{owner.kind}/{owner.name}" if owner is not None else ""
 
@@ -120,7 +120,7 @@ def _live_pods(state: ClusterState, owners: Collection[str]) -> dict[str, int]:
     occupancy, classes = state.occupancy, state.snapshot.classes
     counted = occupancy.cls[~occupancy.dying & (occupancy.cls >= 0)]
     for pod_class, count in zip(classes, np.bincount(counted, minlength=len(classes)).tolist(), strict=True):
-        owner = _owner(pod_class)
+        owner = owner_of(pod_class)
         if owner in pods:
             pods[owner] += count
     return pods

@@ -4,6 +4,7 @@ F)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from chalicelib.model.memory import ConsolidationMemory, Memory
 from chalicelib.model.policy import ConsolidationMode, NodeLimit
 from chalicelib.plan.disruption.consolidation.costs import PriceHistory
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, OLD, ClusterBuilder
 from tests.unit.plan.consolidation_fixture import (
     TYPE,
@@ -310,3 +312,11 @@ def test_cons_60_new_policy_is_searched_at_once() -> None:
     memory = decide(_no_room()).memory
     result = decide(_no_room(), policy(aggressiveness=3.0), memory, now=NOW + 60.0)
     assert result.memory.consolidation.searched_at == NOW + 60.0
+
+
+def test_search_that_was_cut_off_is_not_taken_for_one_that_found_nothing() -> None:
+    build, ticks = fixture({"a": ("m", pods(8)), "b": ("m", pods(8))}), count(0.0, 100.0)
+    document = policy()
+    _, cut_off = plan_cluster(build.snapshot(), document, Memory(), NOW, 0, clock=lambda: next(ticks))
+    _, complete = plan_cluster(build.snapshot(), document, Memory(), NOW, 0)
+    assert (cut_off.consolidation.digest, bool(complete.consolidation.digest)) == ("", True)

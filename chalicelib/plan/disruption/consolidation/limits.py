@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.disruption.bought_back import owner_of
 from chalicelib.plan.disruption.budgets import Budgets
 from chalicelib.plan.disruption.candidates import Candidate, blocked
 from chalicelib.plan.disruption.consolidation.purchases import NodeOffer
@@ -254,8 +254,3 @@ class OwnerMoves:
                 if own:
                     self._replicas[own] = self._replicas.get(own, 0) + count
         return self._replicas.get(owner, 0)
-
-
-def owner_of(pod_class: PodClass) -> str:
-    """Return the owner of a class's pods as namespace/kind/name, "" without one."""
-    return f"{pod_class.namespace}/{pod_class.owner.kind}/{pod_class.owner.name}" if pod_class.owner is not None else ""

@@ -20,10 +20,11 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import ConsolidationReport, Move, MovePurchase, NodeVerdict, PoolCost, Removal
 from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
+from chalicelib.plan.disruption.bought_back import owner_of
 from chalicelib.plan.disruption.candidates import Candidate, DrainabilityChecker, find_candidates
 from chalicelib.plan.disruption.consolidation.costs import Costs
 from chalicelib.plan.disruption.consolidation.eligibility import Eligibility, QuietTimes
-from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits_of, owner_of
+from chalicelib.plan.disruption.consolidation.limits import Limits, OwnerMoves, limits_of
 from chalicelib.plan.disruption.consolidation.moves import JudgedMove
 from chalicelib.plan.disruption.consolidation.purchases import Market
 from chalicelib.plan.disruption.consolidation.search import ConsolidationSearch
@@ -191,7 +192,7 @@ class _Pass:
         self.gap = search.gap
         reasons = Explanation(search, solution).reasons()
         self.verdicts |= reasons
-        if self.moves:
+        if self.moves or self.context.over():  # a search that was cut off has not found nothing
             return msgspec.structs.replace(before, digest="", searched_at=0.0, reasons={})
         known = dict(sorted(reasons.items())[:MOST_REASONS])
         return msgspec.structs.replace(before, digest=digest, searched_at=self.state.now, reasons=known)
