@@ -3,7 +3,7 @@ docs/reference/scale-down.md "Stages of one pass"."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -74,13 +74,7 @@ def plan_disruption(
     there is no limit. grown: groups that this pass scales up. guard: what metric rules would buy again.
     judged: False where there is no time to judge any node; the timers of all stand still."""
     budgets, limit = Budgets(state, hold, grown, guard), state.options.scale_down_simulation_timeout
-    started = time_budget.spent() if time_budget else 0.0
-
-    def over() -> bool:
-        if simulated.unsettled or time_budget is None:
-            return simulated.unsettled
-        return time_budget.over(started + limit) or time_budget.ended()
-
+    over = _deadline(simulated, time_budget, limit)
     not_evaluated = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     reservation = Reservation(state, simulated) if state.memory.replacements else None
     context = DisruptionContext(state, simulated, budgets, over, not_evaluated, assume_unneeded_for, reservation)
@@ -124,6 +118,18 @@ def plan_disruption(
         consolidation=consolidation.memory if consolidation is not None else None,
         report=consolidation.report if consolidation is not None else None,
     )
+
+
+def _deadline(simulated: SimulatedCluster, time_budget: TimeBudget | None, limit: float) -> Callable[[], bool]:
+    """Return a function that says whether the time for simulations is over: so many seconds from now."""
+    started = time_budget.spent() if time_budget else 0.0
+
+    def over() -> bool:
+        if simulated.unsettled or time_budget is None:
+            return simulated.unsettled
+        return time_budget.over(started + limit) or time_budget.ended()
+
+    return over
 
 
 def _consolidation(
