@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -30,9 +31,12 @@ from chalicelib.model.operation import (
     operation_id,
 )
 from chalicelib.model.plan import Plan, Removal, Repair, ScaleUp
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import ConsolidationMode
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
+from chalicelib.plan.disruption.consolidation.eligibility import protected_time
 from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.disruption.replacement_rows import ended_rows
 from chalicelib.plan.prices import price_book
@@ -42,6 +46,8 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 MOST_WARNINGS = 10
 """Maximum warnings of each kind, sorted by name: further ones add no information."""
+MOST_SHOWN = 40
+"""Maximum characters of an invalid value that a warning quotes."""
 IGNORE_TAINT = "ignore-taint.cluster-autoscaler.kubernetes.io/"
 
 
@@ -185,17 +191,32 @@ def _spec(
 
 
 def _warnings(state: ClusterState) -> Iterator[Reason]:
-    """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node and
-    AVOID_ANNOTATION per pod of a DaemonSet, at most MOST_WARNINGS of each. Cluster Autoscaler supports both, and the
-    planner obeys them in the same way."""
+    """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node,
+    AVOID_ANNOTATION per pod of a DaemonSet, and BAD_PROTECTION per pod where nodes are consolidated, at most
+    MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the planner obeys them in the same way."""
     tainted = (
         Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
         for node in state.snapshot.nodes
         if (taint := next((taint.key for taint in node.taints if taint.key.startswith(IGNORE_TAINT)), None)) is not None
     )
     yield from islice(tainted, MOST_WARNINGS)
-    # The value of the annotation is set per pod, so pods are scanned only if a class has it, with any value.
-    marked = {at for at, cls in enumerate(state.snapshot.classes) if cls.enable_ds_eviction and cls.is_daemonset}
-    pods = sorted(pod.key for pod in state.snapshot.pods if pod.cls in marked) if marked else ()
-    for pod in pods[:MOST_WARNINGS]:
-        yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod)
+    # Values of annotations are set per pod, so pods are scanned only if a class has one of them.
+    classes = state.snapshot.classes
+    marked = {at for at, cls in enumerate(classes) if cls.enable_ds_eviction and cls.is_daemonset}
+    for pod in _first_pods(state, marked):
+        yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod.key)
+    if state.policy.consolidation.mode is ConsolidationMode.OFF:
+        return
+    invalid = {
+        at
+        for at, cls in enumerate(classes)
+        if cls.do_not_disrupt not in {"", "false"} and protected_time(cls.do_not_disrupt) is None
+    }
+    for pod in _first_pods(state, invalid):
+        yield Reason.of(ReasonCode.BAD_PROTECTION, pod=pod.key, value=classes[pod.cls].do_not_disrupt[:MOST_SHOWN])
+
+
+def _first_pods(state: ClusterState, classes: Set[int]) -> list[Pod]:
+    """Return the first MOST_WARNINGS pods of some classes, by name."""
+    pods = sorted((pod for pod in state.snapshot.pods if pod.cls in classes), key=attrgetter("key")) if classes else []
+    return pods[:MOST_WARNINGS]

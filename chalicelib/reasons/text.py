@@ -193,6 +193,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("an annotation on a DaemonSet's pod changes which nodes are empty"),
         lambda r: f"pod {_p(r, 'pod')}",
     ),
+    ReasonCode.BAD_PROTECTION: (
+        _fixed("the annotation karpenter.sh/do-not-disrupt does not protect its pod"),
+        lambda r: f"pod {_p(r, 'pod')}: '{_p(r, 'value')}' is neither true nor a duration such as 2h",
+    ),
     ReasonCode.PODS_OFF: (_fixed("scaleUp.unschedulablePods is false"), None),
     ReasonCode.POOL_MIN_SIZE: (_fixed("min pool size reached"), lambda r: f"pool {_p(r, 'pool')}, min {_p(r, 'min')}"),
     ReasonCode.RULE_NEEDS_NODE: (

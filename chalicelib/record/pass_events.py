@@ -367,9 +367,9 @@ def _avoid_taint(fact: str, facts: PassFacts) -> list[Event]:
     ]
 
 
-def _avoid_annotation(fact: str, facts: PassFacts) -> list[Event]:
-    """Report the discouraged annotation once for each pod."""
-    notes = {str(note.params.get("pod", "")): note for note in _notes(facts, ReasonCode.AVOID_ANNOTATION)}
+def _pod_annotation(fact: str, facts: PassFacts, code: ReasonCode) -> list[Event]:
+    """Report an annotation that is discouraged or invalid once for each pod."""
+    notes = {str(note.params.get("pod", "")): note for note in _notes(facts, code)}
     uids = {pod.key: pod.uid for pod in facts.snapshot.pods if pod.key in notes} if notes else {}
     return [
         event
@@ -412,6 +412,7 @@ FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
         ),
     ),
     ("taint to avoid", _avoid_taint),
-    ("annotation to avoid", _avoid_annotation),
+    ("annotation to avoid", lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.AVOID_ANNOTATION)),
+    ("annotation invalid", lambda fact, facts: _pod_annotation(fact, facts, ReasonCode.BAD_PROTECTION)),
     ("pod not helped", _pods_without_node),
 )

@@ -11,6 +11,7 @@ import pytest
 
 from chalicelib.model.memory import ConsolidationMemory, Memory
 from chalicelib.model.policy import ConsolidationMode, NodeLimit
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.disruption.consolidation.costs import PriceHistory
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, OLD, ClusterBuilder
@@ -122,6 +123,24 @@ def test_cons_19_pod_protects_its_node_for_as_long_as_it_says(
         return
     assert (result.goes, result.codes) == (["b", "c"], {"a": "DoNotDisrupt"})
     assert result.reasons["a"].params == {"pod": "default/r-00005", **params}
+
+
+@pytest.mark.parametrize(
+    ("value", "warned"),
+    [("abc", "abc"), ("2 hours", "2 hours"), ("x" * 99, "x" * 40), ("true", ""), ("2h", ""), ("false", "")],
+)
+def test_cons_19_annotation_of_a_pod_that_is_ignored_is_a_warning(value: str, warned: str) -> None:
+    build = machines({"a": ("m", pods(1)), "b": ("m", pods(2))})
+    build.running("a", 1, *P, do_not_disrupt=value, pod={"started": NOW - 7140.0})
+    notes = [note.params for note in decide(grouped(build)).plan.notes if note.code is ReasonCode.BAD_PROTECTION]
+    assert notes == ([{"pod": "default/r-00003", "value": warned}] if warned else [])
+
+
+def test_cons_19_nobody_is_warned_while_consolidation_is_off() -> None:
+    build = machines({"a": ("m", pods(1)), "b": ("m", pods(2))})
+    build.running("a", 1, *P, do_not_disrupt="abc")
+    notes = decide(grouped(build), policy(mode=ConsolidationMode.OFF)).plan.notes
+    assert ReasonCode.BAD_PROTECTION not in {note.code for note in notes}
 
 
 @pytest.mark.parametrize(("value", "goes"), [("true", ["b", "c"]), ("2h", ["a", "b"]), ("True", ["a", "b"])])

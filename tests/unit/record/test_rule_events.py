@@ -137,6 +137,7 @@ def test_CCE_A10_taint_and_annotation_cause_one_warning_each() -> None:
     notes = (
         *(Reason.of(ReasonCode.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
         Reason.of(ReasonCode.AVOID_ANNOTATION, pod="kube-system/agent-1"),
+        Reason.of(ReasonCode.BAD_PROTECTION, pod="kube-system/agent-1", value="abc"),
     )
     pods = (Pod("kube-system", "agent-1", "uid-agent", 0, node="n1"),)
     scene = RecordFixture()
@@ -146,10 +147,11 @@ def test_CCE_A10_taint_and_annotation_cause_one_warning_each() -> None:
         ("n1", "IgnoreTaintPrefixUsed", "Warning"),
         ("n2", "IgnoreTaintPrefixUsed", "Warning"),
         ("agent-1", "DaemonSetEvictionAnnotationUsed", "Warning"),
+        ("agent-1", "DoNotDisruptInvalid", "Warning"),
     ]
     assert scene.wall.posted[-1].uid == "uid-agent"
     scene.passes(plan(NOW + LASTING + 1, notes=notes[:1]), snapshot=Snapshot("c", NOW, pods=pods))
-    assert len(reported(scene)) == 4, "a day later once more"
+    assert len(reported(scene)) == 5, "a day later once more"
 
 
 def test_rule_events_journal_names_the_rules_of_a_pass_and_of_a_scale_up() -> None:

@@ -7,6 +7,7 @@ A node that is not eligible still takes the pods of others.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from operator import attrgetter
@@ -126,15 +127,23 @@ class Eligibility:
         return None
 
 
-def _protection(pod: Pod, text: str, now: float) -> Reason | None:
-    """Return why a pod's annotation keeps its node: "true", or a duration from its start. Anything else is ignored."""
+def protected_time(text: str) -> float | None:
+    """Return for how many seconds from its start an annotation protects a pod: infinity for "true", else a duration;
+    None for a value that is neither."""
     if text == "true":
-        return Reason.of(ReasonCode.DO_NOT_DISRUPT, pod=pod.key)
+        return math.inf
     try:
-        duration = parse_duration(text)
+        return parse_duration(text)
     except BadInput:
         return None
-    if not pod.started:
+
+
+def _protection(pod: Pod, text: str, now: float) -> Reason | None:
+    """Return why a pod's annotation keeps its node. A pod that has not started keeps it for any duration."""
+    duration = protected_time(text)
+    if duration is None:
+        return None
+    if duration == math.inf or not pod.started:
         return Reason.of(ReasonCode.DO_NOT_DISRUPT, pod=pod.key)
     until = pod.started + duration
     return Reason.of(ReasonCode.DO_NOT_DISRUPT, pod=pod.key, until=until) if until > now else None
