@@ -75,6 +75,7 @@ class ReasonCode(StrEnum):
     # --- what a cluster should not have, in Plan.notes
     AVOID_TAINT = "IgnoreTaintPrefixUsed"  # node, taint
     AVOID_ANNOTATION = "DaemonSetEvictionAnnotationUsed"  # pod
+    POOL_UNKNOWN = "PoolUnknown"  # where, name
     BAD_PROTECTION = "DoNotDisruptInvalid"  # pod, value
 
     # --- messages of expanders and limits, in Plan.notes

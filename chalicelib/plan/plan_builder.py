@@ -37,6 +37,7 @@ from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan.demand.pending_pods import PendingPods
 from chalicelib.plan.disruption.consolidation.eligibility import protected_time
+from chalicelib.plan.disruption.disruption_budgets import unknown_pools
 from chalicelib.plan.disruption.planner import DisruptionPlan
 from chalicelib.plan.disruption.replacement_rows import ended_rows
 from chalicelib.plan.prices import price_book
@@ -192,8 +193,9 @@ def _spec(
 
 def _warnings(state: ClusterState) -> Iterator[Reason]:
     """Return what a cluster should not have, because it stops or misleads an autoscaler: AVOID_TAINT per node,
-    AVOID_ANNOTATION per pod of a DaemonSet, and BAD_PROTECTION per pod where nodes are consolidated, at most
-    MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the planner obeys them in the same way."""
+    AVOID_ANNOTATION per pod of a DaemonSet, POOL_UNKNOWN per name, and BAD_PROTECTION per pod where nodes are
+    consolidated, at most MOST_WARNINGS of each. Cluster Autoscaler supports the first two, and the planner obeys them
+    in the same way."""
     tainted = (
         Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
         for node in state.snapshot.nodes
@@ -205,6 +207,7 @@ def _warnings(state: ClusterState) -> Iterator[Reason]:
     marked = {at for at, cls in enumerate(classes) if cls.enable_ds_eviction and cls.is_daemonset}
     for pod in _first_pods(state, marked):
         yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod.key)
+    yield from islice(unknown_pools(state), MOST_WARNINGS)
     if state.policy.consolidation.mode is ConsolidationMode.OFF:
         return
     invalid = {

@@ -193,6 +193,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("an annotation on a DaemonSet's pod changes which nodes are empty"),
         lambda r: f"pod {_p(r, 'pod')}",
     ),
+    ReasonCode.POOL_UNKNOWN: (
+        lambda r: f"{_p(r, 'where')} names a pool or node group that does not exist",
+        lambda r: _p(r, "name"),
+    ),
     ReasonCode.BAD_PROTECTION: (
         _fixed("the annotation karpenter.sh/do-not-disrupt does not protect its pod"),
         lambda r: f"pod {_p(r, 'pod')}: '{_p(r, 'value')}' is neither true nor a duration such as 2h",

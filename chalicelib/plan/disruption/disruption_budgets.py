@@ -17,12 +17,12 @@ group that alone exceeds the limit goes when nothing else of its pool is out. Se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
 import msgspec
 
-from chalicelib.model.policy import DisruptionBudget, NodeLimit, Window
+from chalicelib.model.policy import ConsolidationMode, DisruptionBudget, NodeLimit, Window
 from chalicelib.model.reason import DisruptionReason, Reason, ReasonCode
 from chalicelib.plan.disruption.replacement_rows import on_their_way_out
 from chalicelib.plan.state.cluster_state import ClusterState
@@ -124,6 +124,22 @@ class DisruptionBudgets:
             return {pool.groups for pool in pools(self._state).values()}
         names = PoolNames(self._state)
         return {pool.groups for name in budget.groups if (pool := names.find(name)) is not None}
+
+
+def unknown_pools(state: ClusterState) -> Iterator[Reason]:
+    """Return POOL_UNKNOWN for every name in the policy's budgets and its consolidation that no single pool has; none if
+    a provider could not be read, because the pool may exist."""
+    policy = state.policy
+    lists = [(f"disruption budget {budget.name}", budget.groups) for budget in policy.disruption_budgets]
+    if policy.consolidation.mode is not ConsolidationMode.OFF:
+        lists.append(("consolidation.groups", policy.consolidation.groups))
+    if not any(groups for _, groups in lists) or any(gap.kind.startswith("provider/") for gap in state.snapshot.gaps):
+        return
+    names = PoolNames(state)
+    for where, groups in lists:
+        yield from (
+            Reason.of(ReasonCode.POOL_UNKNOWN, where=where, name=name) for name in groups if names.find(name) is None
+        )
 
 
 def _reason(budget: _OpenBudget) -> Reason:

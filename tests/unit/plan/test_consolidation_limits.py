@@ -13,9 +13,10 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import Toleration
-from chalicelib.model.policy import DisruptionBudget, MaxDisruption, NodeLimit
-from chalicelib.model.reason import DisruptionReason
+from chalicelib.model.policy import ConsolidationMode, DisruptionBudget, MaxDisruption, NodeLimit
+from chalicelib.model.reason import DisruptionReason, ReasonCode
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule
+from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, cluster, having, node
 from tests.unit.plan.consolidation_fixture import (
@@ -236,6 +237,25 @@ def test_groups_may_be_named_by_the_last_part_of_their_id(groups: tuple[str, ...
         build.group(f"MachineDeployment/default/{group}", max=10)
     result = decide(build, policy(groups=groups))
     assert (result.codes.get("a") != "ConsolidationOff") is considered
+
+
+@pytest.mark.parametrize(
+    ("mode", "gaps", "warned"),
+    [
+        (ConsolidationMode.FULL, (), [("disruption budget night", "nope"), ("consolidation.groups", "lost")]),
+        (ConsolidationMode.OFF, (), [("disruption budget night", "nope")]),
+        (ConsolidationMode.FULL, ("provider/exoscale",), []),
+    ],
+)
+def test_name_that_no_pool_has_is_a_warning(
+    mode: ConsolidationMode, gaps: tuple[str, ...], warned: list[tuple[str, str]]
+) -> None:
+    budget = DisruptionBudget("night", NodeLimit(nodes=0), groups=("m", "nope", "pool"))
+    document = policy(mode=mode, groups=("m", "lost"), more={"disruption_budgets": (budget,)})
+    build = fixture(three_halves())
+    build.more["gaps"] = tuple(MissingData(kind, "no answer") for kind in gaps)
+    notes = [note.params for note in decide(build, document).plan.notes if note.code is ReasonCode.POOL_UNKNOWN]
+    assert [(note["where"], note["name"]) for note in notes] == warned
 
 
 def test_removals_of_unneeded_nodes_stand_where_consolidation_runs_out_of_time() -> None:
