@@ -33,6 +33,9 @@ class Filler:
     def _completed(self, value: Any, info: inspect.Type) -> Any:
         if isinstance(info, inspect.UnionType) and value is not None:
             info = next(each for each in info.types if not isinstance(each, inspect.NoneType))
+        if isinstance(info, inspect.StructType) and info.array_like:
+            added = [self._made(field.type) for field in info.fields[len(value) :]]
+            return [self._completed(item, field.type) for item, field in zip(value, info.fields, strict=False)] + added
         if isinstance(info, inspect.StructType):
             return {
                 field.encode_name: self._completed(value[field.encode_name], field.type)
