@@ -194,7 +194,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"pod {_p(r, 'pod')}",
     ),
     ReasonCode.POOL_UNKNOWN: (
-        lambda r: f"{_p(r, 'where')} names a pool or node group that does not exist",
+        lambda r: f"{_p(r, 'where')} has a name that does not mean exactly one pool or node group",
         lambda r: _p(r, "name"),
     ),
     ReasonCode.BAD_PROTECTION: (
